@@ -1,0 +1,20 @@
+#include "adapters/schemes.hpp"
+
+#ifdef FENCEGUARD_SQLITE
+#include "adapters/sqlite/scheme.hpp"
+#endif
+
+namespace fenceguard {
+
+const SchemeTable& schemes() {
+  static const SchemeTable table{{
+#ifdef FENCEGUARD_SQLITE
+      sqlite::scheme(),
+#endif
+  }};
+  return table;
+}
+
+std::unique_ptr<TokenSource> open_source(std::string_view url) { return schemes().open_source(Url::parse(url)); }
+
+}  // namespace fenceguard

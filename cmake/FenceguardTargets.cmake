@@ -1,0 +1,45 @@
+# What every target of the project shares: warnings (never exported) and the two shapes of a library.
+
+add_library(fenceguard_warnings INTERFACE)
+target_compile_options(fenceguard_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       -Woverloaded-virtual -Wconversion -Wno-sign-conversion)
+
+# fenceguard_library(NAME HEADERS … SOURCES …): a library that users link as fenceguard::NAME.
+function(fenceguard_library name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES" ${ARGN})
+  set(target fenceguard_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(fenceguard::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${ARG_HEADERS})
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fenceguard_warnings>)
+  install(TARGETS ${target} EXPORT fenceguard-targets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+          FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fenceguard")
+endfunction()
+
+# fenceguard_internal_library(NAME SOURCES …): a library of the binary's own, not installed.
+function(fenceguard_internal_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  add_library(fenceguard_${name} STATIC ${ARG_SOURCES})
+  target_compile_features(fenceguard_${name} PUBLIC cxx_std_20)
+  target_include_directories(fenceguard_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(fenceguard_${name} PRIVATE fenceguard_warnings)
+endfunction()
+
+# fenceguard_embed_text(TARGET NAMESPACE SYMBOL FILE): compiles a text file into TARGET as
+# `extern const std::string_view NAMESPACE::SYMBOL`, byte for byte.
+function(fenceguard_embed_text target namespace symbol file)
+  get_filename_component(path "${file}" ABSOLUTE)
+  file(READ "${path}" content)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+  set(output "${CMAKE_CURRENT_BINARY_DIR}/embedded/${symbol}.cpp")
+  file(CONFIGURE OUTPUT "${output}" @ONLY CONTENT [=[
+#include <string_view>
+namespace @namespace@ {
+extern const std::string_view @symbol@;
+const std::string_view @symbol@ = R"embedded(@content@)embedded";
+}  // namespace @namespace@
+]=])
+  target_sources(${target} PRIVATE "${output}")
+endfunction()

@@ -1,0 +1,57 @@
+#pragma once
+
+// Server: HTTP/1.1 over TCP or a Unix socket, on Boost.Asio and Beast. It moves bytes and keeps limits and deadlines;
+// what a request means is the Handler's. Each connection lives on one thread.
+//
+// Thread safety: all public calls may be made from any thread.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "guard/http/message.hpp"
+
+namespace fenceguard::http {
+
+struct Limits {
+  std::size_t header_bytes_max = 16 * 1024;
+  std::size_t body_bytes_max = 8 * 1024 * 1024;
+  std::size_t connections_max = 10'000;
+  // Deadlines in total, not per byte.
+  std::chrono::milliseconds idle_max{60'000};    // from one answer to the first byte of the next request
+  std::chrono::milliseconds header_max{10'000};  // from the first byte to the end of the header block
+  std::chrono::milliseconds body_max{60'000};    // for the body
+  std::chrono::milliseconds write_max{60'000};   // for the client to take the answer
+};
+
+class Server {
+ public:
+  // threads event loops, started by this call. Throws Unavailable if a thread cannot be made.
+  explicit Server(unsigned threads);
+  // Cuts what is still open, as drain(0) does.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Binds address and serves handler on it. address: HOST:PORT (port 0 picks a free one; IPv6 in brackets) or
+  // unix:/path. Returns the address as bound. Throws InvalidInput for a malformed address and Unavailable with a
+  // sentence (in use, not permitted, ...). A Unix socket's file left behind by a dead server is replaced; one that
+  // answers is 'in use'; the file is removed at the end. REQUIRES: handler outlives the server.
+  std::string listen(const std::string& address, Handler& handler, const Limits& limits);
+
+  // Stops accepting, lets requests that were begun end, closes idle connections, and after at most timeout cuts the
+  // rest. Blocks until then. True if nothing had to be cut.
+  bool drain(std::chrono::milliseconds timeout);
+
+  // Requests that have been handed to a handler and not been answered.
+  [[nodiscard]] std::int64_t in_flight() const noexcept;
+  // Open connections.
+  [[nodiscard]] std::int64_t connections() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fenceguard::http

@@ -1,0 +1,125 @@
+#include "guard/lease.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "guard/error.hpp"
+#include "guard/lease_term.hpp"
+
+namespace fenceguard {
+
+// Two threads: one renews, which may block for as long as the source likes; the other only waits for the end of the
+// term, so that the signal is never late because a renewal hangs.
+class Lease::Keeper {
+ public:
+  Keeper(TokenSource& source, Grant grant)
+      : source_{source}, claim_{std::move(grant.claim)}, ttl_{grant.ttl}, term_{grant.ttl, grant.asked_at} {
+    renewer_ = std::jthread{[this](const std::stop_token& stop) { renew_until(stop); }};
+    watcher_ = std::jthread{[this](const std::stop_token& stop) { watch_until(stop); }};
+  }
+  ~Keeper() { stop(); }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+
+  void stop() {
+    const std::scoped_lock lock{stop_mutex_};
+    renewer_.request_stop();
+    watcher_.request_stop();
+    if (renewer_.joinable()) renewer_.join();
+    if (watcher_.joinable()) watcher_.join();
+  }
+
+  Release release() {
+    stop();
+    {
+      const std::scoped_lock lock{mutex_};
+      if (released_) return Release::not_held;
+      released_ = true;
+    }
+    return source_.release(claim_);
+  }
+
+  [[nodiscard]] const Claim& claim() const noexcept { return claim_; }
+  [[nodiscard]] std::stop_token lost() const noexcept { return lost_.get_token(); }
+
+ private:
+  void renew_until(const std::stop_token& stop) {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      const auto due = term_.renew_at();
+      changed_.wait_for(lock, stop, due - BootClock::now(), [] { return false; });
+      if (stop.stop_requested() || term_.is_lost(BootClock::now())) break;
+      if (BootClock::now() < due) continue;
+      lock.unlock();
+      const auto sent_at = BootClock::now();
+      const auto ending = renew_once();
+      lock.lock();
+      const auto now = BootClock::now();
+      if (ending == Ending::renewed) term_.renewed(sent_at, now);
+      if (ending == Ending::failed) term_.renewal_failed(now);
+      if (ending == Ending::lost) term_.ended();
+      changed_.notify_all();
+    }
+  }
+
+  enum class Ending { renewed, failed, lost };
+  Ending renew_once() {
+    try {
+      return source_.renew(claim_, ttl_) == Renewal::renewed ? Ending::renewed : Ending::lost;
+    } catch (const std::exception&) {
+      return Ending::failed;  // no answer proves nothing: the term runs on, and the next attempt comes soon
+    }
+  }
+
+  void watch_until(const std::stop_token& stop) {
+    std::unique_lock lock{mutex_};
+    while (!stop.stop_requested()) {
+      const auto now = BootClock::now();
+      if (term_.is_lost(now)) {
+        lock.unlock();
+        lost_.request_stop();
+        return;
+      }
+      changed_.wait_for(lock, stop, term_.lost_at() - now, [this] { return term_.is_lost(BootClock::now()); });
+    }
+  }
+
+  TokenSource& source_;
+  const Claim claim_;
+  const std::chrono::milliseconds ttl_;
+  std::stop_source lost_;
+  std::mutex stop_mutex_;
+  std::mutex mutex_;  // guards term_ and released_
+  std::condition_variable_any changed_;
+  LeaseTerm term_;
+  bool released_ = false;
+  std::jthread renewer_;
+  std::jthread watcher_;
+};
+
+Lease::Lease(TokenSource& source, Grant grant) : keeper_{std::make_unique<Keeper>(source, std::move(grant))} {}
+Lease::Lease(Lease&&) noexcept = default;
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    Lease ended{std::move(*this)};
+    keeper_ = std::move(other.keeper_);
+  }
+  return *this;
+}
+
+Lease::~Lease() {
+  if (!keeper_) return;
+  try {
+    keeper_->release();
+  } catch (const std::exception&) {
+    // Left to the time to live.
+  }
+}
+
+const Claim& Lease::claim() const noexcept { return keeper_->claim(); }
+std::stop_token Lease::lost() const noexcept { return keeper_->lost(); }
+Release Lease::release() { return keeper_->release(); }
+
+}  // namespace fenceguard

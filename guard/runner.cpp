@@ -1,0 +1,42 @@
+#include "guard/runner.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace fenceguard {
+
+Verdict Runner::attempt(const Lease& lease, const Body& body) {
+  const Ruling advanced = guard_.advance(lease.claim());
+  if (advanced.verdict == Verdict::admitted) return body(lease);
+  // Fresh and yet refused: the source has fallen behind what the guard has seen. It may be lifted only while the lock
+  // is held, so that a truly stale client cannot use it to push anybody out.
+  const bool is_fresh = !lease.lost().stop_requested();
+  if (is_fresh && advanced.highest > 0) source_.raise(lease.claim().resource, Token{advanced.highest});
+  return advanced.verdict;
+}
+
+RunResult Runner::run(const Resource& resource, const Body& body) {
+  RunResult result;
+  auto pause = policy_.pause;
+  while (result.attempts < policy_.attempts_max) {
+    if (result.attempts > 0) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, policy_.pause_max);
+    }
+    auto lease = source_.acquire(resource, {.ttl = policy_.ttl, .wait = policy_.wait});
+    if (!lease) {
+      result.ending = RunResult::Ending::busy;
+      return result;
+    }
+    ++result.attempts;
+    result.verdict = attempt(*lease, body);
+    if (result.verdict == Verdict::admitted || result.verdict == Verdict::duplicate) {
+      result.ending = RunResult::Ending::done;
+      return result;
+    }
+  }
+  result.ending = RunResult::Ending::refused;
+  return result;
+}
+
+}  // namespace fenceguard

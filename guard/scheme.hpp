@@ -1,0 +1,55 @@
+#pragma once
+
+// Scheme: what one adapter offers under a URL scheme. The table of all schemes is made in adapters/schemes.cpp, the
+// one place where URLs meet products; everything above asks the table.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "guard/storage.hpp"
+#include "guard/token_source.hpp"
+#include "guard/url.hpp"
+
+namespace fenceguard {
+
+// One line of 'fenceguard doctor'.
+struct Finding {
+  enum class Level { ok, warning, danger };
+  Level level = Level::ok;
+  std::string check;    // what was looked at: 'journal mode'
+  std::string message;  // what was found and, if it is not well, what to do
+};
+
+// Functions that are empty are not offered. All throw InvalidInput for a bad URL and Unavailable for what cannot be
+// reached or is not fit to be used, with a sentence that says what to do.
+struct Scheme {
+  std::vector<std::string> names;
+  std::function<std::unique_ptr<TokenSource>(const Url&)> open_source;
+  std::function<std::unique_ptr<Storage>(const Url&, const StorageOptions&)> open_storage;
+  std::function<std::unique_ptr<UnguardedDoor>(const Url&)> open_unguarded;
+  std::function<std::vector<Finding>(const Url&)> examine_source;
+  std::function<std::vector<Finding>(const Url&)> examine_storage;
+};
+
+class SchemeTable {
+ public:
+  explicit SchemeTable(std::vector<Scheme> schemes) : schemes_{std::move(schemes)} {}
+
+  // The scheme of url. Throws InvalidInput that lists the known ones.
+  [[nodiscard]] const Scheme& find(const Url& url) const;
+
+  // As the functions of Scheme; InvalidInput where the scheme does not offer it.
+  [[nodiscard]] std::unique_ptr<TokenSource> open_source(const Url& url) const;
+  [[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) const;
+  [[nodiscard]] std::unique_ptr<UnguardedDoor> open_unguarded(const Url& url) const;
+  [[nodiscard]] std::vector<Finding> examine_source(const Url& url) const;
+  [[nodiscard]] std::vector<Finding> examine_storage(const Url& url) const;
+
+ private:
+  std::vector<Scheme> schemes_;
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,53 @@
+#include "guard/token_source.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "guard/error.hpp"
+#include "guard/lease.hpp"
+
+namespace fenceguard {
+namespace {
+
+// Sleeps for at most duration; returns early when stop is requested.
+void sleep_for(std::chrono::nanoseconds duration, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock{mutex};
+  stopped.wait_for(lock, stop, duration, [] { return false; });
+}
+
+}  // namespace
+
+void require_sensible_ttl(std::chrono::milliseconds ttl) {
+  if (ttl < ttl_min || ttl > ttl_max) throw InvalidInput("a time to live is 10ms to 24 hours");
+}
+
+std::optional<Grant> TokenSource::wait_acquire(const Resource& resource, const Holder& holder,
+                                               const AcquireOptions& options) {
+  const auto deadline = BootClock::now() + options.wait;
+  for (;;) {
+    const auto asked_at = BootClock::now();
+    auto answer = try_acquire(resource, holder, options.ttl);
+    if (auto* grant = std::get_if<Grant>(&answer)) {
+      grant->asked_at = asked_at;
+      return std::move(*grant);
+    }
+    const auto now = BootClock::now();
+    if (now >= deadline || options.stop.stop_requested()) return std::nullopt;
+    const std::chrono::nanoseconds hint = std::clamp(std::get<Held>(answer).retry_after, std::chrono::milliseconds{1}, poll_max);
+    sleep_for(std::min(hint, deadline - now), options.stop);
+    if (options.stop.stop_requested()) return std::nullopt;
+  }
+}
+
+std::optional<Lease> TokenSource::acquire(const Resource& resource, const AcquireOptions& options) {
+  require_sensible_ttl(options.ttl);
+  const Holder holder = options.holder.value_or(Holder::random());
+  auto grant = wait_acquire(resource, holder, options);
+  if (!grant) return std::nullopt;
+  return Lease{*this, std::move(*grant)};
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,95 @@
+#include "guard/url.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "guard/error.hpp"
+#include "guard/percent.hpp"
+
+namespace fenceguard {
+namespace {
+
+std::string decoded(std::string_view text) {
+  auto result = percent_decode(text);
+  if (!result) throw InvalidInput("a URL has a '%' that two hexadecimal digits must follow");
+  return *result;
+}
+
+void parse_authority(Url& url, std::string_view text) {
+  const auto at = text.rfind('@');
+  if (at != std::string_view::npos) {
+    const auto credentials = text.substr(0, at);
+    const auto colon = credentials.find(':');
+    url.user = decoded(credentials.substr(0, colon));
+    if (colon != std::string_view::npos) url.password = decoded(credentials.substr(colon + 1));
+    text.remove_prefix(at + 1);
+  }
+  url.authority = text;
+}
+
+void parse_parameters(Url& url, std::string_view text) {
+  while (!text.empty()) {
+    const auto pair = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    const auto equals = pair.find('=');
+    if (pair.empty() || equals == 0 || equals == std::string_view::npos) {
+      throw InvalidInput("a URL's parameters read name=value, with '&' between them");
+    }
+    if (!url.parameters.emplace(decoded(pair.substr(0, equals)), decoded(pair.substr(equals + 1))).second) {
+      throw InvalidInput(fmt::format("the URL's parameter '{}' is given twice", pair.substr(0, equals)));
+    }
+  }
+}
+
+}  // namespace
+
+Url Url::parse(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto is_scheme_char = [](unsigned char c) { return std::isalnum(c) || c == '+' || c == '-' || c == '.'; };
+  if (colon == std::string_view::npos || colon == 0 || !std::all_of(text.begin(), text.begin() + colon, is_scheme_char)) {
+    throw InvalidInput("a URL begins with its scheme and a colon, such as sqlite:fenceguard.db");
+  }
+  Url url;
+  for (const char c : text.substr(0, colon)) url.scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  auto rest = text.substr(colon + 1);
+  const auto question = rest.find('?');
+  if (question != std::string_view::npos) {
+    parse_parameters(url, rest.substr(question + 1));
+    rest = rest.substr(0, question);
+  }
+  if (rest.substr(0, 2) == "//") {
+    rest.remove_prefix(2);
+    const auto slash = std::min(rest.find('/'), rest.size());
+    parse_authority(url, rest.substr(0, slash));
+    rest.remove_prefix(slash);
+  }
+  url.path = decoded(rest);
+  return url;
+}
+
+std::string Url::redacted() const {
+  std::string text = scheme + ":";
+  if (!authority.empty() || !user.empty()) {
+    text += "//" + user + (password.empty() ? "" : ":***") + (user.empty() && password.empty() ? "" : "@") + authority;
+  }
+  text += path;
+  char separator = '?';
+  for (const auto& [name, value] : parameters) {
+    const bool is_secret = name.find("password") != std::string::npos || name.find("secret") != std::string::npos;
+    text += fmt::format("{}{}={}", separator, name, is_secret ? "***" : value);
+    separator = '&';
+  }
+  return text;
+}
+
+void Url::require_known_parameters(std::initializer_list<std::string_view> known) const {
+  for (const auto& [name, value] : parameters) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto list = known.size() == 0 ? std::string{"it takes none"} : fmt::format("known are: {}", fmt::join(known, ", "));
+    throw InvalidInput(fmt::format("unknown parameter '{}' in a {}: URL; {}", name, scheme, list));
+  }
+}
+
+}  // namespace fenceguard

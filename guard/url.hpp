@@ -1,0 +1,31 @@
+#pragma once
+
+// Url: where a token source or a storage is, such as sqlite:fenceguard.db, redis://cache/0?fair=1 or
+// postgres://user:password@host/db. Parsed once; nothing ever prints the password.
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace fenceguard {
+
+struct Url {
+  std::string scheme;  // lower case
+  std::string user;
+  std::string password;
+  std::string authority;  // hosts and ports as written, without user and password: 'h1:2181,h2:2181'
+  std::string path;       // all of the rest for a URL without '//': sqlite:PATH
+  std::map<std::string, std::string> parameters;
+
+  // Throws InvalidInput with what is wrong; the message never holds the URL's password.
+  [[nodiscard]] static Url parse(std::string_view text);
+
+  // For messages and logs: the URL with '***' for the password.
+  [[nodiscard]] std::string redacted() const;
+
+  // Throws InvalidInput if there is a parameter that is not in known, and lists the known ones.
+  void require_known_parameters(std::initializer_list<std::string_view> known) const;
+};
+
+}  // namespace fenceguard
