@@ -1,0 +1,119 @@
+# What run.sh and test.sh share: install, configure, build, and how they speak. Sourced by bash, from anywhere.
+# Everything is said on stderr, one line per step; what a step prints goes to a log under build/log.
+
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+LOG_FOLDER="$ROOT/build/log"
+cd "$ROOT"
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+# The one clear line at the end of a failure.
+fail() {
+  say "FAILED: $*"
+  exit 1
+}
+
+# step WHAT COMMAND...: runs it with its output in a log; says how far it is every 20 seconds, how long it took, and
+# on failure shows the end of the log.
+step() {
+  local what="$1" log start=$SECONDS told=$SECONDS status=0 pid
+  shift
+  log="$LOG_FOLDER/${what//[^a-zA-Z0-9]/-}.log"
+  mkdir -p "$LOG_FOLDER"
+  say "$what ..."
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  trap 'kill "$pid" 2>/dev/null; fail "interrupted: $what"' INT TERM
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.2
+    if ((SECONDS - told >= 20)); then
+      told=$SECONDS
+      say "$what ... $((SECONDS - start)) s: $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c 1-90)"
+    fi
+  done
+  wait "$pid" || status=$?
+  trap - INT TERM
+  if ((status != 0)); then
+    tail -n 40 "$log" >&2
+    fail "$what (status $status, all of it in ${log#"$ROOT"/})"
+  fi
+  say "$what: done in $((SECONDS - start)) s"
+}
+
+# packages PURPOSE...: the names listed for these purposes.
+packages() {
+  local purpose
+  for purpose in "$@"; do
+    sed -n "s/^$purpose  *//p" "$ROOT/scripts/packages.txt"
+  done
+}
+
+missing_packages() {
+  local name
+  for name in $(packages "$@"); do
+    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || echo "$name"
+  done
+}
+
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+# install_packages PURPOSE...: through apt, and only if something is missing.
+install_packages() {
+  command -v dpkg-query >/dev/null || fail "this needs Debian 12: there is no dpkg-query here"
+  local missing
+  missing="$(missing_packages "$@" | tr '\n' ' ')"
+  [[ -n "$missing" ]] || return 0
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || fail "not root, and there is no sudo; as root, run: apt-get install $missing"
+    say "needs $missing(sudo may ask for your password)"
+    sudo -v || fail "sudo was refused; as root, run: apt-get install $missing"
+  fi
+  step "update the package lists" as_root apt-get -o DPkg::Lock::Timeout=300 update
+  # A package that brings a service must not start it: 101 is 'not allowed' (invoke-rc.d(8)).
+  local policy=/usr/sbin/policy-rc.d placed=
+  if [[ ! -e "$policy" ]]; then
+    placed=1
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+  fi
+  # shellcheck disable=SC2086
+  step "install $(wc -w <<<"$missing") packages" as_root env DEBIAN_FRONTEND=noninteractive apt-get \
+    -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing
+  if [[ -n "$placed" ]]; then as_root rm -f "$policy"; fi
+  return 0
+}
+
+# As many compilers at once as there are cores, and at least 1.5 GB of memory for each.
+build_jobs() {
+  local cores memory_kb jobs
+  cores="$(nproc)"
+  memory_kb="$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
+  jobs=$((memory_kb / 1500000))
+  ((jobs < cores)) || jobs=$cores
+  ((jobs >= 1)) || jobs=1
+  echo "$jobs"
+}
+
+# build PRESET [TARGET...]: configures if that was not done yet for this folder, and builds.
+build() {
+  local preset="$1" folder="$ROOT/build/$1" fresh=
+  shift
+  mkdir -p "$folder"
+  # Two commands at once, such as a server and its client, take turns.
+  exec 9>"$ROOT/build/.lock"
+  flock -n 9 || { say "waiting for another build of this checkout"; flock 9; }
+  if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$folder/CMakeCache.txt" 2>/dev/null; then
+    fresh=--fresh
+  fi
+  if [[ -n "$fresh" || ! -e "$folder/build.ninja" ]]; then
+    step "configure $preset" cmake --preset "$preset" $fresh
+  fi
+  if ! ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
+    step "build $preset" ninja -C "$folder" -j "$(build_jobs)" "$@"
+  fi
+  exec 9>&-
+}

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Installs what is missing, builds, checks the format, and runs every test. With --sanitize also builds with the
+# address, undefined-behaviour and thread sanitizers and runs the tests that are not about the command line in them.
+# Safe to run again: then it takes as long as the tests themselves.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+readonly usage="usage: scripts/test.sh [--sanitize]"
+readonly sanitized_labels='^(unit|conformance|fault)$'
+sanitize=
+for argument in "$@"; do
+  case "$argument" in
+    --sanitize) sanitize=1 ;;
+    -h | --help) echo "$usage"; exit 0 ;;
+    *) say "$usage"; exit 2 ;;
+  esac
+done
+
+check_format() {
+  find guard adapters tests bench examples -name '*.[ch]pp' -print0 |
+    xargs -0 -r clang-format --dry-run --Werror
+}
+
+# run_tests PRESET [CTEST ARGUMENT...]: shows a line per test, and everything of one that fails.
+run_tests() {
+  local preset="$1" start=$SECONDS
+  local -a command=(ctest --test-dir "build/$preset" --output-on-failure --no-tests=error)
+  shift
+  # The thread sanitizer of g++ 12 cannot place its shadow where the kernel randomises widely.
+  if [[ "$preset" == tsan ]] && setarch -R true 2>/dev/null; then command=(setarch -R "${command[@]}"); fi
+  say "run the tests of $preset ..."
+  "${command[@]}" --parallel "$(nproc)" "$@" || fail "tests of $preset; again: ctest --test-dir build/$preset --rerun-failed --output-on-failure"
+  say "run the tests of $preset: done in $((SECONDS - start)) s"
+}
+
+install_packages run test
+step "check the format" check_format
+build release
+run_tests release
+if [[ -n "$sanitize" ]]; then
+  export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+  export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
+  export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+  for preset in asan tsan; do
+    build "$preset"
+    run_tests "$preset" --label-regex "$sanitized_labels"
+  done
+fi
+say "everything passed in $SECONDS s"
