@@ -92,10 +92,13 @@ class TokenSource {
   // guard: advance before the first read (Runner does).
   [[nodiscard]] std::optional<Lease> acquire(const Resource& resource, const AcquireOptions& options = {});
 
- protected:
-  // Waits for the lock and sets asked_at in the grant. The default asks again by try_acquire's hint and at least every poll_max.
+  // As acquire(), but the lease is neither renewed nor released: the grant, with its asked_at set, is the caller's to
+  // keep alive. For a lease that outlives the process which took it. The default asks again by try_acquire's hint
+  // and at least every poll_max.
   [[nodiscard]] virtual std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                                           const AcquireOptions& options);
+
+ protected:
   static constexpr std::chrono::milliseconds poll_max{50};
 };
 
