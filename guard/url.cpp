@@ -14,7 +14,19 @@ namespace {
 std::string decoded(std::string_view text) {
   auto result = percent_decode(text);
   if (!result) throw InvalidInput("a URL has a '%' that two hexadecimal digits must follow");
+  // A library in C would read the text only up to here.
+  if (result->find('\0') != std::string::npos) throw InvalidInput("a URL holds no NUL");
   return *result;
+}
+
+// A bare '/' or '?' in a password ends the authority early. What follows would be taken, and printed, for a
+// host, a path or a parameter, so no '@' is allowed there. REQUIRES: text follows '//'.
+void refuse_password_outside_authority(std::string_view text) {
+  const auto authority_end = text.find_first_of("/?");
+  if (authority_end == std::string_view::npos || text.find('@', authority_end) == std::string_view::npos)
+    return;
+  throw InvalidInput(
+      "in a URL's password '/', '?' and '@' are written %2F, %3F and %40, as is an '@' after the host");
 }
 
 void parse_authority(Url& url, std::string_view text) {
@@ -47,19 +59,25 @@ void parse_parameters(Url& url, std::string_view text) {
 
 Url Url::parse(std::string_view text) {
   const auto colon = text.find(':');
-  const auto is_scheme_char = [](unsigned char c) { return std::isalnum(c) || c == '+' || c == '-' || c == '.'; };
-  if (colon == std::string_view::npos || colon == 0 || !std::all_of(text.begin(), text.begin() + colon, is_scheme_char)) {
+  const auto is_scheme_char = [](unsigned char c) {
+    return std::isalnum(c) || c == '+' || c == '-' || c == '.';
+  };
+  if (colon == std::string_view::npos || colon == 0 ||
+      !std::all_of(text.begin(), text.begin() + colon, is_scheme_char)) {
     throw InvalidInput("a URL begins with its scheme and a colon, such as sqlite:fenceguard.db");
   }
   Url url;
-  for (const char c : text.substr(0, colon)) url.scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const char c : text.substr(0, colon))
+    url.scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   auto rest = text.substr(colon + 1);
+  const bool has_authority = rest.substr(0, 2) == "//";
+  if (has_authority) refuse_password_outside_authority(rest.substr(2));
   const auto question = rest.find('?');
   if (question != std::string_view::npos) {
     parse_parameters(url, rest.substr(question + 1));
     rest = rest.substr(0, question);
   }
-  if (rest.substr(0, 2) == "//") {
+  if (has_authority) {
     rest.remove_prefix(2);
     const auto slash = std::min(rest.find('/'), rest.size());
     parse_authority(url, rest.substr(0, slash));
@@ -72,12 +90,14 @@ Url Url::parse(std::string_view text) {
 std::string Url::redacted() const {
   std::string text = scheme + ":";
   if (!authority.empty() || !user.empty()) {
-    text += "//" + user + (password.empty() ? "" : ":***") + (user.empty() && password.empty() ? "" : "@") + authority;
+    text += "//" + user + (password.empty() ? "" : ":***") + (user.empty() && password.empty() ? "" : "@") +
+            authority;
   }
   text += path;
   char separator = '?';
   for (const auto& [name, value] : parameters) {
-    const bool is_secret = name.find("password") != std::string::npos || name.find("secret") != std::string::npos;
+    const bool is_secret =
+        name.find("password") != std::string::npos || name.find("secret") != std::string::npos;
     text += fmt::format("{}{}={}", separator, name, is_secret ? "***" : value);
     separator = '&';
   }
@@ -87,7 +107,8 @@ std::string Url::redacted() const {
 void Url::require_known_parameters(std::initializer_list<std::string_view> known) const {
   for (const auto& [name, value] : parameters) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto list = known.size() == 0 ? std::string{"it takes none"} : fmt::format("known are: {}", fmt::join(known, ", "));
+    const auto list = known.size() == 0 ? std::string{"it takes none"}
+                                        : fmt::format("known are: {}", fmt::join(known, ", "));
     throw InvalidInput(fmt::format("unknown parameter '{}' in a {}: URL; {}", name, scheme, list));
   }
 }
