@@ -10,13 +10,20 @@
 
 namespace fenceguard {
 
-// The answer, or the fault as an exception. Blocks the calling thread.
+// The answer, or the fault as an exception. Blocks the calling thread. A Done that is dropped without an
+// answer counts as OutcomeUnknown.
 template <class T, class Call>
 [[nodiscard]] T wait_for(Call&& call) {
   auto promise = std::make_shared<std::promise<Outcome<T>>>();
   auto future = promise->get_future();
-  std::forward<Call>(call)(Done<T>{[promise](Outcome<T> outcome) { promise->set_value(std::move(outcome)); }});
-  return future.get().value_or_raise();
+  // The Done alone owns the promise, so that dropping it breaks the wait.
+  std::forward<Call>(call)(Done<T>{
+      [promise = std::move(promise)](Outcome<T> outcome) { promise->set_value(std::move(outcome)); }});
+  try {
+    return future.get().value_or_raise();
+  } catch (const std::future_error&) {
+    throw OutcomeUnknown("the call ended without an answer");
+  }
 }
 
 }  // namespace fenceguard
