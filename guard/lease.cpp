@@ -1,5 +1,6 @@
 #include "guard/lease.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -9,8 +10,8 @@
 
 namespace fenceguard {
 
-// Two threads: one renews, which may block for as long as the source likes; the other only waits for the end of the
-// term, so that the signal is never late because a renewal hangs.
+// Two threads: one renews, which may block for as long as the source likes; the other only waits for the end
+// of the term, so that the signal is never late because a renewal hangs.
 class Lease::Keeper {
  public:
   Keeper(TokenSource& source, Grant grant)
@@ -48,7 +49,7 @@ class Lease::Keeper {
     std::unique_lock lock{mutex_};
     for (;;) {
       const auto due = term_.renew_at();
-      changed_.wait_for(lock, stop, due - BootClock::now(), [] { return false; });
+      wait_until(lock, stop, due);
       if (stop.stop_requested() || term_.is_lost(BootClock::now())) break;
       if (BootClock::now() < due) continue;
       lock.unlock();
@@ -75,14 +76,22 @@ class Lease::Keeper {
   void watch_until(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     while (!stop.stop_requested()) {
-      const auto now = BootClock::now();
-      if (term_.is_lost(now)) {
+      if (term_.is_lost(BootClock::now())) {
         lock.unlock();
         lost_.request_stop();
         return;
       }
-      changed_.wait_for(lock, stop, term_.lost_at() - now, [this] { return term_.is_lost(BootClock::now()); });
+      wait_until(lock, stop, term_.lost_at());
     }
+  }
+
+  // Waits until moment, the loss, or stop, but not for long: a condition variable's clock stands still while
+  // the machine is suspended, the lease's does not, so nobody sleeps long without a look at the right one.
+  void wait_until(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
+                  BootClock::time_point moment) {
+    static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
+    changed_.wait_for(lock, stop, std::min(look_again, moment - BootClock::now()),
+                      [this] { return term_.is_lost(BootClock::now()); });
   }
 
   TokenSource& source_;
@@ -98,7 +107,8 @@ class Lease::Keeper {
   std::jthread watcher_;
 };
 
-Lease::Lease(TokenSource& source, Grant grant) : keeper_{std::make_unique<Keeper>(source, std::move(grant))} {}
+Lease::Lease(TokenSource& source, Grant grant)
+    : keeper_{std::make_unique<Keeper>(source, std::move(grant))} {}
 Lease::Lease(Lease&&) noexcept = default;
 
 Lease& Lease::operator=(Lease&& other) noexcept {
@@ -118,8 +128,14 @@ Lease::~Lease() {
   }
 }
 
-const Claim& Lease::claim() const noexcept { return keeper_->claim(); }
-std::stop_token Lease::lost() const noexcept { return keeper_->lost(); }
-Release Lease::release() { return keeper_->release(); }
+const Claim& Lease::claim() const noexcept {
+  return keeper_->claim();
+}
+std::stop_token Lease::lost() const noexcept {
+  return keeper_->lost();
+}
+Release Lease::release() {
+  return keeper_->release();
+}
 
 }  // namespace fenceguard

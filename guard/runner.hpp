@@ -1,8 +1,9 @@
 #pragma once
 
-// Runner: what a service wraps round a piece of work that needs a lock. It takes the lock, advances the guard, runs
-// the caller's function, and where a claim turns out stale or in conflict it gives the lock back, lifts a source
-// that has fallen behind the guard, takes the lock again and runs the function once more, a bounded number of times.
+// Runner: what a service wraps round a piece of work that needs a lock. It takes the lock, advances the
+// guard, runs the caller's function, and where a claim turns out stale or in conflict it gives the lock back,
+// lifts a source that has fallen behind the guard, takes the lock again and runs the function once more, a
+// bounded number of times.
 //
 // Thread safety: run() may be called from several threads if source and guard may be.
 
@@ -28,7 +29,7 @@ struct RunResult {
   enum class Ending {
     done,     // the function ran to its end and its last verdict was admitted or duplicate
     busy,     // the lock stayed held by others
-    refused,  // every attempt ended stale or in conflict; ruling is the last one's
+    refused,  // every attempt ended stale or in conflict; verdict is the last one's
   };
   Ending ending = Ending::busy;
   int attempts = 0;
@@ -37,16 +38,17 @@ struct RunResult {
 
 class Runner {
  public:
-  // The caller's work under a lease: returns the verdict of its guarded write. On stale or conflict it must have
-  // rolled back what it did, because it may be called again with a new lease. It should stop early when
+  // The caller's work under a lease: returns the verdict of its guarded write. On stale or conflict it must
+  // have rolled back what it did, because it may be called again with a new lease. It should stop early when
   // lease.lost() is requested.
   using Body = std::function<Verdict(const Lease& lease)>;
 
   // REQUIRES: source and guard outlive the runner.
-  Runner(TokenSource& source, Guard& guard, RetryPolicy policy = {}) : source_{source}, guard_{guard}, policy_{policy} {}
+  Runner(TokenSource& source, Guard& guard, RetryPolicy policy = {})
+      : source_{source}, guard_{guard}, policy_{policy} {}
 
-  // Runs body under a lease of resource that has been advanced at the guard. Exceptions of source, guard and body
-  // pass through after the lease was released; nothing is repeated after one of them.
+  // Runs body under a lease of resource that has been advanced at the guard. Exceptions of source, guard and
+  // body pass through after the lease was released; nothing is repeated after one of them.
   [[nodiscard]] RunResult run(const Resource& resource, const Body& body);
 
  private:

@@ -10,6 +10,8 @@
 namespace fenceguard {
 namespace {
 
+constexpr std::chrono::milliseconds wait_max = std::chrono::hours{24 * 365 * 10};
+
 // Sleeps for at most duration; returns early when stop is requested.
 void sleep_for(std::chrono::nanoseconds duration, const std::stop_token& stop) {
   std::mutex mutex;
@@ -26,7 +28,8 @@ void require_sensible_ttl(std::chrono::milliseconds ttl) {
 
 std::optional<Grant> TokenSource::wait_acquire(const Resource& resource, const Holder& holder,
                                                const AcquireOptions& options) {
-  const auto deadline = BootClock::now() + options.wait;
+  // Bounded, so that 'for ever' (milliseconds::max()) does not overflow.
+  const auto deadline = BootClock::now() + std::min(options.wait, wait_max);
   for (;;) {
     const auto asked_at = BootClock::now();
     auto answer = try_acquire(resource, holder, options.ttl);
@@ -36,7 +39,8 @@ std::optional<Grant> TokenSource::wait_acquire(const Resource& resource, const H
     }
     const auto now = BootClock::now();
     if (now >= deadline || options.stop.stop_requested()) return std::nullopt;
-    const std::chrono::nanoseconds hint = std::clamp(std::get<Held>(answer).retry_after, std::chrono::milliseconds{1}, poll_max);
+    const std::chrono::nanoseconds hint =
+        std::clamp(std::get<Held>(answer).retry_after, std::chrono::milliseconds{1}, poll_max);
     sleep_for(std::min(hint, deadline - now), options.stop);
     if (options.stop.stop_requested()) return std::nullopt;
   }
