@@ -1,0 +1,214 @@
+#include "guard/lease.hpp"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "guard/error.hpp"
+#include "tests/guard/memory_source.hpp"
+
+namespace fenceguard {
+namespace {
+
+using namespace std::chrono_literals;
+using test::MemorySource;
+
+const Resource account{"accounts/42"};
+
+// The moment at which a lease is signalled lost.
+class Loss {
+ public:
+  explicit Loss(const Lease& lease)
+      : future_{promise_.get_future()}, callback_{lease.lost(), [this] {
+                                                    promise_.set_value(BootClock::now());
+                                                  }} {}
+
+  [[nodiscard]] bool happened() const { return future_.wait_for(0s) == std::future_status::ready; }
+  [[nodiscard]] BootClock::time_point at() {
+    if (future_.wait_for(60s) != std::future_status::ready) throw std::runtime_error{"no loss was signalled"};
+    return future_.get();
+  }
+
+ private:
+  std::promise<BootClock::time_point> promise_;
+  std::future<BootClock::time_point> future_;
+  std::stop_callback<std::function<void()>> callback_;
+};
+
+TEST(Lease, IsRenewedFromAThirdOfItsTermOnAndKeepsItsToken) {
+  MemorySource source;
+  const auto before = BootClock::now();
+  auto lease = source.acquire(account, {.ttl = 1500ms});
+  ASSERT_TRUE(lease);
+  const Claim claim = lease->claim();
+  ASSERT_TRUE(source.wait_for_renewals(4));
+  const auto renewals = source.renewals();
+  for (std::size_t i = 0; i < renewals.size(); ++i) {
+    const auto last = i == 0 ? before : renewals[i - 1];
+    EXPECT_GE(renewals[i] - last, 500ms) << i;
+  }
+  EXPECT_FALSE(lease->lost().stop_requested());
+  EXPECT_EQ(lease->claim(), claim);
+  EXPECT_EQ(source.show(account)->claim, claim);
+  EXPECT_TRUE(std::holds_alternative<Held>(source.try_acquire(account, Holder{"other"}, 1s)));
+}
+
+// What it shows: lost() comes before the source lets anybody else in, though no renewal ever returned.
+// How: renewals hang; the moment of the signal is compared with the end of the term at the source.
+TEST(Lease, IsSignalledLostBeforeItsTermIsOverWhenRenewalsHang) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 2s});
+  const auto granted_by = BootClock::now();
+  source.set_renewal_fault(MemorySource::Fault::hang);
+  Loss loss{*lease};
+  EXPECT_LT(loss.at(), granted_by + 2s);
+  source.set_renewal_fault(MemorySource::Fault::none);
+}
+
+TEST(Lease, IsSignalledLostBeforeItsTermIsOverWhenRenewalsFail) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 2s});
+  const auto granted_by = BootClock::now();
+  source.set_renewal_fault(MemorySource::Fault::unavailable);
+  Loss loss{*lease};
+  EXPECT_LT(loss.at(), granted_by + 2s);
+  EXPECT_GE(source.renewals().size(), 2u) << "a failed renewal was not tried again";
+}
+
+TEST(Lease, OutlivesARenewalThatFailed) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 2s});
+  source.set_renewal_fault(MemorySource::Fault::unavailable);
+  ASSERT_TRUE(source.wait_for_renewals(1));
+  source.set_renewal_fault(MemorySource::Fault::none);
+  ASSERT_TRUE(source.wait_for_renewals(5));
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
+TEST(Lease, StaysLostWhenARenewalSucceedsTooLate) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 1s});
+  source.set_renewal_fault(MemorySource::Fault::hang);
+  Loss loss{*lease};
+  (void)loss.at();
+  source.set_renewal_fault(MemorySource::Fault::none);
+  const auto renewals = source.renewals().size();
+  EXPECT_EQ(renewals, 1u);
+  (void)lease->release();
+  EXPECT_EQ(source.renewals().size(), renewals);
+  EXPECT_TRUE(lease->lost().stop_requested());
+}
+
+TEST(Lease, IsSignalledLostAtItsNextRenewalWhenTheSourceEndedIt) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 30s});
+  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 600ms});
+  Loss loss{*other};
+  EXPECT_EQ(source.end(Resource{"accounts/43"}), Release::released);
+  const auto ended_at = BootClock::now();
+  EXPECT_LT(loss.at(), ended_at + 10s);
+  EXPECT_EQ(other->release(), Release::not_held);
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
+TEST(Lease, ReleasedItIsFreeAtOnceNotRenewedAndNotCalledLost) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 300ms});
+  Loss loss{*lease};
+  EXPECT_EQ(lease->release(), Release::released);
+  EXPECT_FALSE(source.show(account));
+  const auto renewals = source.renewals().size();
+  // Another lease renews several times meanwhile, so that there was time enough.
+  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 300ms});
+  ASSERT_TRUE(source.wait_for_renewals(renewals + 4));
+  EXPECT_FALSE(loss.happened());
+  EXPECT_EQ(lease->release(), Release::not_held);
+}
+
+TEST(Lease, DestroyedItIsReleased) {
+  MemorySource source;
+  { auto lease = source.acquire(account); }
+  EXPECT_FALSE(source.show(account));
+}
+
+TEST(Lease, MovedItIsHeldOn) {
+  MemorySource source;
+  auto first = source.acquire(account);
+  Lease moved{std::move(*first)};
+  first.reset();
+  EXPECT_TRUE(source.show(account));
+  auto second = source.acquire(Resource{"accounts/43"});
+  moved = std::move(*second);
+  EXPECT_FALSE(source.show(account)) << "the lease that was assigned over is still held";
+  EXPECT_TRUE(source.show(Resource{"accounts/43"}));
+  EXPECT_EQ(moved.claim().resource, Resource{"accounts/43"});
+}
+
+TEST(Lease, AReleaseThatFailsSaysSoOnceAndIsLeftToTheTerm) {
+  MemorySource source;
+  auto lease = source.acquire(account);
+  source.set_release_fault(MemorySource::Fault::unavailable);
+  EXPECT_THROW((void)lease->release(), Unavailable);
+  EXPECT_EQ(lease->release(), Release::not_held);
+  { auto other = source.acquire(Resource{"accounts/43"}); }
+}
+
+TEST(Acquire, TriesOnceWithoutAWait) {
+  MemorySource source;
+  auto lease = source.acquire(account);
+  ASSERT_TRUE(lease);
+  EXPECT_FALSE(source.acquire(account));
+  EXPECT_FALSE(source.acquire(account, {.wait = -1s}));
+}
+
+TEST(Acquire, WaitsUntilTheLockIsFreeAndGetsAHigherToken) {
+  MemorySource source;
+  auto lease = source.acquire(account);
+  ASSERT_TRUE(lease);
+  auto waiting = std::async(std::launch::async, [&] {
+    return source.acquire(account, {.wait = std::chrono::milliseconds::max()})->claim().token;
+  });
+  EXPECT_EQ(waiting.wait_for(100ms), std::future_status::timeout);
+  const Token first = lease->claim().token;
+  (void)lease->release();
+  EXPECT_GT(waiting.get(), first);
+}
+
+TEST(Acquire, GivesUpWhenItIsToldTo) {
+  MemorySource source;
+  auto lease = source.acquire(account);
+  std::stop_source stop;
+  auto waiting = std::async(std::launch::async, [&] {
+    return source.acquire(account, {.wait = 1h, .stop = stop.get_token()}).has_value();
+  });
+  stop.request_stop();
+  EXPECT_FALSE(waiting.get());
+}
+
+TEST(Acquire, GivesUpWhenTheWaitIsOver) {
+  MemorySource source;
+  auto lease = source.acquire(account);
+  const auto start = BootClock::now();
+  EXPECT_FALSE(source.acquire(account, {.wait = 120ms}));
+  EXPECT_GE(BootClock::now() - start, 120ms);
+}
+
+TEST(Acquire, ATimeToLiveBeyondTheLimitsIsRefused) {
+  MemorySource source;
+  for (const auto ttl : {-1ms, 0ms, 9ms, std::chrono::milliseconds{24h + 1ms}}) {
+    EXPECT_THROW((void)source.acquire(account, {.ttl = ttl}), InvalidInput) << ttl.count();
+  }
+  EXPECT_TRUE(source.acquire(account, {.ttl = 24h}));
+}
+
+TEST(Acquire, EachGrantHasAHolderOfItsOwnUnlessOneIsNamed) {
+  MemorySource source;
+  const auto first = source.acquire(account)->claim().holder;
+  const auto second = source.acquire(account)->claim().holder;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(source.acquire(account, {.holder = Holder{"me"}})->claim().holder, Holder{"me"});
+}
+
+}  // namespace
+}  // namespace fenceguard
