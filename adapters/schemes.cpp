@@ -15,6 +15,8 @@ const SchemeTable& schemes() {
   return table;
 }
 
-std::unique_ptr<TokenSource> open_source(std::string_view url) { return schemes().open_source(Url::parse(url)); }
+std::unique_ptr<TokenSource> open_source(std::string_view url) {
+  return schemes().open_source(Url::parse(url));
+}
 
 }  // namespace fenceguard

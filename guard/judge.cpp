@@ -5,31 +5,26 @@
 namespace fenceguard {
 namespace {
 
-Ruling unchanged(Verdict verdict, const FenceView& view) {
-  return {verdict, view.highest(), view.record, false};
-}
-
 // A claim whose token equals the fence's.
-Ruling judge_equal(const FenceView& view, const Claim& claim) {
-  const Fence& fence = *view.record;
-  if (fence.closed) return unchanged(Verdict::stale, view);
-  if (fence.holder != claim.holder) return unchanged(Verdict::conflict, view);
-  if (!claim.sequence) return unchanged(Verdict::admitted, view);
-  if (fence.sequence && *claim.sequence == *fence.sequence) return unchanged(Verdict::duplicate, view);
-  if (fence.sequence && *claim.sequence < *fence.sequence) return unchanged(Verdict::stale, view);
-  Fence after = fence;
-  after.sequence = claim.sequence;
-  return {Verdict::admitted, view.highest(), after, true};
+Verdict judge_equal(const FenceRef& fence, const Claim& claim) noexcept {
+  if (fence.closed) return Verdict::stale;
+  if (fence.holder != claim.holder.id()) return Verdict::conflict;
+  if (!claim.sequence || !fence.sequence || *claim.sequence > *fence.sequence) return Verdict::admitted;
+  return *claim.sequence == *fence.sequence ? Verdict::duplicate : Verdict::stale;
 }
 
 }  // namespace
 
 const char* to_string(Verdict verdict) noexcept {
   switch (verdict) {
-    case Verdict::admitted: return "admitted";
-    case Verdict::duplicate: return "duplicate";
-    case Verdict::stale: return "stale";
-    case Verdict::conflict: return "conflict";
+    case Verdict::admitted:
+      return "admitted";
+    case Verdict::duplicate:
+      return "duplicate";
+    case Verdict::stale:
+      return "stale";
+    case Verdict::conflict:
+      return "conflict";
   }
   return "stale";
 }
@@ -45,12 +40,30 @@ std::int64_t FenceView::highest() const noexcept {
   return record ? std::max(record->token.value(), floor) : floor;
 }
 
+Verdict judge_verdict(const std::optional<FenceRef>& record, std::int64_t floor,
+                      const Claim& claim) noexcept {
+  // The fence is the higher of record and floor; at the same height the record, which knows its holder,
+  // stands.
+  const bool record_stands = record && record->token.value() >= floor;
+  if (record_stands && claim.token == record->token) return judge_equal(*record, claim);
+  const std::int64_t highest = record_stands ? record->token.value() : floor;
+  return claim.token.value() > highest ? Verdict::admitted : Verdict::stale;
+}
+
 Ruling judge(const FenceView& view, const Claim& claim) {
-  // The fence is the higher of record and floor; at the same height the record, which knows its holder, stands.
-  const bool record_stands = view.record && view.record->token.value() >= view.floor;
-  if (record_stands && claim.token == view.record->token) return judge_equal(view, claim);
-  if (claim.token.value() <= view.highest()) return unchanged(Verdict::stale, view);
-  return {Verdict::admitted, claim.token.value(), Fence{claim.token, claim.holder, claim.sequence}, true};
+  std::optional<FenceRef> record;
+  if (view.record) {
+    record =
+        FenceRef{view.record->token, view.record->holder.id(), view.record->sequence, view.record->closed};
+  }
+  const Verdict verdict = judge_verdict(record, view.floor, claim);
+  if (verdict != Verdict::admitted) return {verdict, view.highest(), view.record, false};
+  if (claim.token.value() > view.highest()) {
+    return {verdict, claim.token.value(), Fence{claim.token, claim.holder, claim.sequence}, true};
+  }
+  Fence after = *view.record;
+  if (claim.sequence) after.sequence = claim.sequence;
+  return {verdict, view.highest(), after, claim.sequence.has_value()};
 }
 
 Ruling judge_refused_write(const FenceView& view, const Claim& claim) {

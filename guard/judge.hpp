@@ -1,11 +1,11 @@
 #pragma once
 
-// The rule: is this claim still good against what the resource has seen? judge() is pure: no clock, no storage, no
-// lock. Whoever calls it must make its answer and the write one atomic step; a judgement that is acted on later is
-// the very race that fencing is meant to prevent.
+// The rule: is this claim still good against what the resource has seen? judge() is pure: no clock, no
+// storage, no lock. Whoever calls it must make its answer and the write one atomic step; a judgement that is
+// acted on later is the very race that fencing is meant to prevent.
 //
-// No other C++ code compares tokens. The SQL and Lua twins of this function are held to it by the shared table of
-// cases, tests/judge_cases.tsv.
+// No other C++ code compares tokens. The SQL and Lua twins of this function are held to it by the shared
+// table of cases, tests/judge_cases.tsv.
 //
 // Method: M. Kleppmann, 'How to do distributed locking' (2016), widened by the holder (a source can issue one
 // number twice), by sequences, by revoked fences and by the floor.
@@ -21,8 +21,8 @@ namespace fenceguard {
 enum class Verdict {
   admitted,   // go ahead
   duplicate,  // this sequence took effect before; nothing is to be written
-  stale,      // a newer token was seen, the fence was closed, or the holder's own later write overtook this one
-  conflict,   // another holder uses the same number: the source issued it twice
+  stale,  // a newer token was seen, the fence was closed, or the holder's own later write overtook this one
+  conflict,  // another holder uses the same number: the source issued it twice
 };
 
 // The word on the wire, in SQL, in metrics and in logs.
@@ -59,6 +59,18 @@ struct Ruling {
   bool changed = false;        // the record must be stored, durably, before anybody hears of the ruling
 };
 
+// A record where it lies, for callers that keep many and do not want to copy one to have it judged.
+struct FenceRef {
+  Token token;
+  std::string_view holder;
+  std::optional<Sequence> sequence;
+  bool closed = false;
+};
+
+// The verdict alone: the heart of judge(), which adds what is to be remembered.
+[[nodiscard]] Verdict judge_verdict(const std::optional<FenceRef>& record, std::int64_t floor,
+                                    const Claim& claim) noexcept;
+
 // Judges a claim for a write that is about to be applied in the same atomic step.
 [[nodiscard]] Ruling judge(const FenceView& view, const Claim& claim);
 
@@ -66,9 +78,10 @@ struct Ruling {
 // constraint): the token, not the sequence. REQUIRES: judge(view, claim) was admitted.
 [[nodiscard]] Ruling judge_refused_write(const FenceView& view, const Claim& claim);
 
-// True if the claim would raise a fence by more than jump_max above the highest token seen in the namespace, floor
-// included. Such a claim is refused and moves nothing, so that one absurd number cannot shut everybody out. A
-// jump_max of 0 is no bound.
-[[nodiscard]] bool is_implausible(const Claim& claim, std::int64_t namespace_highest, std::int64_t jump_max) noexcept;
+// True if the claim would raise a fence by more than jump_max above the highest token seen in the namespace,
+// floor included. Such a claim is refused and moves nothing, so that one absurd number cannot shut everybody
+// out. A jump_max of 0 is no bound.
+[[nodiscard]] bool is_implausible(const Claim& claim, std::int64_t namespace_highest,
+                                  std::int64_t jump_max) noexcept;
 
 }  // namespace fenceguard

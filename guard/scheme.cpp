@@ -11,7 +11,7 @@ namespace {
 
 template <class Function>
 const Function& offered(const Function& function, const Url& url, std::string_view what) {
-  if (!function) throw InvalidInput(fmt::format("{}: URLs name no {}", url.scheme, what));
+  if (!function) throw InvalidInput(fmt::format("{}: names no {}", url.scheme, what));
   return function;
 }
 
@@ -23,7 +23,8 @@ const Scheme& SchemeTable::find(const Url& url) const {
     if (std::find(scheme.names.begin(), scheme.names.end(), url.scheme) != scheme.names.end()) return scheme;
     known.insert(known.end(), scheme.names.begin(), scheme.names.end());
   }
-  throw InvalidInput(fmt::format("unknown scheme '{}:'; known are: {}:", url.scheme, fmt::join(known, ":, ")));
+  throw InvalidInput(
+      fmt::format("unknown scheme '{}:'; known are: {}:", url.scheme, fmt::join(known, ":, ")));
 }
 
 std::unique_ptr<TokenSource> SchemeTable::open_source(const Url& url) const {
@@ -44,6 +45,12 @@ std::vector<Finding> SchemeTable::examine_source(const Url& url) const {
 
 std::vector<Finding> SchemeTable::examine_storage(const Url& url) const {
   return offered(find(url).examine_storage, url, "storage")(url);
+}
+
+std::string SchemeTable::install_sql(std::string_view name) const {
+  Url url;
+  url.scheme = name;
+  return offered(find(url).install_sql, url, "database to install SQL in")();
 }
 
 }  // namespace fenceguard

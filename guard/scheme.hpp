@@ -1,7 +1,7 @@
 #pragma once
 
-// Scheme: what one adapter offers under a URL scheme. The table of all schemes is made in adapters/schemes.cpp, the
-// one place where URLs meet products; everything above asks the table.
+// Scheme: what one adapter offers under a URL scheme. The table of all schemes is made in
+// adapters/schemes.cpp, the one place where URLs meet products; everything above asks the table.
 
 #include <functional>
 #include <memory>
@@ -23,8 +23,8 @@ struct Finding {
   std::string message;  // what was found and, if it is not well, what to do
 };
 
-// Functions that are empty are not offered. All throw InvalidInput for a bad URL and Unavailable for what cannot be
-// reached or is not fit to be used, with a sentence that says what to do.
+// Functions that are empty are not offered. All throw InvalidInput for a bad URL and Unavailable for what
+// cannot be reached or is not fit to be used, with a sentence that says what to do.
 struct Scheme {
   std::vector<std::string> names;
   std::function<std::unique_ptr<TokenSource>(const Url&)> open_source;
@@ -32,6 +32,7 @@ struct Scheme {
   std::function<std::unique_ptr<UnguardedDoor>(const Url&)> open_unguarded;
   std::function<std::vector<Finding>(const Url&)> examine_source;
   std::function<std::vector<Finding>(const Url&)> examine_storage;
+  std::function<std::string()> install_sql;  // for services that keep the fence in their own database
 };
 
 class SchemeTable {
@@ -47,6 +48,8 @@ class SchemeTable {
   [[nodiscard]] std::unique_ptr<UnguardedDoor> open_unguarded(const Url& url) const;
   [[nodiscard]] std::vector<Finding> examine_source(const Url& url) const;
   [[nodiscard]] std::vector<Finding> examine_storage(const Url& url) const;
+  // The SQL to install for the scheme of this name ('sqlite').
+  [[nodiscard]] std::string install_sql(std::string_view name) const;
 
  private:
   std::vector<Scheme> schemes_;

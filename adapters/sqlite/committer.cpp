@@ -1,0 +1,199 @@
+#include "adapters/sqlite/committer.hpp"
+
+#include <chrono>
+
+namespace fenceguard::sqlite {
+namespace {
+
+constexpr std::size_t batch_works_max = 1024;
+constexpr std::size_t queue_works_max = 100'000;
+constexpr std::size_t queue_bytes_max = 256UL * 1024 * 1024;
+constexpr std::chrono::milliseconds look_again_after{200};
+// The log is copied into the file when it has about this many pages.
+constexpr int checkpoint_pages = 4000;
+
+constexpr const char* not_initialised =
+    "no state was found, and an empty store is not a licence: run 'fenceguard fence init' with --storage and "
+    "--source "
+    "(or start 'fenceguard serve' with --init)";
+
+}  // namespace
+
+Committer::Committer(Open open) : open_{std::move(open)}, ledger_{open_()} {
+  publish();
+  thread_ = std::thread{[this] { run(); }};
+}
+
+Committer::~Committer() {
+  {
+    const std::scoped_lock lock{mutex_};
+    is_stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Committer::submit(std::unique_ptr<Work> work) {
+  std::optional<Fault> fault;
+  {
+    const std::scoped_lock lock{mutex_};
+    const std::size_t bytes = work->bytes();
+    if (status_.state == StoreState::failed) {
+      fault = Fault{FaultKind::unavailable, status_.reason};
+    } else if (status_.state == StoreState::uninitialised && work->needs_namespace()) {
+      fault = Fault{FaultKind::unavailable, status_.reason};
+    } else if (queue_.size() >= queue_works_max || queue_bytes_ + bytes > queue_bytes_max) {
+      fault = Fault{FaultKind::unavailable, "too many writes are waiting for the disk: try again later"};
+    } else {
+      queue_.push_back(std::move(work));
+      queue_bytes_ += bytes;
+      if (is_waiting_) wake_.notify_one();
+      return;
+    }
+  }
+  work->finish(&*fault);
+}
+
+StoreStatus Committer::status() const {
+  const std::scoped_lock lock{mutex_};
+  return status_;
+}
+
+void Committer::run() {
+  for (;;) {
+    Batch batch = next_batch();
+    look_after_state();
+    if (!batch.empty()) {
+      commit_batch(std::move(batch));
+      continue;
+    }
+    const std::scoped_lock lock{mutex_};
+    if (is_stopping_ && queue_.empty()) return;
+  }
+}
+
+// Waits for works. Empty after a while if there are none and the state wants looking after, or at the end.
+Committer::Batch Committer::next_batch() {
+  std::unique_lock lock{mutex_};
+  is_waiting_ = true;
+  const auto has_work = [this] { return !queue_.empty() || is_stopping_; };
+  if (status_.state == StoreState::ready) {
+    wake_.wait(lock, has_work);
+  } else {
+    wake_.wait_for(lock, look_again_after, has_work);
+  }
+  is_waiting_ = false;
+  queue_bytes_ = 0;
+  return std::exchange(queue_, {});
+}
+
+// Somebody else may have initialised the namespace; a store that failed is opened again.
+void Committer::look_after_state() {
+  const StoreState state = state_.load();
+  if (state == StoreState::ready) return;
+  try {
+    if (state == StoreState::failed) {
+      ledger_.reset();
+      ledger_ = open_();
+    } else {
+      ledger_->look_again();
+    }
+    publish();
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
+}
+
+void Committer::commit_batch(Batch batch) {
+  while (!batch.empty()) {
+    const auto part_end =
+        batch.begin() + static_cast<std::ptrdiff_t>(std::min(batch.size(), batch_works_max));
+    Batch part{std::make_move_iterator(batch.begin()), std::make_move_iterator(part_end)};
+    batch.erase(batch.begin(), part_end);
+    if (state_.load() == StoreState::failed) {
+      const Fault fault{FaultKind::unavailable, status().reason};
+      finish_all(part, &fault);
+      continue;
+    }
+    try {
+      while (!apply_all(part)) {
+      }
+      if (part.empty()) continue;
+      if (ledger_->commit() == CommitEnding::committed) {
+        publish();
+        finish_all(part, nullptr);
+        checkpoint_if_due();
+      } else {
+        const Fault fault{
+            FaultKind::unknown,
+            "the commit was begun and its end was not seen: the write may or may not have taken effect"};
+        fail(
+            "a commit's end was not seen, so nothing is written until the file was opened and checkpointed "
+            "again");
+        finish_all(part, &fault);
+      }
+    } catch (const std::exception& error) {
+      ledger_->rollback();
+      const Fault fault{FaultKind::unavailable, error.what()};
+      finish_all(part, &fault);
+    }
+  }
+}
+
+// Applies the works in one transaction, which stays open. False if one of them failed: it was answered and
+// taken out, everything was rolled back, and the rest is to be applied again. Throws if the transaction
+// itself is at fault.
+bool Committer::apply_all(Batch& batch) {
+  if (batch.empty()) return true;
+  ledger_->begin();
+  for (auto work = batch.begin(); work != batch.end(); ++work) {
+    try {
+      if ((*work)->needs_namespace() && !ledger_->is_initialised()) throw Unavailable(not_initialised);
+      (*work)->apply(*ledger_);
+    } catch (const std::exception& error) {
+      ledger_->rollback();
+      const Fault fault{FaultKind::unavailable, error.what()};
+      (*work)->finish(&fault);
+      batch.erase(work);
+      return false;
+    }
+  }
+  return true;
+}
+
+void Committer::finish_all(Batch& batch, const Fault* fault) {
+  for (auto& work : batch) work->finish(fault);
+  batch.clear();
+}
+
+void Committer::fail(const std::string& reason) {
+  const std::scoped_lock lock{mutex_};
+  status_.state = StoreState::failed;
+  status_.reason = reason;
+  state_.store(StoreState::failed, std::memory_order_release);
+}
+
+void Committer::publish() {
+  StoreStatus status;
+  if (ledger_->is_initialised()) {
+    const NamespaceRow& row = ledger_->row();
+    status = {StoreState::ready, "", row.floor, row.highest, row.resources};
+  } else {
+    status.state = StoreState::uninitialised;
+    status.reason = not_initialised;
+  }
+  floor_.store(status.floor, std::memory_order_release);
+  const std::scoped_lock lock{mutex_};
+  status_ = std::move(status);
+  state_.store(status_.state, std::memory_order_release);
+}
+
+// Without waiting for readers as a rule; a log that they keep from shrinking is emptied by force in the end.
+// What fails is tried again after the next commit: until it succeeds the log keeps everything.
+void Committer::checkpoint_if_due() {
+  const int pages = ledger_->database().log_pages();
+  if (pages < checkpoint_pages) return;
+  (void)ledger_->database().checkpoint(pages >= 10 * checkpoint_pages);
+}
+
+}  // namespace fenceguard::sqlite

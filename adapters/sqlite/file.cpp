@@ -1,0 +1,144 @@
+#include "adapters/sqlite/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "adapters/sqlite/fence_table.hpp"
+#include "adapters/sqlite/object_table.hpp"
+#include "adapters/sqlite/schema.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::sqlite {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files up to this size are read in whole for damage at the start; larger ones row by row, as they are used.
+constexpr std::uintmax_t check_bytes_max = 64ULL * 1024 * 1024;
+
+std::string reason() {
+  return std::generic_category().message(errno);
+}
+
+void sync_path(const std::string& path, int flags) {
+  const int descriptor = open(path.c_str(), flags | O_CLOEXEC);
+  if (descriptor < 0) throw Unavailable(fmt::format("cannot open {}: {}", path, reason()));
+  const int result = fsync(descriptor);
+  close(descriptor);
+  if (result != 0) throw Unavailable(fmt::format("cannot sync {}: {}", path, reason()));
+}
+
+void remove_with_log(const std::string& path) noexcept {
+  for (const char* suffix : {"", "-wal", "-shm"}) unlink((path + suffix).c_str());
+}
+
+std::string folder_of(const std::string& path) {
+  const auto folder = fs::path{path}.parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+void create(const std::string& path) {
+  const std::string draft = path + ".new-" + Holder::random().id();
+  try {
+    {
+      Database database{draft, Database::Mode::create};
+      install(database.handle());
+    }
+    sync_path(draft, O_RDONLY);
+    // link() does not replace: where another process was faster, its file stays.
+    if (link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+      throw Unavailable(fmt::format("cannot create {}: {}", path, reason()));
+    }
+    sync_path(folder_of(path), O_RDONLY | O_DIRECTORY);
+  } catch (const Unavailable& error) {
+    remove_with_log(draft);
+    throw Unavailable(fmt::format("cannot create {}: {}", path, error.what()));
+  }
+  remove_with_log(draft);
+}
+
+// Looks without opening: see GuardLock on descriptors of a database.
+void require_usable(const std::string& path) {
+  if (fs::file_size(path) == 0) {
+    throw Unavailable(
+        fmt::format("{} is empty: it was truncated, or made by hand; restore a backup, or delete it to "
+                    "begin with nothing",
+                    path));
+  }
+  if (access(path.c_str(), R_OK | W_OK) != 0 || access(folder_of(path).c_str(), W_OK) != 0) {
+    throw Unavailable(
+        fmt::format("{} or its folder cannot be written ({}): check owner, mode and mount", path, reason()));
+  }
+}
+
+void require_undamaged(Database& database, const std::string& path) {
+  if (fs::file_size(path) > check_bytes_max) return;
+  require_sound(database.handle(), path);
+  FenceTable fences{database.handle()};
+  (void)fences.load_namespace();
+  FenceListing listing{"", "", 10'000};
+  for (auto page = fences.list(listing); page.has_more; page = fences.list(listing)) {
+    listing.after = page.entries.back().resource.name();
+  }
+  ObjectTable{database.handle()}.verify();
+}
+
+}  // namespace
+
+void prepare_file(const std::string& path, Missing missing) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    if (missing == Missing::refuse) {
+      throw Unavailable(
+          fmt::format("{} does not exist: check the path, or create it with 'fenceguard fence init'", path));
+    }
+    create(path);
+    return;
+  }
+  if (status.type() != fs::file_type::regular) {
+    throw Unavailable(
+        fmt::format("{} is not a file{}{}", path, error ? ": " : "", error ? error.message() : ""));
+  }
+  require_usable(path);
+  try {
+    Database database{path, Database::Mode::read_write};
+    install(database.handle());
+    require_undamaged(database, path);
+  } catch (const Unavailable& fault) {
+    const std::string what = fault.what();
+    if (what.find(path) != std::string::npos) throw;
+    throw Unavailable(fmt::format("{}: {}", path, what));
+  }
+}
+
+GuardLock::GuardLock(const std::string& path)
+    : descriptor_{open((path + "-guard").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)} {
+  if (descriptor_ < 0) throw Unavailable(fmt::format("cannot open {}-guard: {}", path, reason()));
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  close(descriptor_);
+  throw Unavailable(fmt::format(
+      "another fenceguard is the guard of {}: ask that one (--server http://HOST:PORT), or stop it first",
+      path));
+}
+
+GuardLock::~GuardLock() {
+  close(descriptor_);
+}
+
+bool GuardLock::is_taken(const std::string& path) {
+  const int descriptor = open((path + "-guard").c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool taken = flock(descriptor, LOCK_SH | LOCK_NB) != 0;
+  close(descriptor);
+  return taken;
+}
+
+}  // namespace fenceguard::sqlite

@@ -1,0 +1,40 @@
+#pragma once
+
+// The file of a storage or a token source before it is opened: made whole or not at all, refused if it is
+// damaged, locked by its guard.
+//
+// Thread safety: the calls may be made from any thread.
+
+#include <string>
+
+namespace fenceguard::sqlite {
+
+enum class Missing { create, refuse };
+
+// Makes sure that the file is there with all tables in this build's version: creates it (under another name
+// first, so that a crash leaves no half-made file), upgrades it, and looks for damage. Throws Unavailable
+// with a sentence that says what to do: an empty or truncated file, not a database, damaged, newer than this
+// build, not writable.
+void prepare_file(const std::string& path, Missing missing);
+
+// Holds the file for this process as its only guard, for as long as the object lives: never by a time to
+// live, so a paused guard keeps it. Other processes may still read the file and use its lease table.
+//
+// The lock is on a file of its own, PATH-guard, which stays: closing any descriptor of the database itself
+// would drop SQLite's own locks of this process (fcntl(2)).
+class GuardLock {
+ public:
+  // Throws Unavailable if another guard has it.
+  explicit GuardLock(const std::string& path);
+  ~GuardLock();
+  GuardLock(const GuardLock&) = delete;
+  GuardLock& operator=(const GuardLock&) = delete;
+
+  // True if somebody holds the file as its guard.
+  [[nodiscard]] static bool is_taken(const std::string& path);
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace fenceguard::sqlite

@@ -1,0 +1,143 @@
+#include "adapters/sqlite/guard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "adapters/sqlite/fence_table.hpp"
+#include "adapters/sqlite/schema.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::sqlite {
+namespace {
+
+constexpr std::int64_t synchronous_full = 2;
+
+}  // namespace
+
+class Transaction::State {
+ public:
+  State(sqlite3* connection, std::int64_t jump_max) : fences_{connection}, jump_max_{jump_max} {}
+
+  std::vector<Ruling> admit(std::span<const Claim> claims) {
+    refused_ = true;  // until all were admitted, whatever is thrown on the way
+    auto row = fences_.load_namespace();
+    if (!row)
+      throw Unavailable(
+          "the database's fences are not initialised: run sqlite::install_in() or 'fenceguard fence init'");
+    std::vector<Ruling> rulings;
+    bool all_admitted = true;
+    for (const Claim& claim : claims) {
+      const FenceView view{fences_.load(claim.resource.name()), row->floor};
+      rulings.push_back(judge(view, claim));
+      if (rulings.back().verdict != Verdict::admitted) all_admitted = false;
+      if (rulings.back().changed && is_implausible(claim, row->highest, jump_max_)) {
+        throw Implausible(fmt::format("the token for '{}' is more than {} above the highest seen here, {}",
+                                      claim.resource.name(), jump_max_, row->highest));
+      }
+    }
+    if (!all_admitted) return rulings;
+    for (std::size_t i = 0; i < claims.size(); ++i) record(claims[i].resource, rulings[i], *row);
+    if (changed_namespace_) fences_.store_namespace(*row);
+    refused_ = was_refused_;
+    return rulings;
+  }
+
+  // A refusal stays for the rest of the transaction.
+  void keep_refusal() { was_refused_ = refused_; }
+  [[nodiscard]] bool is_refused() const { return refused_; }
+
+ private:
+  void record(const Resource& resource, const Ruling& ruling, NamespaceRow& row) {
+    if (!ruling.changed) return;
+    if (!fences_.load(resource.name())) ++row.resources;
+    row.highest = std::max(row.highest, ruling.fence->token.value());
+    fences_.store(resource.name(), *ruling.fence);
+    changed_namespace_ = true;
+  }
+
+  FenceTable fences_;
+  const std::int64_t jump_max_;
+  bool refused_ = false;
+  bool was_refused_ = false;
+  bool changed_namespace_ = false;
+};
+
+void install_in(sqlite3* connection) {
+  install(connection);
+  Transaction tx{connection};
+  FenceTable fences{connection};
+  if (!fences.load_namespace()) fences.store_namespace(fresh_namespace(0));
+  tx.commit();
+}
+
+Transaction::Transaction(sqlite3* connection, std::int64_t jump_max)
+    : connection_{connection}, state_{std::make_unique<State>(connection, jump_max)} {
+  if (sqlite3_get_autocommit(connection) == 0) {
+    throw InvalidInput("a transaction is open on this connection already: end it first");
+  }
+  // An advance must be durable whatever the connection was set to; inside a transaction it cannot be changed
+  // any more.
+  Statement query{connection, "PRAGMA synchronous"};
+  if (query.bind().step() && query.integer(0) < synchronous_full) {
+    query.reset();
+    execute(connection, "PRAGMA synchronous = FULL");
+  }
+  query.reset();
+  execute(connection, "BEGIN IMMEDIATE");
+}
+
+Transaction::~Transaction() {
+  rollback(connection_);
+}
+
+void Transaction::commit() {
+  if (state_->is_refused()) {
+    rollback(connection_);
+    throw InvalidInput("a claim was refused in this transaction, so it was rolled back and not committed");
+  }
+  const int code = sqlite3_exec(connection_, "COMMIT", nullptr, nullptr, nullptr);
+  if (code == SQLITE_OK) return;
+  const std::string message = sqlite3_errmsg(connection_);
+  const bool was_open = sqlite3_get_autocommit(connection_) == 0;
+  rollback(connection_);
+  // Busy, or a constraint that was deferred to here: SQLite left the transaction open and wrote nothing.
+  const int primary = code & 0xFF;
+  if (was_open && (primary == SQLITE_BUSY || primary == SQLITE_CONSTRAINT)) {
+    throw Unavailable(fmt::format("committing: {}; rolled back", message));
+  }
+  throw OutcomeUnknown(fmt::format("committing: {}; it may or may not have taken effect", message));
+}
+
+Ruling admit_in(Transaction& tx, const Claim& claim) {
+  return admit_all_in(tx, {&claim, 1}).front();
+}
+
+std::vector<Ruling> admit_all_in(Transaction& tx, std::span<const Claim> claims) {
+  std::set<std::string_view> names;
+  for (const Claim& claim : claims) {
+    if (!names.insert(claim.resource.name()).second)
+      throw InvalidInput("two claims of one call name the same resource");
+  }
+  tx.state_->keep_refusal();
+  return tx.state_->admit(claims);
+}
+
+Ruling Guard::advance(const Claim& claim) {
+  Transaction tx{connection_, jump_max_};
+  Ruling ruling = admit_in(tx, claim.without_sequence());
+  if (ruling.verdict == Verdict::admitted) tx.commit();
+  return ruling;
+}
+
+Ruling Guard::write(const Claim& claim, const std::function<void(sqlite3*)>& apply) {
+  Transaction tx{connection_, jump_max_};
+  Ruling ruling = admit_in(tx, claim);
+  if (ruling.verdict != Verdict::admitted) return ruling;
+  apply(connection_);
+  tx.commit();
+  return ruling;
+}
+
+}  // namespace fenceguard::sqlite

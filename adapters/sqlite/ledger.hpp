@@ -1,0 +1,74 @@
+#pragma once
+
+// Ledger: one connection with its tables, and what the present transaction has changed of the fences but not
+// yet written. Fences are looked up in that, then in the cache of durable ones, then in the table; they are
+// written once per transaction and enter the cache when it was committed.
+//
+// Belongs to the committer's thread.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "adapters/sqlite/database.hpp"
+#include "adapters/sqlite/fence_table.hpp"
+#include "adapters/sqlite/lease_table.hpp"
+#include "adapters/sqlite/object_table.hpp"
+#include "guard/fence_cache.hpp"
+
+namespace fenceguard::sqlite {
+
+class Ledger {
+ public:
+  // Opens the file, which must exist with its tables. cache is cleared, and filled if all fences have room in
+  // it.
+  Ledger(const std::string& path, FenceCache& cache);
+
+  void begin();
+  [[nodiscard]] CommitEnding commit();
+  void rollback() noexcept;
+
+  [[nodiscard]] bool is_initialised() const noexcept { return namespace_.has_value(); }
+  // Looks again whether somebody else has initialised the namespace. REQUIRES: no transaction is open.
+  void look_again();
+  // The namespace as the present transaction sees it. REQUIRES: is_initialised().
+  [[nodiscard]] const NamespaceRow& row() const { return *namespace_; }
+  void initialise(std::int64_t floor);
+  void raise_floor(std::int64_t floor);
+  [[nodiscard]] std::int64_t next_object_version() { return ++namespace_->object_version; }
+
+  // Sets the highest token seen, after a fence was lowered by hand.
+  void set_highest(std::int64_t highest) { namespace_->highest = highest; }
+
+  // The fence as the present transaction sees it.
+  [[nodiscard]] FenceView view(const Resource& resource);
+  // REQUIRES: the fence is not lower than the one that view() gives, but for a rebase.
+  void record(const Resource& resource, const Fence& fence);
+  void remove(const Resource& resource);
+
+  [[nodiscard]] Database& database() noexcept { return database_; }
+  [[nodiscard]] FenceTable& fences() noexcept { return fences_; }
+  [[nodiscard]] ObjectTable& objects() noexcept { return objects_; }
+  [[nodiscard]] LeaseTable& leases() noexcept { return leases_; }
+
+ private:
+  void fill_cache();
+  void write_pending();
+  void cache_pending();
+
+  // A fence that the transaction changed; without a value it was removed.
+  using Pending = std::unordered_map<std::string, std::optional<Fence>>;
+
+  Database database_;
+  FenceTable fences_;
+  ObjectTable objects_;
+  LeaseTable leases_;
+  FenceCache& cache_;
+  bool cache_holds_all_ = false;  // what is not in the cache is not in the table either
+  std::optional<NamespaceRow> namespace_;
+  std::optional<NamespaceRow> durable_namespace_;
+  Pending pending_;
+};
+
+}  // namespace fenceguard::sqlite

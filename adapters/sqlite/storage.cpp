@@ -1,0 +1,162 @@
+#include "adapters/sqlite/storage.hpp"
+
+#include <algorithm>
+
+#include "adapters/sqlite/calls.hpp"
+#include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/object_store.hpp"
+#include "adapters/sqlite/token_source.hpp"
+#include "guard/wait_for.hpp"
+
+namespace fenceguard::sqlite {
+namespace {
+
+constexpr unsigned reader_threads = 2;
+
+class EmbeddedStorage : public Storage {
+ public:
+  EmbeddedStorage(const std::string& path, const StorageOptions& options)
+      : lock_{path},
+        cache_{options.cache_entries},
+        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }},
+        readers_{path, reader_threads},
+        fences_{committer_, readers_, cache_, options.jump_max},
+        objects_{fences_, committer_, readers_, options.jump_max},
+        source_{committer_} {
+    if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
+  }
+
+  FenceStore& fences() override { return fences_; }
+  ObjectStore* objects() override { return &objects_; }
+  TokenSource* own_source() override { return &source_; }
+
+ private:
+  // New data with numbers of its own: the floor is what the file's own counter has reached, 0 in a new file.
+  void initialise() {
+    const auto apply = [](Ledger& ledger) -> Outcome<bool> {
+      if (!ledger.is_initialised()) ledger.initialise(ledger.leases().last_drawn());
+      return true;
+    };
+    (void)wait_for<bool>(
+        [&](Done<bool> done) { submit<bool>(committer_, Needs::nothing, apply, std::move(done)); });
+  }
+
+  GuardLock lock_;
+  FenceCache cache_;
+  Committer committer_;
+  Readers readers_;
+  EmbeddedFences fences_;
+  EmbeddedObjects objects_;
+  LeaseSource source_;
+};
+
+// Looks beside a running guard. Of all changes only the first init is possible, because an uninitialised
+// guard has nothing in its cache and looks for it.
+class LookedAtFences : public FenceStore {
+ public:
+  explicit LookedAtFences(const std::string& path) : path_{path}, readers_{path, 1} {}
+
+  [[nodiscard]] StoreStatus status() const override {
+    Database database{path_, Database::Mode::look};
+    const auto row = FenceTable{database.handle()}.load_namespace();
+    if (!row) return {StoreState::uninitialised, "not initialised", 0, 0, 0};
+    return {StoreState::ready, "", row->floor, row->highest, row->resources};
+  }
+  void advance(Claim, Done<Ruling> done) override { done(refusal()); }
+  void revoke(Resource, std::optional<Claim>, Done<FenceView> done) override { done(refusal()); }
+  void compact(Token, Done<Compaction> done) override { done(refusal()); }
+  void rebase(Rebase, Done<FenceView> done) override { done(refusal()); }
+  void show(Resource resource, Done<FenceView> done) override {
+    const auto look = [resource = std::move(resource)](Snapshot& snapshot) {
+      const auto row = snapshot.fences.load_namespace();
+      return FenceView{snapshot.fences.load(resource.name()), row ? row->floor : 0};
+    };
+    readers_.ask<FenceView>(look, std::move(done));
+  }
+  void list(FenceListing listing, Done<FencePage> done) override {
+    readers_.ask<FencePage>(
+        [listing = std::move(listing)](Snapshot& snapshot) { return snapshot.fences.list(listing); },
+        std::move(done));
+  }
+  void init(std::int64_t floor, Done<std::int64_t> done) override {
+    try {
+      done(initialise(floor));
+    } catch (const std::exception&) {
+      done(current_fault());
+    }
+  }
+
+ private:
+  [[nodiscard]] Outcome<std::int64_t> initialise(std::int64_t floor) {
+    Database database{path_, Database::Mode::read_write};
+    FenceTable table{database.handle()};
+    database.begin();
+    if (table.load_namespace()) {
+      rollback(database.handle());
+      return refusal();
+    }
+    table.store_namespace(fresh_namespace(floor));
+    if (database.commit() == CommitEnding::committed) return floor;
+    return Fault{FaultKind::unknown, "the commit was begun and its end was not seen: run it again"};
+  }
+
+  [[nodiscard]] Fault refusal() const {
+    return {FaultKind::unavailable,
+            path_ +
+                " is only looked at here: its guard may be running; ask that one (--server "
+                "http://HOST:PORT), or stop it first"};
+  }
+
+  const std::string path_;
+  Readers readers_;
+};
+
+class LookedAtStorage : public Storage {
+ public:
+  explicit LookedAtStorage(const std::string& path) : fences_{path} {}
+  FenceStore& fences() override { return fences_; }
+
+ private:
+  LookedAtFences fences_;
+};
+
+class SqliteDoor : public UnguardedDoor {
+ public:
+  explicit SqliteDoor(const std::string& path)
+      : database_{path, Database::Mode::read_write}, objects_{database_.handle()} {}
+
+  std::optional<std::string> read(const std::string& path) override {
+    auto object = objects_.load(path, "");
+    if (!object) return std::nullopt;
+    return std::move(object->body);
+  }
+
+  void write(const std::string& path, const std::string& body) override {
+    database_.begin();
+    const auto version = objects_.version(path).value_or(0) + 1;
+    objects_.store({ObjectWrite::Kind::put, path, body, "text/plain", {}, {}}, version);
+    if (database_.commit() != CommitEnding::committed) throw OutcomeUnknown("the commit's end was not seen");
+  }
+
+ private:
+  Database database_;
+  ObjectTable objects_;
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> open_storage(const std::string& path, const StorageOptions& options) {
+  if (options.mode == StorageOptions::Mode::inspect) {
+    prepare_file(path, Missing::refuse);
+    return std::make_unique<LookedAtStorage>(path);
+  }
+  prepare_file(path, Missing::create);
+  return std::make_unique<EmbeddedStorage>(path, options);
+}
+
+std::unique_ptr<UnguardedDoor> open_unguarded(const std::string& path) {
+  prepare_file(path, Missing::refuse);
+  return std::make_unique<SqliteDoor>(path);
+}
+
+}  // namespace fenceguard::sqlite
