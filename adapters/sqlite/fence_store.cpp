@@ -71,7 +71,14 @@ std::optional<Ruling> EmbeddedFences::refuse_early(const Claim& claim) const {
   if (!committer_.is_ready()) return std::nullopt;
   const auto answer = cache_.ask(claim, committer_.floor());
   if (!answer || answer->verdict == Verdict::admitted) return std::nullopt;
-  return Ruling{answer->verdict, answer->highest, std::nullopt, false};
+  return early(claim, *answer);
+}
+
+// At the same height the fence itself tells why: closed, or overtaken.
+Ruling EmbeddedFences::early(const Claim& claim, const FenceCache::Answer& answer) const {
+  std::optional<Fence> fence;
+  if (answer.highest == claim.token.value()) fence = cache_.find(claim.resource);
+  return {answer.verdict, answer.highest, std::move(fence), false};
 }
 
 void EmbeddedFences::advance(Claim claim, Done<Ruling> done) {
@@ -80,7 +87,7 @@ void EmbeddedFences::advance(Claim claim, Done<Ruling> done) {
     const auto answer = cache_.ask(claim, committer_.floor());
     // Admitted at the same height changes nothing, and the cache holds only what is durable.
     if (answer && (answer->verdict != Verdict::admitted || answer->highest == claim.token.value())) {
-      done(Ruling{answer->verdict, answer->highest, std::nullopt, false});
+      done(early(claim, *answer));
       return;
     }
   }

@@ -38,6 +38,8 @@ class EmbeddedFences : public FenceStore {
     Compaction sum;
   };
   void compact_from(CompactionStep step, Done<Compaction> done);
+  // What the cache answered, as a ruling.
+  [[nodiscard]] Ruling early(const Claim& claim, const FenceCache::Answer& answer) const;
 
   Committer& committer_;
   Readers& readers_;
