@@ -19,7 +19,7 @@ constexpr const char* not_initialised =
 
 }  // namespace
 
-Committer::Committer(Open open) : open_{std::move(open)}, ledger_{open_()} {
+Committer::Committer(Open open) : open_{std::move(open)}, ledger_{open_(Opening::first)} {
   publish();
   thread_ = std::thread{[this] { run(); }};
 }
@@ -94,7 +94,7 @@ void Committer::look_after_state() {
   try {
     if (state == StoreState::failed) {
       ledger_.reset();
-      ledger_ = open_();
+      ledger_ = open_(Opening::again);
     } else {
       ledger_->look_again();
     }
@@ -193,7 +193,7 @@ void Committer::publish() {
 void Committer::checkpoint_if_due() {
   const int pages = ledger_->database().log_pages();
   if (pages < checkpoint_pages) return;
-  (void)ledger_->database().checkpoint(pages >= 10 * checkpoint_pages);
+  ledger_->database().checkpoint(pages >= 10 * checkpoint_pages);
 }
 
 }  // namespace fenceguard::sqlite

@@ -43,7 +43,7 @@ class Work {
 
 class Committer {
  public:
-  using Open = std::function<std::unique_ptr<Ledger>()>;
+  using Open = std::function<std::unique_ptr<Ledger>(Opening)>;
 
   // Opens through open, in the calling thread; what it throws passes through. It is called again after a
   // failure.

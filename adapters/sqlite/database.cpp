@@ -149,7 +149,8 @@ void rollback(sqlite3* connection) noexcept {
 
 CommitEnding Database::commit() {
   const int flushed = sqlite3_db_cacheflush(handle());
-  if (flushed != SQLITE_OK) {
+  // Busy: a page was in use and stays for COMMIT to write.
+  if (flushed != SQLITE_OK && (flushed & 0xFF) != SQLITE_BUSY) {
     rollback(handle());
     throw_error(nullptr, flushed, "writing to the log before a commit");
   }
@@ -159,9 +160,9 @@ CommitEnding Database::commit() {
   return CommitEnding::unknown;
 }
 
-bool Database::checkpoint(bool truncate) noexcept {
+int Database::checkpoint(bool truncate) noexcept {
   const int mode = truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
-  return sqlite3_wal_checkpoint_v2(handle(), nullptr, mode, nullptr, nullptr) == SQLITE_OK;
+  return sqlite3_wal_checkpoint_v2(handle(), nullptr, mode, nullptr, nullptr);
 }
 
 }  // namespace fenceguard::sqlite

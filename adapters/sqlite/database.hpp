@@ -100,9 +100,9 @@ class Database {
   // error and have committed.
   [[nodiscard]] CommitEnding commit();
 
-  // Copies the log into the file and syncs it. truncate: waits for readers, and empties the log. False if it
-  // could not be done.
-  [[nodiscard]] bool checkpoint(bool truncate) noexcept;
+  // Copies the log into the file and syncs it. truncate: waits for readers and writers, and empties the log.
+  // Answers SQLite's result code.
+  int checkpoint(bool truncate) noexcept;
   // Pages in the log after the last commit of this connection.
   [[nodiscard]] int log_pages() const noexcept { return log_pages_; }
 

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "adapters/sqlite/fence_table.hpp"
 #include "adapters/sqlite/object_table.hpp"
@@ -119,10 +121,14 @@ void prepare_file(const std::string& path, Missing missing) {
   }
 }
 
-GuardLock::GuardLock(const std::string& path)
+GuardLock::GuardLock(const std::string& path, Kind kind)
     : descriptor_{open((path + "-guard").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)} {
   if (descriptor_ < 0) throw Unavailable(fmt::format("cannot open {}-guard: {}", path, reason()));
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  const int operation = (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB;
+  for (int tries = kind == Kind::guard ? 100 : 1; tries > 0; --tries) {
+    if (flock(descriptor_, operation) == 0) return;
+    if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  }
   close(descriptor_);
   throw Unavailable(fmt::format(
       "another fenceguard is the guard of {}: ask that one (--server http://HOST:PORT), or stop it first",

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "adapters/sqlite/fence_table.hpp"
+#include "adapters/sqlite/file.hpp"
 #include "adapters/sqlite/schema.hpp"
 #include "guard/error.hpp"
 
@@ -18,7 +19,11 @@ constexpr std::int64_t synchronous_full = 2;
 
 class Transaction::State {
  public:
-  State(sqlite3* connection, std::int64_t jump_max) : fences_{connection}, jump_max_{jump_max} {}
+  State(sqlite3* connection, std::int64_t jump_max) : fences_{connection}, jump_max_{jump_max} {
+    const char* path = sqlite3_db_filename(connection, "main");
+    // A database in memory has no file, and nobody else.
+    if (path != nullptr && *path != '\0') no_guard_.emplace(path, GuardLock::Kind::transaction);
+  }
 
   std::vector<Ruling> admit(std::span<const Claim> claims) {
     refused_ = true;  // until all were admitted, whatever is thrown on the way
@@ -57,6 +62,7 @@ class Transaction::State {
     changed_namespace_ = true;
   }
 
+  std::optional<GuardLock> no_guard_;
   FenceTable fences_;
   const std::int64_t jump_max_;
   bool refused_ = false;

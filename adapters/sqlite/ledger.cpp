@@ -11,16 +11,16 @@ constexpr std::size_t fill_page = 10'000;
 
 }  // namespace
 
-Ledger::Ledger(const std::string& path, FenceCache& cache)
+Ledger::Ledger(const std::string& path, FenceCache& cache, Opening opening)
     : database_{path, Database::Mode::read_write},
       fences_{database_.handle()},
       objects_{database_.handle()},
       leases_{database_.handle()},
       cache_{cache} {
-  // The log of a process that died is copied into the file and synced before anything is believed.
-  if (!database_.checkpoint(true)) {
-    throw_error(database_.handle(), sqlite3_errcode(database_.handle()), "checkpointing " + path);
-  }
+  const int code = database_.checkpoint(true);
+  // Another process that uses the lease table may be in the way.
+  const bool may_wait = opening == Opening::first && (code & 0xFF) == SQLITE_BUSY;
+  if (code != SQLITE_OK && !may_wait) throw_error(database_.handle(), code, "checkpointing " + path);
   cache_.clear();
   look_again();
 }

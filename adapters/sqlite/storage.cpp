@@ -18,11 +18,12 @@ class EmbeddedStorage : public Storage {
   EmbeddedStorage(const std::string& path, const StorageOptions& options)
       : lock_{path},
         cache_{options.cache_entries},
-        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }},
         readers_{path, reader_threads},
         fences_{committer_, readers_, cache_, options.jump_max},
         objects_{fences_, committer_, readers_, options.jump_max},
-        source_{committer_} {
+        source_{committer_},
+        committer_{
+            [this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); }} {
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
   }
 
@@ -43,11 +44,11 @@ class EmbeddedStorage : public Storage {
 
   GuardLock lock_;
   FenceCache cache_;
-  Committer committer_;
   Readers readers_;
   EmbeddedFences fences_;
   EmbeddedObjects objects_;
   LeaseSource source_;
+  Committer committer_;  // last, so that it ends first: what it still answers may use all of the others
 };
 
 // Looks beside a running guard. Of all changes only the first init is possible, because an uninitialised
