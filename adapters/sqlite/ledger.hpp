@@ -19,11 +19,15 @@
 
 namespace fenceguard::sqlite {
 
+// again: after a commit whose end was not seen.
+enum class Opening { first, again };
+
 class Ledger {
  public:
   // Opens the file, which must exist with its tables. cache is cleared, and filled if all fences have room in
-  // it.
-  Ledger(const std::string& path, FenceCache& cache);
+  // it. Throws Unavailable if the log cannot be copied into the file, which it must be when opening again:
+  // the log may end in a transaction that is not in force, and that a crash would bring back.
+  Ledger(const std::string& path, FenceCache& cache, Opening opening);
 
   void begin();
   [[nodiscard]] CommitEnding commit();
