@@ -1,7 +1,8 @@
 #pragma once
 
-// HTTP messages as plain values, and the seam between what moves bytes (server.hpp) and what decides (the sidecar's
-// data side and control side): request in, response out, no socket. Rulings and routing are tested without one.
+// HTTP messages as plain values, and the seam between what moves bytes (server.hpp) and what decides (the
+// sidecar's data side and control side): request in, response out, no socket. Rulings and routing are tested
+// without one.
 
 #include <functional>
 #include <memory>
@@ -17,6 +18,8 @@ namespace fenceguard::http {
 class Fields {
  public:
   void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
+
+  void reserve(std::size_t fields) { fields_.reserve(fields); }
 
   // The value of the only field with this name; nothing if there is none or more than one.
   [[nodiscard]] std::optional<std::string_view> single(std::string_view name) const;
@@ -45,8 +48,8 @@ struct Response {
   bool close = false;  // the connection ends after this answer
   // For the answer to HEAD: what Content-Length says although no body is sent.
   std::optional<std::size_t> head_length{};
-  // Called, on the connection's thread, if the answer could not be handed to the client: it was gone, or the write
-  // failed. For what must be taken back then, such as a lease.
+  // Called, on the connection's thread, if the answer could not be handed to the client: it was gone, or the
+  // write failed. For what must be taken back then, such as a lease.
   std::function<void()> undelivered{};
 };
 
@@ -54,8 +57,8 @@ struct Response {
 class Caller {
  public:
   virtual ~Caller() = default;
-  // Has gone called, once, if the client goes away before its answer was sent; it may be called on another thread,
-  // and even during this call.
+  // Has gone called, once, if the client goes away before its answer was sent; it may be called on another
+  // thread, and even during this call.
   virtual void watch(std::function<void()> gone) = 0;
 };
 
@@ -67,15 +70,15 @@ class Handler {
  public:
   virtual ~Handler() = default;
 
-  // Looks at a request before its body is read; a response ends it without reading the body (and the connection with
-  // it, if a body was announced). The request's body is empty here.
+  // Looks at a request before its body is read; a response ends it without reading the body (and the
+  // connection with it, if a body was announced). The request's body is empty here.
   [[nodiscard]] virtual std::optional<Response> preview(const Request& /*head*/) { return std::nullopt; }
 
   // Must not block.
   virtual void handle(Request request, std::shared_ptr<Caller> caller, Reply reply) = 0;
 
-  // The answer to what never became a request: 400 malformed, 408 too slow, 413 body too large, 431 header block too
-  // large.
+  // The answer to what never became a request: 400 malformed, 408 too slow, 413 body too large, 431 header
+  // block too large.
   [[nodiscard]] virtual Response refuse(unsigned status, std::string_view why) = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Server: HTTP/1.1 over TCP or a Unix socket, on Boost.Asio and Beast. It moves bytes and keeps limits and deadlines;
-// what a request means is the Handler's. Each connection lives on one thread.
+// Server: HTTP/1.1 over TCP or a Unix socket, on Boost.Asio and Beast. It moves bytes and keeps limits and
+// deadlines; what a request means is the Handler's. Each connection lives on one thread.
 //
 // Thread safety: all public calls may be made from any thread.
 
@@ -35,13 +35,14 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // Binds address and serves handler on it. address: HOST:PORT (port 0 picks a free one; IPv6 in brackets) or
-  // unix:/path. Returns the address as bound. Throws InvalidInput for a malformed address and Unavailable with a
-  // sentence (in use, not permitted, ...). A Unix socket's file left behind by a dead server is replaced; one that
-  // answers is 'in use'; the file is removed at the end. REQUIRES: handler outlives the server.
+  // unix:/path. Returns the address as bound. Throws InvalidInput for a malformed address and Unavailable
+  // with a sentence (in use, not permitted, ...). A Unix socket's file left behind by a dead server is
+  // replaced; one that answers is 'in use'; the file is removed at the end. REQUIRES: handler outlives the
+  // server.
   std::string listen(const std::string& address, Handler& handler, const Limits& limits);
 
-  // Stops accepting, lets requests that were begun end, closes idle connections, and after at most timeout cuts the
-  // rest. Blocks until then. True if nothing had to be cut.
+  // Stops accepting, lets requests that were begun end, closes idle connections, and after at most timeout
+  // cuts the rest. Blocks until then. True if nothing had to be cut.
   bool drain(std::chrono::milliseconds timeout);
 
   // Requests that have been handed to a handler and not been answered.

@@ -1,0 +1,77 @@
+#include "guard/http/exchange.hpp"
+
+#include <utility>
+
+#include "guard/http/session.hpp"
+
+namespace fenceguard::http {
+
+void call_safely(const std::function<void()>& action) noexcept {
+  try {
+    if (action) action();
+  } catch (...) {
+    // There is nobody left to tell.
+  }
+}
+
+Exchange::Exchange(std::shared_ptr<Loop> loop, std::weak_ptr<Session> session, std::uint64_t number)
+    : loop_{std::move(loop)}, session_{std::move(session)}, number_{number} {
+  loop_->in_flight.fetch_add(1, std::memory_order_relaxed);
+}
+
+Exchange::~Exchange() {
+  if (is_answered_.load()) return;
+  loop_->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  try {
+    loop_->post([session = session_, number = number_] {
+      if (const auto present = session.lock())
+        present->take_failure(number, "the request was given up without an answer");
+    });
+  } catch (...) {
+    // Out of memory: the connection stays until the drain.
+  }
+}
+
+void Exchange::reply(Response response) {
+  if (is_answered_.exchange(true)) return;
+  loop_->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  if (loop_->is_current()) {
+    const auto session = session_.lock();
+    if (session && session->is_dispatching(number_)) return session->take_answer(response);
+  }
+  loop_->post([session = session_, number = number_, answer = std::move(response)]() mutable {
+    deliver(session, number, std::move(answer));
+  });
+}
+
+void Exchange::deliver(const std::weak_ptr<Session>& session, std::uint64_t number, Response response) {
+  const auto present = session.lock();
+  if (present && present->is_waiting(number)) {
+    present->take_answer(response);
+  } else {
+    call_safely(response.undelivered);
+  }
+}
+
+void Exchange::watch(std::function<void()> gone) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (!is_gone_) gone_ = std::exchange(gone, nullptr);
+  }
+  if (gone) return call_safely(gone);
+  loop_->post([session = session_, number = number_] {
+    if (const auto present = session.lock()) present->watch(number);
+  });
+}
+
+void Exchange::tell_gone() {
+  std::function<void()> gone;
+  {
+    const std::lock_guard lock{mutex_};
+    is_gone_ = true;
+    gone.swap(gone_);
+  }
+  call_safely(gone);
+}
+
+}  // namespace fenceguard::http

@@ -1,0 +1,54 @@
+#pragma once
+
+// Listener: a bound address whose connections are spread over the loops in turn. Its coroutine owns it until
+// it is closed.
+//
+// Thread safety: construction on any thread, the rest on the thread of the first loop.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guard/http/address.hpp"
+#include "guard/http/session.hpp"
+
+namespace fenceguard::http {
+
+class Listener : public std::enable_shared_from_this<Listener> {
+ public:
+  // Binds. Throws as Server::listen() does. loops outlive the listener; the first one accepts.
+  Listener(std::vector<Loop*> loops, const Address& address, std::shared_ptr<Service> service);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // The address as bound.
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+
+  void start();
+  void close();
+
+ private:
+  Task<void> run();
+  Task<void> accept_next();
+  void admit(Loop& loop, Socket socket);
+  void bind(const Address& address);
+  void bind_to(const Endpoint& endpoint, boost::system::error_code& error);
+  void bind_unix(const Address& address, const Endpoint& endpoint);
+  void remove_file() noexcept;
+
+  const std::vector<Loop*> loops_;
+  const std::shared_ptr<Service> service_;
+  std::size_t turn_ = 0;
+  Acceptor acceptor_;
+  Timer pause_;
+  std::string address_;
+  // The file of a Unix socket, by which it is recognised before it is removed.
+  std::string path_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+}  // namespace fenceguard::http

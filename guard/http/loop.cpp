@@ -1,0 +1,181 @@
+#include "guard/http/loop.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <csignal>
+
+#include "guard/http/response_writer.hpp"
+#include "guard/http/session.hpp"
+
+namespace fenceguard::http {
+namespace {
+
+thread_local const Loop* current_loop = nullptr;
+
+// Deadlines that come close together are looked after together.
+constexpr std::chrono::milliseconds sweep_apart_min{20};
+
+// Signals are for the program's own threads.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+void Census::enter() {
+  const std::lock_guard lock{mutex_};
+  ++present_;
+}
+
+void Census::leave() {
+  const std::lock_guard lock{mutex_};
+  if (--present_ == 0) empty_.notify_all();
+}
+
+bool Census::wait_until_empty(SteadyTime deadline) {
+  std::unique_lock lock{mutex_};
+  const auto is_empty = [this] { return present_ == 0; };
+  if (deadline == SteadyTime::max()) {
+    empty_.wait(lock, is_empty);
+    return true;
+  }
+  return empty_.wait_until(lock, deadline, is_empty);
+}
+
+Loop::Loop() = default;
+
+Loop::~Loop() {
+  stop();
+}
+
+void Loop::start() {
+  const SignalsBlocked blocked;
+  thread_ = std::thread{[this] { run(); }};
+}
+
+void Loop::stop() {
+  {
+    const std::lock_guard lock{mutex_};
+    is_stopped_ = true;
+  }
+  context_.stop();
+  if (thread_.joinable()) thread_.join();
+  std::vector<std::function<void()>> dropped;
+  const std::lock_guard lock{mutex_};
+  dropped.swap(inbox_);
+}
+
+void Loop::run() {
+  current_loop = this;
+  const auto work = asio::make_work_guard(context_);
+  while (!context_.stopped()) {
+    try {
+      context_.run();
+    } catch (...) {
+      // A session turns what its handler throws into an answer; what is left concerns that one connection
+      // only.
+    }
+  }
+}
+
+void Loop::post(std::function<void()> action) {
+  const std::lock_guard lock{mutex_};
+  if (is_stopped_) return;
+  inbox_.push_back(std::move(action));
+  if (inbox_.size() == 1) asio::post(context_, [this] { run_inbox(); });
+}
+
+void Loop::run_inbox() {
+  {
+    const std::lock_guard lock{mutex_};
+    running_.swap(inbox_);
+  }
+  for (auto& action : running_) {
+    try {
+      action();
+    } catch (...) {
+      // The rest of the inbox is for other connections.
+    }
+  }
+  running_.clear();
+}
+
+bool Loop::is_current() const noexcept {
+  return current_loop == this;
+}
+
+void Loop::add(Session& session) {
+  session.place_in_loop = sessions_.size();
+  sessions_.push_back(&session);
+}
+
+void Loop::remove(Session& session) {
+  sessions_.back()->place_in_loop = session.place_in_loop;
+  std::swap(sessions_[session.place_in_loop], sessions_.back());
+  sessions_.pop_back();
+}
+
+void Loop::arm(SteadyTime deadline) {
+  if (deadline < wakes_at_) sleep_until(deadline);
+}
+
+void Loop::sleep_until(SteadyTime moment) {
+  wakes_at_ = moment;
+  timer_.expires_at(moment);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) sweep();
+  });
+}
+
+void Loop::sweep() {
+  const auto now = std::chrono::steady_clock::now();
+  auto earliest = SteadyTime::max();
+  for (auto* session : sessions_) {
+    session->expire(now);
+    earliest = std::min(earliest, session->deadline());
+  }
+  wakes_at_ = SteadyTime::max();
+  if (earliest != SteadyTime::max()) sleep_until(std::max(earliest, now + sweep_apart_min));
+}
+
+std::string_view Loop::date() {
+  const auto now = std::time(nullptr);
+  if (now != date_at_) {
+    date_ = http_date(now);
+    date_at_ = now;
+  }
+  return date_;
+}
+
+std::vector<std::shared_ptr<Session>> Loop::sessions() const {
+  std::vector<std::shared_ptr<Session>> copies;
+  copies.reserve(sessions_.size());
+  for (auto* session : sessions_) copies.push_back(session->shared_from_this());
+  return copies;
+}
+
+void Loop::begin_drain() {
+  is_draining_ = true;
+  for (const auto& session : sessions()) session->begin_drain();
+}
+
+void Loop::cut() {
+  is_draining_ = true;
+  for (const auto& session : sessions()) session->cut();
+}
+
+}  // namespace fenceguard::http

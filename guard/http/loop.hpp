@@ -1,0 +1,93 @@
+#pragma once
+
+// Loop: one io_context and its thread, and what the connections on it share: an inbox for other threads, one
+// timer for all deadlines, the date. Connections do not carry a timer each: a deadline moves with every
+// request and almost never comes, so it is a number in the session, and one timer wakes at the earliest.
+//
+// Thread safety: as noted at each call. A Loop outlives its server for as long as a reply is held; it is
+// stopped then and drops what it is given.
+
+#include <atomic>
+#include <condition_variable>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "guard/http/net.hpp"
+
+namespace fenceguard::http {
+
+class Session;
+
+// How many connections and listeners a server has, so that drain() can wait until there are none.
+class Census {
+ public:
+  void enter();
+  void leave();
+  // True if nobody is left; false at the deadline.
+  bool wait_until_empty(SteadyTime deadline);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable empty_;
+  std::size_t present_ = 0;
+};
+
+class Loop : public std::enable_shared_from_this<Loop> {
+ public:
+  Loop();
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  // Any thread but the loop's own. start() throws std::system_error; after stop() nothing runs any more.
+  void start();
+  void stop();
+
+  // Any thread. Runs action on the loop soon, or drops it if the loop is stopped.
+  void post(std::function<void()> action);
+  [[nodiscard]] bool is_current() const noexcept;
+  [[nodiscard]] asio::io_context& context() noexcept { return context_; }
+  std::atomic<std::int64_t> in_flight{0};
+
+  // The loop's own thread, all of the rest.
+  void add(Session& session);
+  void remove(Session& session);
+  // Has expire() called at the sessions soon after deadline.
+  void arm(SteadyTime deadline);
+  // The value of the Date field.
+  [[nodiscard]] std::string_view date();
+  [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
+  // Idle connections end at once, others with their present request.
+  void begin_drain();
+  // All end at once.
+  void cut();
+
+ private:
+  void run();
+  void run_inbox();
+  void sleep_until(SteadyTime moment);
+  void sweep();
+  [[nodiscard]] std::vector<std::shared_ptr<Session>> sessions() const;
+
+  std::mutex mutex_;  // guards inbox_ and is_stopped_
+  std::vector<std::function<void()>> inbox_;
+  bool is_stopped_ = false;
+
+  std::vector<std::function<void()>> running_;  // what run_inbox() took, kept for its memory
+  std::vector<Session*> sessions_;
+  bool is_draining_ = false;
+  SteadyTime wakes_at_ = SteadyTime::max();
+  std::time_t date_at_ = -1;
+  std::string date_;
+  std::thread thread_;
+  asio::io_context context_{1};
+  Timer timer_{context_};
+};
+
+}  // namespace fenceguard::http
