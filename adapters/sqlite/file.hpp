@@ -22,10 +22,14 @@ void prepare_file(const std::string& path, Missing missing);
 //
 // The lock is on a file of its own, PATH-guard, which stays: closing any descriptor of the database itself
 // would drop SQLite's own locks of this process (fcntl(2)).
+//
+// A service that keeps fences in a file of its own shares the lock for the length of a transaction, so that
+// no guard, which would not see what it does, comes or is there meanwhile.
 class GuardLock {
  public:
-  // Throws Unavailable if another guard has it.
-  explicit GuardLock(const std::string& path);
+  enum class Kind { guard, transaction };
+  // Throws Unavailable if somebody else holds it, a guard after waiting a second for transactions to end.
+  explicit GuardLock(const std::string& path, Kind kind = Kind::guard);
   ~GuardLock();
   GuardLock(const GuardLock&) = delete;
   GuardLock& operator=(const GuardLock&) = delete;
