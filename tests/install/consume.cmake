@@ -16,4 +16,6 @@ run("configure the consumer" "${CMAKE_COMMAND}" -S "${CONSUMER}" -B "${FOLDER}/b
     "-DFENCEGUARD_PREFIX=${prefix}")
 run("build the consumer" "${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run("run the consumer" "${CMAKE_COMMAND}" -E chdir "${FOLDER}" "${FOLDER}/build/consumer")
-run("run the installed binary" "${prefix}/bin/fenceguard" --version)
+if(SERVER)
+  run("run the installed binary" "${prefix}/bin/fenceguard" --version)
+endif()
