@@ -1,0 +1,127 @@
+#include "guard/cli/access.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+
+#include "adapters/schemes.hpp"
+#include "guard/cli/output.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+constexpr int grants_max = 5;
+constexpr std::chrono::milliseconds open_again_for{1'000};
+constexpr std::chrono::milliseconds open_again_pause{10};
+
+std::string read_bearer(const std::string& path) {
+  std::ifstream file{path};
+  std::string line;
+  if (!file || !std::getline(file, line)) {
+    throw InvalidInput("--server-token-file: cannot read a token from '" + path + "'");
+  }
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+  return line;
+}
+
+// The guard, open only for as long as an advance takes, because meanwhile no other can be. Another client
+// that is advancing is soon done; a server that runs is not.
+std::unique_ptr<LocalFences> open_guard(const Url& storage, const StorageOptions& options) {
+  for (const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{open_again_for};;) {
+    try {
+      return std::make_unique<LocalFences>(schemes().open_storage(storage, options), nullptr);
+    } catch (const Unavailable& error) {
+      if (BootClock::now() >= give_up_at) {
+        throw Unavailable(fmt::format("{} (a guard that is running is reached by --server)", error.what()));
+      }
+    }
+    std::this_thread::sleep_for(open_again_pause);
+  }
+}
+
+// Extends the lease if the guard took its time, so that what is handed out has most of its term before it.
+// False: lost.
+bool refresh(TokenSource& source, Grant& grant) {
+  const auto now = BootClock::now();
+  if (now - grant.asked_at < grant.ttl / 4) return true;
+  grant.asked_at = now;
+  return source.renew(grant.claim, grant.ttl) == Renewal::renewed;
+}
+
+// Lifts the source above what the guard has seen, if the lock is still ours, and gives the lock back.
+void lift(TokenSource& source, const Grant& grant, std::int64_t highest) {
+  if (highest > 0 && source.renew(grant.claim, grant.ttl) == Renewal::renewed) {
+    source.raise(grant.claim.resource, Token{highest});
+  }
+  source.release(grant.claim);
+}
+
+// Advances the guard of --storage, if there is one, and gives the lock back if that fails.
+Ruling advance_or_release(const Settings& settings, TokenSource& source, const Grant& grant) {
+  const auto storage = settings.url("storage");
+  if (!storage) {
+    Ruling unjudged;
+    unjudged.verdict = Verdict::admitted;
+    return unjudged;
+  }
+  try {
+    return open_guard(*storage, {.initialise = !settings.is_given("source")})->advance(grant.claim);
+  } catch (const Error&) {
+    if (grant.is_new) source.release(grant.claim);
+    throw;
+  }
+}
+
+}  // namespace
+
+void require_one_way(const Settings& settings) {
+  const bool is_local = settings.is_given("source") || settings.is_given("storage");
+  if (settings.is_given("server") && is_local) {
+    throw InvalidInput("--server names a running guard with its own source and storage; give it alone");
+  }
+  if (!settings.is_given("server") && !is_local) {
+    throw InvalidInput("give --server for a running guard, or --source or --storage");
+  }
+}
+
+ControlClient open_server(const Settings& settings) {
+  auto bearer = settings.text("server-token");
+  if (settings.is_given("server-token-file")) bearer = read_bearer(settings.text("server-token-file"));
+  return ControlClient{settings.text("server"), std::move(bearer)};
+}
+
+std::unique_ptr<TokenSource> open_source(const Settings& settings) {
+  if (settings.is_given("server")) return std::make_unique<RemoteSource>(open_server(settings));
+  const auto source = settings.url(settings.is_given("source") ? "source" : "storage");
+  return schemes().open_source(source.value());
+}
+
+Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options) {
+  require_sensible_ttl(options.ttl);
+  if (const auto storage = settings.url("storage")) {
+    static_cast<void>(schemes().find(*storage));
+  } else if (!settings.is_given("server")) {
+    complain(
+        "no guard was advanced: an older holder's delayed write may still land; see --storage and --server");
+  }
+  Taken taken;
+  const auto holder = options.holder.value_or(Holder::random());
+  for (int grants = 0; grants < grants_max; ++grants) {
+    auto grant = source.wait_acquire(settings.resource(), holder, options);
+    if (!grant) return {};
+    const auto ruling = advance_or_release(settings, source, *grant);
+    if (ruling.verdict != Verdict::admitted) {
+      taken.refusal = ruling.verdict;
+      if (!grant->is_new)
+        return taken;  // not fresh: the refusal is the truth, and no reason to lift the source
+      lift(source, *grant, ruling.highest);
+    } else if (refresh(source, *grant)) {
+      return {.grant = std::move(grant), .refusal = {}};
+    }
+  }
+  return taken;
+}
+
+}  // namespace fenceguard::cli

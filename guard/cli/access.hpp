@@ -1,0 +1,74 @@
+#pragma once
+
+// Access: from the settings --source, --storage and --server to the things that they name, for commands that
+// are clients: exec, lease and fence.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "guard/cli/fences.hpp"
+#include "guard/cli/remote.hpp"
+#include "guard/cli/settings.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::cli {
+
+// Settings that several commands share.
+inline constexpr Setting json_setting{.name = "json", .kind = Kind::flag, .help = "print one JSON object"};
+inline constexpr Setting config_setting{
+    .name = "config", .placeholder = "FILE", .help = "read options from this INI file"};
+inline constexpr Setting resource_setting{.name = "resource",
+                                          .kind = Kind::resource,
+                                          .placeholder = "RESOURCE",
+                                          .help = "what the lock protects, such as accounts/42",
+                                          .is_required = true};
+inline constexpr Setting source_setting{.name = "source",
+                                        .kind = Kind::url,
+                                        .placeholder = "URL",
+                                        .help = "the token source, such as sqlite:leases.db"};
+inline constexpr Setting storage_setting{
+    .name = "storage",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the storage that is protected; no guard may be running on it"};
+inline constexpr Setting server_setting{
+    .name = "server",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the control side of a running guard: http://HOST:PORT or unix:/path"};
+inline constexpr Setting server_token_setting{
+    .name = "server-token", .kind = Kind::secret, .help = "the bearer token for --server"};
+inline constexpr Setting server_token_file_setting{
+    .name = "server-token-file", .placeholder = "FILE", .help = "a file with the bearer token for --server"};
+inline constexpr Setting ttl_setting{.name = "ttl",
+                                     .kind = Kind::duration,
+                                     .placeholder = "TIME",
+                                     .fallback = "10s",
+                                     .help = "time to live of the lease"};
+inline constexpr Setting wait_setting{.name = "wait",
+                                      .kind = Kind::duration,
+                                      .placeholder = "TIME",
+                                      .fallback = "30s",
+                                      .help = "how long to wait for the lock; 0s tries once"};
+
+// Throws InvalidInput if --server is given together with --storage or --source, or if none of the three is.
+void require_one_way(const Settings& settings);
+
+// The client for --server with its bearer token. REQUIRES: --server is given.
+[[nodiscard]] ControlClient open_server(const Settings& settings);
+
+// The token source of --server, of --source, or else of the storage itself.
+[[nodiscard]] std::unique_ptr<TokenSource> open_source(const Settings& settings);
+
+// A grant that no guard refuses: waits for the lock, and with --storage advances the guard; a grant that is
+// fresh and yet refused lifts the source and is taken again, a bounded number of times. Without --storage and
+// --server it says on stderr that nothing was advanced.
+struct Taken {
+  std::optional<Grant> grant;  // nothing: not taken
+  std::optional<Verdict>
+      refusal;  // why not, if the guard refused it; nothing: the lock stayed held by others
+};
+[[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
+
+}  // namespace fenceguard::cli

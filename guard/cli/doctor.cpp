@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "adapters/schemes.hpp"
+#include "guard/cli/access.hpp"
+#include "guard/cli/command.hpp"
+#include "guard/cli/output.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+constexpr std::string_view word(Finding::Level level) {
+  switch (level) {
+    case Finding::Level::ok:
+      return "ok";
+    case Finding::Level::warning:
+      return "warning";
+    case Finding::Level::danger:
+      return "danger";
+  }
+  return "danger";
+}
+
+void print(const std::vector<Finding>& findings, bool as_json) {
+  boost::json::array array;
+  std::string lines;
+  for (const auto& [level, check, message] : findings) {
+    if (as_json) {
+      array.push_back(boost::json::object{{"level", word(level)}, {"check", check}, {"message", message}});
+    } else {
+      lines += fmt::format("{} {}: {}\n", word(level), check, message);
+    }
+  }
+  if (as_json) lines = boost::json::serialize(boost::json::object{{"findings", std::move(array)}}) + "\n";
+  print_out(lines);
+}
+
+int doctor(const Settings& settings) {
+  const auto source = settings.url("source");
+  const auto storage = settings.url("storage");
+  if (!source && !storage) throw InvalidInput("give --source, --storage or both");
+  std::vector<Finding> findings;
+  if (source) findings = schemes().examine_source(*source);
+  if (storage) {
+    for (auto&& finding : schemes().examine_storage(*storage)) findings.push_back(std::move(finding));
+  }
+  print(findings, settings.is_on("json"));
+  const bool is_in_danger = std::ranges::count(findings, Finding::Level::danger, &Finding::level) > 0;
+  return is_in_danger ? exit_refused : exit_done;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  Setting storage = storage_setting;
+  storage.help = "the storage that is protected; a guard may be running on it";
+  return {.name = "doctor",
+          .synopsis = "[--source URL] [--storage URL]",
+          .summary = "check the settings that safety rests on, one line each; exit 1 on a danger",
+          .settings = {source_setting, storage, json_setting, config_setting},
+          .run = doctor};
+}
+
+Command sql_command() {
+  const auto run = [](const Settings&) {
+    print_out(schemes().install_sql("sqlite"));
+    return exit_done;
+  };
+  return {.name = "sql sqlite",
+          .synopsis = "",
+          .summary = "print the SQL for services that keep fences in their own SQLite database",
+          .settings = {},
+          .run = run};
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,315 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <exception>
+#include <thread>
+
+#include "guard/cli/access.hpp"
+#include "guard/cli/command.hpp"
+#include "guard/cli/output.hpp"
+#include "guard/cli/supervisor.hpp"
+#include "guard/error.hpp"
+#include "guard/lease.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+constexpr int exit_lost = 124;
+constexpr int exit_own_fault = 125;
+constexpr std::array handled_signals{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                                     SIGUSR2, SIGTSTP, SIGCONT, SIGTTOU};
+constexpr std::chrono::milliseconds give_up_within{2'000};
+
+// Wakes a poll from another thread.
+class Bell {
+ public:
+  Bell() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
+  ~Bell() { ::close(descriptor_); }
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+  void ring() const { ::eventfd_write(descriptor_, 1); }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// The signals that exec handles, as something to poll.
+class Signals {
+ public:
+  // Blocks them. REQUIRES: the process has one thread.
+  Signals() {
+    sigset_t handled;
+    sigemptyset(&handled);
+    for (const int number : handled_signals) sigaddset(&handled, number);
+    ::sigprocmask(SIG_BLOCK, &handled, &before_);
+    sigdelset(&handled, SIGTTOU);  // only blocked: taking the terminal back raises it
+    descriptor_ = ::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+  ~Signals() { ::close(descriptor_); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  [[nodiscard]] const sigset_t& before() const noexcept { return before_; }
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  // The next one; 0 if there is none.
+  [[nodiscard]] int next() const {
+    signalfd_siginfo info{};
+    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  int descriptor_ = -1;
+};
+
+// Makes group the terminal's foreground group, if we have a terminal and from_group is its foreground group
+// now.
+void hand_terminal(pid_t from_group, pid_t group) {
+  const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0) return;
+  if (::tcgetpgrp(terminal) == from_group) ::tcsetpgrp(terminal, group);
+  ::close(terminal);
+}
+
+// Stops this process as Ctrl-Z would; returns when it was continued, or at once where nobody could continue
+// it.
+void stop_self() {
+  sigset_t stop;
+  sigset_t before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  std::signal(SIGTSTP, SIG_DFL);
+  ::raise(SIGTSTP);
+  ::pthread_sigmask(SIG_UNBLOCK, &stop, &before);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Takes the lock on a thread of its own, so that signals are heard meanwhile.
+class Acquisition {
+ public:
+  explicit Acquisition(const Settings& settings) {
+    thread_ = std::jthread{[this, &settings](const std::stop_token& stop) {
+      try {
+        source_ = open_source(settings);
+        taken_ = take(settings, *source_,
+                      {.ttl = settings.duration("ttl"), .wait = settings.duration("wait"), .stop = stop});
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+      bell_.ring();
+    }};
+  }
+
+  // Waits for its end. Answers a signal that asked us to end, and then gives the lock back.
+  int wait(const Signals& signals) {
+    for (int ending_signal = 0;;) {
+      std::array<pollfd, 2> ready{{{bell_.descriptor(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
+      const int limit_ms = ending_signal == 0 ? -1 : static_cast<int>(give_up_within.count());
+      // A source that does not answer is left behind; the lease, if there will be one, ends with its time to
+      // live.
+      if (::poll(ready.data(), ready.size(), limit_ms) == 0) std::_Exit(128 + ending_signal);
+      if (ready[0].revents != 0) {
+        thread_.join();
+        if (ending_signal != 0 && taken_.grant) source_->release(taken_.grant->claim);
+        return ending_signal;
+      }
+      for (int number = 0; (number = signals.next()) != 0;) {
+        if (number == SIGTSTP) stop_self();
+        if (number == SIGTSTP || number == SIGCONT) continue;
+        if (ending_signal != 0) std::_Exit(128 + number);
+        ending_signal = number;
+        thread_.request_stop();
+      }
+    }
+  }
+
+  [[nodiscard]] const Taken& taken() const {
+    if (failure_) std::rethrow_exception(failure_);
+    return taken_;
+  }
+  [[nodiscard]] TokenSource& source() { return *source_; }
+
+ private:
+  Bell bell_;
+  std::unique_ptr<TokenSource> source_;
+  Taken taken_;
+  std::exception_ptr failure_;
+  std::jthread thread_;
+};
+
+// The command's life under its lease.
+class Tenure {
+ public:
+  Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease)
+      : supervisor_{supervisor}, signals_{signals}, lease_{lease} {}
+
+  // Runs the command to its end; answers its wait status. is_lost() tells whether the lease was.
+  int run() {
+    const std::stop_callback on_loss{lease_.lost(), [this] { bell_.ring(); }};
+    const auto& claim = lease_.claim();
+    supervisor_.run({"FENCING_RESOURCE=" + claim.resource.name(), "FENCING_TOKEN=" + to_string(claim.token),
+                     "FENCING_HOLDER=" + claim.holder.id()});
+    for (;;) {
+      std::array<pollfd, 3> ready{{{supervisor_.descriptor(), POLLIN, 0},
+                                   {signals_.descriptor(), POLLIN, 0},
+                                   {is_lost_ ? -1 : bell_.descriptor(), POLLIN, 0}}};
+      ::poll(ready.data(), ready.size(), -1);
+      if (ready[2].revents != 0) lose();
+      if (ready[1].revents != 0) forward_signals();
+      if (ready[0].revents == 0) continue;
+      const auto message = supervisor_.receive();
+      if (message.kind == SupervisorMessage::Kind::started) group_ = static_cast<pid_t>(message.value);
+      if (message.kind == SupervisorMessage::Kind::stopped)
+        stop_with_command(static_cast<int>(message.value));
+      if (message.kind == SupervisorMessage::Kind::gone) kill_abandoned();
+      if (message.kind == SupervisorMessage::Kind::ended) {
+        hand_terminal(group_, ::getpgrp());
+        return static_cast<int>(message.value);
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_lost() const noexcept { return is_lost_ || lease_.lost().stop_requested(); }
+
+ private:
+  void lose() {
+    is_lost_ = true;
+    complain(fmt::format("the lease of '{}' was lost; its command is ended", lease_.claim().resource.name()));
+    supervisor_.end();
+  }
+
+  void forward_signals() {
+    for (int number = 0; (number = signals_.next()) != 0;) {
+      if (number == SIGCONT) hand_terminal(::getpgrp(), group_);
+      supervisor_.send_signal(number);
+    }
+  }
+
+  // The shell sees one job: exec stops with its command, and the command is continued with exec.
+  void stop_with_command(int number) {
+    if (is_lost_ || (number != SIGTSTP && number != SIGTTIN && number != SIGTTOU)) return;
+    hand_terminal(group_, ::getpgrp());
+    stop_self();
+    hand_terminal(::getpgrp(), group_);
+    supervisor_.send_signal(SIGCONT);
+  }
+
+  [[noreturn]] void kill_abandoned() const {
+    if (group_ > 0) ::kill(-group_, SIGKILL);
+    hand_terminal(group_, ::getpgrp());
+    throw Unavailable("the command's supervisor was killed, and the command with it");
+  }
+
+  Supervisor& supervisor_;
+  const Signals& signals_;
+  Lease& lease_;
+  Bell bell_;
+  pid_t group_ = 0;
+  bool is_lost_ = false;
+};
+
+// Gives the lock back. False: it was lost before, while the command still ran.
+bool release(Lease& lease) {
+  try {
+    if (lease.release() == Release::released) return true;
+    complain("the lease was lost before the command ended");
+    return false;
+  } catch (const Error& error) {
+    complain(fmt::format("the lock is free when its time to live is over: {}", error.what()));
+    return true;
+  }
+}
+
+int exit_code(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+// What may hold a password or a token of ours is not the command's business.
+std::vector<std::string> hidden_variables() {
+  std::vector<std::string> names;
+  for (const auto& command : commands()) {
+    for (const auto& setting : command.settings) {
+      const bool is_private =
+          setting.kind == Kind::url || setting.kind == Kind::secret || setting.kind == Kind::token;
+      if (is_private) names.push_back(variable_name(setting.name));
+    }
+  }
+  return names;
+}
+
+int conflict_exit_code(const Settings& settings) {
+  const auto code = settings.number("conflict-exit-code");
+  if (code > 255) throw InvalidInput("--conflict-exit-code: 0 to 255");
+  return static_cast<int>(code);
+}
+
+int exec(const Settings& settings) {
+  require_one_way(settings);
+  require_sensible_ttl(settings.duration("ttl"));
+  const int not_acquired = conflict_exit_code(settings);
+  if (settings.command.empty()) throw InvalidInput("the command is missing; it stands behind '--'");
+  if (settings.is_given("server")) static_cast<void>(open_server(settings));
+
+  const Signals signals;
+  const SupervisedCommand command{.words = settings.command,
+                                  .hidden_variables = hidden_variables(),
+                                  .kill_after = settings.duration("kill-after")};
+  Supervisor supervisor{command, signals.before()};
+  std::signal(SIGPIPE, SIG_IGN);  // after the fork: the command keeps what it would have had
+
+  Acquisition acquisition{settings};
+  if (const int number = acquisition.wait(signals); number != 0) return 128 + number;
+  const auto& taken = acquisition.taken();
+  if (!taken.grant) {
+    complain(taken.refusal
+                 ? fmt::format("not run: the guard refused the claim as {}", to_string(*taken.refusal))
+                 : "not run: the lock is held by somebody else");
+    return not_acquired;
+  }
+  Lease lease{acquisition.source(), *taken.grant};
+  Tenure tenure{supervisor, signals, lease};
+  const int status = tenure.run();
+  if (tenure.is_lost() || !release(lease)) return exit_lost;
+  return exit_code(status);
+}
+
+}  // namespace
+
+Command exec_command() {
+  const Setting kill_after{.name = "kill-after",
+                           .kind = Kind::duration,
+                           .placeholder = "TIME",
+                           .fallback = "5s",
+                           .help = "from SIGTERM to SIGKILL, where the command must end"};
+  const Setting conflict{.name = "conflict-exit-code",
+                         .kind = Kind::number,
+                         .placeholder = "N",
+                         .fallback = "1",
+                         .help = "exit status where the lock was not acquired"};
+  return {
+      .name = "exec",
+      .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…] -- COMMAND…",
+      .summary = "run a command under a lock",
+      .settings = {source_setting, storage_setting, server_setting, server_token_setting,
+                   server_token_file_setting, resource_setting, ttl_setting, wait_setting, kill_after,
+                   conflict, config_setting},
+      .run = exec,
+      .notes =
+          "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment. Exit "
+          "status: the\ncommand's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
+          "126 "
+          "the command cannot\nbe run; 127 it was not found; 128+N it died of signal N.",
+      .usage_status = exit_own_fault,
+      .fault_status = exit_own_fault,
+      .takes_command_line = true};
+}
+
+}  // namespace fenceguard::cli

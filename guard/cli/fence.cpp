@@ -1,0 +1,266 @@
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "adapters/schemes.hpp"
+#include "guard/cli/access.hpp"
+#include "guard/cli/command.hpp"
+#include "guard/cli/output.hpp"
+#include "guard/error.hpp"
+#include "guard/wait_for.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+constexpr Setting fence_source_setting{.name = "source",
+                                       .kind = Kind::url,
+                                       .placeholder = "URL",
+                                       .help = "the token source, where it is not the storage's own"};
+constexpr Setting token_setting{.name = "token",
+                                .kind = Kind::token,
+                                .placeholder = "NUMBER",
+                                .help = "the claim's token",
+                                .is_required = true};
+constexpr Setting holder_setting{
+    .name = "holder", .kind = Kind::holder, .placeholder = "ID", .help = "the claim's holder"};
+
+using SourcePointer = std::unique_ptr<TokenSource>;
+
+// The source of --source; null if the storage's own is meant.
+SourcePointer separate_source(const Settings& settings) {
+  return settings.is_given("source") ? schemes().open_source(*settings.url("source")) : nullptr;
+}
+
+// A guard of our own. A separate source means that missing state must be created by 'fence init'.
+std::unique_ptr<LocalFences> open_local(const Settings& settings, const StorageOptions& options,
+                                        SourcePointer source) {
+  const auto storage = settings.url("storage");
+  if (!storage) throw InvalidInput("--storage is missing");
+  try {
+    return std::make_unique<LocalFences>(schemes().open_storage(*storage, options), std::move(source));
+  } catch (const Unavailable& error) {
+    if (options.mode == StorageOptions::Mode::inspect) throw;
+    throw Unavailable(fmt::format("{} (a guard that is running is reached by --server)", error.what()));
+  }
+}
+
+// The guard of --server, or the one that is opened here; beside a running guard only to be looked at.
+std::unique_ptr<Fences> open_fences(const Settings& settings, StorageOptions::Mode mode,
+                                    SourcePointer source = nullptr) {
+  const bool is_remote = settings.is_given("server");
+  if (is_remote == settings.is_given("storage")) throw InvalidInput("give either --storage or --server");
+  if (is_remote && source)
+    throw InvalidInput("--server names a running guard with its own source; give it alone");
+  if (is_remote) return std::make_unique<RemoteFences>(open_server(settings));
+  return open_local(settings, {.mode = mode}, std::move(source));
+}
+
+Report fence_report(const Resource& resource, const Fence& fence) {
+  Report report;
+  report.add("resource", resource.name()).add("token", fence.token);
+  if (fence.sequence) report.add("sequence", to_string(*fence.sequence));
+  report.add_flag("closed", fence.closed);
+  return report;
+}
+
+int show(const Settings& settings) {
+  const auto resource = settings.resource();
+  const auto view = open_fences(settings, StorageOptions::Mode::inspect)->show(resource);
+  if (!view.record) {
+    complain(view.floor > 0 ? fmt::format("not found: the resource has no record of its own; the floor is {}",
+                                          view.floor)
+                            : "not found: the resource has no record of its own");
+    return exit_refused;
+  }
+  fence_report(resource, *view.record).add_token("floor", view.floor).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int list(const Settings& settings) {
+  const auto limit = settings.number("limit");
+  if (limit < 1 || limit > 1000) throw InvalidInput("--limit: 1 to 1000");
+  const auto page = open_fences(settings, StorageOptions::Mode::inspect)
+                        ->list({.prefix = settings.text("prefix"),
+                                .after = settings.text("after"),
+                                .limit = static_cast<std::size_t>(limit)});
+  if (settings.is_on("json")) {
+    boost::json::array fences;
+    for (const auto& entry : page.entries) fences.push_back(fence_report(entry.resource, entry.fence).json());
+    const boost::json::object whole{{"fences", std::move(fences)}, {"has_more", page.has_more}};
+    print_out(boost::json::serialize(whole) + "\n");
+    return exit_done;
+  }
+  std::string lines;
+  for (const auto& [resource, fence] : page.entries) {
+    lines += fmt::format("{} {}{}\n", resource.name(), to_string(fence.token), fence.closed ? " closed" : "");
+  }
+  print_out(lines);
+  if (page.has_more) {
+    complain(fmt::format("there are more: go on with --after '{}'", page.entries.back().resource.name()));
+  }
+  return exit_done;
+}
+
+int advance(const Settings& settings) {
+  const Claim claim{settings.resource(), settings.token(), settings.holder(), std::nullopt};
+  const auto ruling = open_fences(settings, StorageOptions::Mode::guard)->advance(claim);
+  Report report;
+  report.add("resource", claim.resource.name()).add("verdict", to_string(ruling.verdict));
+  report.add_token("highest", ruling.highest).print(settings.is_on("json"));
+  return ruling.verdict == Verdict::admitted ? exit_done : exit_refused;
+}
+
+int revoke(const Settings& settings) {
+  const auto resource = settings.resource();
+  const auto view =
+      open_fences(settings, StorageOptions::Mode::guard, separate_source(settings))->revoke(resource);
+  if (!view.record) {
+    complain("not found: the resource has neither a fence nor a lease to revoke");
+    return exit_refused;
+  }
+  fence_report(resource, *view.record).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int compact(const Settings& settings) {
+  const auto done = open_fences(settings, StorageOptions::Mode::guard, separate_source(settings))->compact();
+  Report report;
+  report.add_number("dropped", done.dropped);
+  report.add("floor", std::to_string(done.floor)).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int init(const Settings& settings) {
+  if (settings.is_given("source") && settings.is_given("floor")) {
+    throw InvalidInput("give --source, which a number is drawn from, or --floor, not both");
+  }
+  const bool is_own = !settings.is_given("source") && !settings.is_given("floor");
+  const auto fences = open_local(settings, {.initialise = is_own}, separate_source(settings));
+  std::int64_t floor = 0;
+  if (settings.is_given("floor")) floor = settings.number("floor");
+  if (settings.is_given("source")) floor = fences->source()->draw().value();
+  if (is_own && fences->source() == nullptr) {
+    throw InvalidInput(
+        "give --source, which a number is drawn from, or --floor: this storage has no source of its own");
+  }
+  const auto result =
+      wait_for<std::int64_t>([&](Done<std::int64_t> done) { fences->store().init(floor, std::move(done)); });
+  Report{}.add("floor", std::to_string(result)).print(settings.is_on("json"));
+  return exit_done;
+}
+
+std::string user_at_host() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  const auto* user = ::getpwuid(::getuid());  // NOLINT(concurrency-mt-unsafe): one thread
+  return fmt::format("{}@{}", user != nullptr ? user->pw_name : std::to_string(::getuid()), host.data());
+}
+
+int rebase(const Settings& settings) {
+  const auto resource = settings.resource();
+  const auto to = settings.token("to");
+  const auto by = settings.is_given("by") ? settings.text("by") : user_at_host();
+  const auto fences = open_local(settings, {}, nullptr);
+  const auto before = fences->show(resource).highest();
+  if (before > to.value()) {
+    complain(fmt::format(
+        "lowering the fence of '{}' from {} to {}: no stale write (G1) is no longer guaranteed for it",
+        resource.name(), before, to.value()));
+  }
+  const auto view = wait_for<FenceView>([&](Done<FenceView> done) {
+    fences->store().rebase({resource, to, by}, std::move(done));
+  });
+  if (!view.record) throw OutcomeUnknown("the fence has no record after it was set");
+  fence_report(resource, *view.record).add("by", by).print(settings.is_on("json"));
+  return exit_done;
+}
+
+std::vector<Setting> with_guard(std::vector<Setting> settings) {
+  settings.insert(settings.begin(), {storage_setting, server_setting});
+  settings.insert(settings.end(),
+                  {server_token_setting, server_token_file_setting, json_setting, config_setting});
+  return settings;
+}
+
+std::vector<Command> stopped_guard_commands() {
+  const Setting floor{.name = "floor",
+                      .kind = Kind::number,
+                      .placeholder = "NUMBER",
+                      .help = "the floor, where there is no source to draw it from"};
+  const Setting to{.name = "to",
+                   .kind = Kind::token,
+                   .placeholder = "NUMBER",
+                   .help = "the new token",
+                   .is_required = true};
+  const Setting by{
+      .name = "by", .placeholder = "NAME", .help = "who does it, for the record; left out, user@host"};
+  return {
+      {.name = "fence init",
+       .synopsis = "--storage URL [--source URL | --floor NUMBER]",
+       .summary = "create the guard's state, or raise its floor after a restore",
+       .settings = {storage_setting, fence_source_setting, floor, json_setting, config_setting},
+       .run = init,
+       .notes = "With --source it draws a number: nothing that was granted before is admitted afterwards."},
+      {.name = "fence rebase",
+       .synopsis = "--storage URL --resource RESOURCE --to NUMBER [--by NAME]",
+       .summary = "set a fence by hand, on a stopped guard, and record who did it",
+       .settings = {storage_setting, resource_setting, to, by, json_setting, config_setting},
+       .run = rebase,
+       .notes = "Lowering a fence forfeits the guarantee of no stale write (G1) for that resource."},
+  };
+}
+
+std::vector<Command> changing_commands() {
+  return {
+      {.name = "fence advance",
+       .synopsis = "--storage URL | --server URL  --resource RESOURCE --token NUMBER [--holder ID]",
+       .summary = "make a token the resource's highest, so that lower ones are refused",
+       .settings = with_guard({resource_setting, token_setting, holder_setting}),
+       .run = advance},
+      {.name = "fence revoke",
+       .synopsis = "--storage URL [--source URL] | --server URL  --resource RESOURCE",
+       .summary = "cut off the present holder; the next higher token opens the fence again",
+       .settings = with_guard({fence_source_setting, resource_setting}),
+       .run = revoke},
+      {.name = "fence compact",
+       .synopsis = "--storage URL [--source URL] | --server URL",
+       .summary = "fold idle fences into the floor",
+       .settings = with_guard({fence_source_setting}),
+       .run = compact},
+  };
+}
+
+}  // namespace
+
+std::vector<Command> fence_commands() {
+  const Setting prefix{
+      .name = "prefix", .placeholder = "TEXT", .help = "only resources that start with this"};
+  const Setting after{
+      .name = "after", .placeholder = "RESOURCE", .help = "only resources that sort after this"};
+  const Setting limit{.name = "limit",
+                      .kind = Kind::number,
+                      .placeholder = "COUNT",
+                      .fallback = "100",
+                      .help = "at most so many"};
+  std::vector<Command> all{
+      {.name = "fence show",
+       .synopsis = "--storage URL | --server URL  --resource RESOURCE",
+       .summary = "show the highest token seen for a resource",
+       .settings = with_guard({resource_setting}),
+       .run = show},
+      {.name = "fence list",
+       .synopsis = "--storage URL | --server URL  [--prefix TEXT] [--after RESOURCE] [--limit COUNT]",
+       .summary = "list fences in the order of their resources",
+       .settings = with_guard({prefix, after, limit}),
+       .run = list},
+  };
+  for (auto&& command : changing_commands()) all.push_back(command);
+  for (auto&& command : stopped_guard_commands()) all.push_back(command);
+  return all;
+}
+
+}  // namespace fenceguard::cli

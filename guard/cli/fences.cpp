@@ -1,0 +1,46 @@
+#include "guard/cli/fences.hpp"
+
+#include "guard/error.hpp"
+#include "guard/wait_for.hpp"
+
+namespace fenceguard::cli {
+
+LocalFences::LocalFences(std::unique_ptr<Storage> storage, std::unique_ptr<TokenSource> source)
+    : separate_source_{std::move(source)},
+      storage_{std::move(storage)},
+      source_{separate_source_ ? separate_source_.get() : storage_->own_source()} {}
+
+FenceView LocalFences::show(const Resource& resource) {
+  return wait_for<FenceView>([&](Done<FenceView> done) { store().show(resource, std::move(done)); });
+}
+
+FencePage LocalFences::list(const FenceListing& listing) {
+  return wait_for<FencePage>([&](Done<FencePage> done) { store().list(listing, std::move(done)); });
+}
+
+Ruling LocalFences::advance(const Claim& claim) {
+  return StoreGuard{store()}.advance(claim);
+}
+
+FenceView LocalFences::revoke(const Resource& resource) {
+  std::optional<Claim> lease;
+  if (source_ != nullptr) {
+    if (auto record = source_->show(resource)) lease = std::move(record->claim);
+  }
+  auto view =
+      wait_for<FenceView>([&](Done<FenceView> done) { store().revoke(resource, lease, std::move(done)); });
+  // By its claim: whoever takes the lock between the two steps has a higher token and keeps it.
+  if (lease) source_->release(*lease);
+  return view;
+}
+
+Compaction LocalFences::compact() {
+  if (source_ == nullptr)
+    throw InvalidInput("compacting needs --source: no fence of a live lease may be dropped");
+  const auto lowest = source_->lowest_live();
+  if (!lowest)
+    throw InvalidInput("this source draws tokens from several counters; its fences cannot be compacted");
+  return wait_for<Compaction>([&](Done<Compaction> done) { store().compact(*lowest, std::move(done)); });
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,47 @@
+#pragma once
+
+// Fences: what the fence commands ask for, whether the guard is opened here (--storage) or runs elsewhere
+// (--server). All calls block; faults are exceptions.
+
+#include <memory>
+
+#include "guard/storage.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::cli {
+
+class Fences {
+ public:
+  virtual ~Fences() = default;
+  [[nodiscard]] virtual FenceView show(const Resource& resource) = 0;
+  [[nodiscard]] virtual FencePage list(const FenceListing& listing) = 0;
+  [[nodiscard]] virtual Ruling advance(const Claim& claim) = 0;
+  // Closes the fence and ends the lease, if a source can be reached. No record: there was nothing to close.
+  [[nodiscard]] virtual FenceView revoke(const Resource& resource) = 0;
+  // Throws InvalidInput if there is no source, or if its tokens come from several counters.
+  [[nodiscard]] virtual Compaction compact() = 0;
+};
+
+// A guard opened in this process.
+class LocalFences : public Fences {
+ public:
+  // source may be null: then the storage's own is used, if it has one.
+  LocalFences(std::unique_ptr<Storage> storage, std::unique_ptr<TokenSource> source);
+
+  [[nodiscard]] FenceView show(const Resource& resource) override;
+  [[nodiscard]] FencePage list(const FenceListing& listing) override;
+  [[nodiscard]] Ruling advance(const Claim& claim) override;
+  [[nodiscard]] FenceView revoke(const Resource& resource) override;
+  [[nodiscard]] Compaction compact() override;
+
+  [[nodiscard]] FenceStore& store() { return storage_->fences(); }
+  // Null if there is none.
+  [[nodiscard]] TokenSource* source() { return source_; }
+
+ private:
+  std::unique_ptr<TokenSource> separate_source_;
+  std::unique_ptr<Storage> storage_;
+  TokenSource* source_;
+};
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,49 @@
+#pragma once
+
+// Output: what commands print, for people as 'name value' lines and for programs as one JSON object, and the
+// exit statuses that scripts rely on. Numbers that can exceed 2^53 are strings in JSON.
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "guard/error.hpp"
+#include "guard/token.hpp"
+
+namespace fenceguard::cli {
+
+inline constexpr int exit_done = 0;
+inline constexpr int exit_refused = 1;  // a clear 'no': stale, conflict, held, not found
+inline constexpr int exit_usage = 2;
+inline constexpr int exit_fault = 3;    // nothing was done
+inline constexpr int exit_unknown = 4;  // it may or may not have been done
+
+[[nodiscard]] int exit_status(FaultKind kind) noexcept;
+
+// A sentence on stderr.
+void complain(std::string_view sentence);
+
+// Named values in the order in which they were added.
+class Report {
+ public:
+  Report& add(std::string_view name, std::string_view value);
+  Report& add(std::string_view name, Token value) { return add(name, to_string(value)); }
+  // As a number in JSON. REQUIRES: it stays below 2^53.
+  Report& add_number(std::string_view name, std::int64_t value);
+  // 0 means none and is left out.
+  Report& add_token(std::string_view name, std::int64_t value);
+  Report& add_flag(std::string_view name, bool value);
+
+  [[nodiscard]] const boost::json::object& json() const noexcept { return object_; }
+  // 'name value' lines, or one line of JSON, on stdout.
+  void print(bool as_json) const;
+
+ private:
+  boost::json::object object_;
+};
+
+// Prints text on stdout. Throws OutcomeUnknown if it cannot be written: what was done was done, unseen.
+void print_out(std::string_view text);
+
+}  // namespace fenceguard::cli

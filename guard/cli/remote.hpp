@@ -1,0 +1,98 @@
+#pragma once
+
+// A running guard seen from a client, over its control side: --server http://HOST:PORT or unix:/path.
+//
+// Thread-safe: every call makes a connection of its own.
+
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "guard/cli/fences.hpp"
+#include "guard/http/message.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::cli {
+
+// Calls of the control side: JSON out, JSON in, and what its statuses mean.
+class ControlClient {
+ public:
+  // bearer may be empty. Throws InvalidInput for a malformed server.
+  ControlClient(std::string server, std::string bearer);
+
+  struct Call {
+    std::string method;
+    std::string target;
+    std::optional<Claim> claim{};  // goes into the Fencing-Token and Fencing-Holder fields
+    std::optional<boost::json::object> body{};
+    std::chrono::milliseconds timeout{30'000};
+  };
+  struct Answer {
+    unsigned status = 0;
+    http::Fields fields;
+    boost::json::object body;  // empty where there was none
+  };
+
+  // The answer where it is a ruling on the call: 2xx, 404, 409 and 412. Throws InvalidInput, Implausible,
+  // Unavailable or OutcomeUnknown for the other statuses, with the server's own words.
+  [[nodiscard]] Answer send(const Call& call) const;
+
+ private:
+  std::string server_;
+  std::string bearer_;
+};
+
+// The leases of a running guard. A token that it grants has been advanced at the guard already.
+class RemoteSource : public TokenSource {
+ public:
+  explicit RemoteSource(ControlClient client) : client_{std::move(client)} {}
+
+  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
+                                                      std::chrono::milliseconds ttl) override;
+  [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
+  Release release(const Claim& claim) override;
+  // Throws InvalidInput: over the wire a lease is ended by a revoke.
+  Release end(const Resource& resource) override;
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override;
+  void raise(const Resource& resource, Token mark) override;
+  // Throws InvalidInput: not offered over the wire.
+  [[nodiscard]] Token draw() override;
+  [[nodiscard]] std::optional<Token> lowest_live() override { return std::nullopt; }
+
+  // Waits at the server, a slice at a time and always as the same holder, so that a lost answer is asked for
+  // again.
+  [[nodiscard]] std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
+                                                  const AcquireOptions& options) override;
+
+ private:
+  struct Ask {
+    const Resource& resource;
+    const Holder& holder;
+    std::chrono::milliseconds ttl{};
+    std::chrono::milliseconds wait{};
+  };
+  [[nodiscard]] std::variant<Grant, Held> ask(const Ask& ask);
+  // Sets asked_at so that the term counts from a moment close to the grant. Nothing if the lease is gone
+  // meanwhile.
+  [[nodiscard]] std::optional<Grant> dated(Grant grant, BootClock::time_point asked_at);
+
+  ControlClient client_;
+};
+
+// The fences of a running guard.
+class RemoteFences : public Fences {
+ public:
+  explicit RemoteFences(ControlClient client) : client_{std::move(client)} {}
+
+  [[nodiscard]] FenceView show(const Resource& resource) override;
+  [[nodiscard]] FencePage list(const FenceListing& listing) override;
+  [[nodiscard]] Ruling advance(const Claim& claim) override;
+  [[nodiscard]] FenceView revoke(const Resource& resource) override;
+  [[nodiscard]] Compaction compact() override;
+
+ private:
+  ControlClient client_;
+};
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,72 @@
+#pragma once
+
+// Supervisor: the small process between exec and its command, so that the command never outlives exec,
+// whatever exec dies of. It holds one end of a socket whose other end only exec has: when exec dies, even by
+// SIGKILL, the kernel closes that end, and the supervisor kills the command's process group and everything
+// else that it started. Should the supervisor itself be killed, the kernel kills the command with it.
+//
+// It is forked before exec has a second thread, is single-threaded, sits in a process group of its own (so
+// that a signal to exec's whole group leaves it alive), and has all signals blocked.
+//
+// Not thread-safe.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fenceguard::cli {
+
+// What exec and its supervisor say to each other, one message per packet.
+struct SupervisorMessage {
+  enum class Kind : std::int64_t {
+    run,  // to the supervisor: start the command; the packet goes on with NAME=VALUE lines, each ended by NUL
+    signal,   // to the supervisor: send this signal to the command's process group
+    end,      // to the supervisor: end everything, SIGTERM first, SIGKILL later
+    started,  // to exec: the command's process group
+    stopped,  // to exec: the command was stopped by this signal
+    ended,    // to exec: nothing of the command is left; its wait status
+    gone,     // to exec, made up at its end of the socket: the supervisor died
+  };
+  Kind kind = Kind::gone;
+  std::int64_t value = 0;
+};
+
+struct SupervisedCommand {
+  std::vector<std::string> words;               // the program, looked for in PATH, and its arguments
+  std::vector<std::string> hidden_variables;    // taken out of its environment
+  std::chrono::milliseconds kill_after{5'000};  // from SIGTERM to SIGKILL
+};
+
+class Supervisor {
+ public:
+  // Forks the supervisor; the command starts with run(). REQUIRES: the process has one thread, and the
+  // signals that exec handles are blocked; mask is the signal mask from before, which the command gets back.
+  // Throws Unavailable.
+  Supervisor(const SupervisedCommand& command, const sigset_t& mask);
+  // Closes the socket, which ends everything that is left.
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Starts the command with these NAME=VALUE variables added to its environment.
+  void run(const std::vector<std::string>& variables);
+  void send_signal(int number);
+  void end();
+
+  // Becomes readable when there is something to receive.
+  [[nodiscard]] int descriptor() const noexcept { return socket_; }
+  [[nodiscard]] SupervisorMessage receive();
+
+ private:
+  int socket_ = -1;
+  pid_t process_ = -1;
+};
+
+// The supervisor's own life; returns when nothing of the command is left, or without having started it when
+// exec went away first. Called in the forked process.
+void supervise(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask);
+
+}  // namespace fenceguard::cli
