@@ -1,8 +1,8 @@
 #pragma once
 
-// Sidecar: a running guard. Puts together a storage, a token source, the data side, the control side and the probe,
-// serves until it is told to stop, and then drains. What 'fenceguard serve' runs; tests and the demonstration can
-// run one in their own process too.
+// Sidecar: a running guard. Puts together a storage, a token source, the data side, the control side and the
+// probe, serves until it is told to stop, and then drains. What 'fenceguard serve' runs; tests and the
+// demonstration can run one in their own process too.
 //
 // Thread safety: all public calls may be made from any thread.
 
@@ -22,11 +22,12 @@ namespace fenceguard {
 struct SidecarOptions {
   std::string listen = "127.0.0.1:7420";
   std::string control = "127.0.0.1:7421";
-  std::string probe;               // empty: none
-  std::string control_token_file;  // empty: no bearer tokens; the control side then binds to loopback or Unix only
+  std::string probe;  // empty: none
+  std::string
+      control_token_file;  // empty: no bearer tokens; the control side then binds to loopback or Unix only
   std::vector<std::string> control_hosts;  // further host names by which the control side may be called
-  std::string storage_scheme;      // the label of the metrics: 'sqlite'
-  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
+  std::string storage_scheme;              // the label of the metrics: 'sqlite'
+  std::size_t resource_depth = 0;          // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};
   http::Limits data_limits;
@@ -34,8 +35,8 @@ struct SidecarOptions {
 
 class Sidecar {
  public:
-  // Binds and serves. storage and source (which may be null: then lease calls are 501) must outlive the sidecar.
-  // Throws InvalidInput or Unavailable with a sentence that says what to do.
+  // Binds and serves. storage and source (which may be null: then lease calls are 501) must outlive the
+  // sidecar. Throws InvalidInput or Unavailable with a sentence that says what to do.
   Sidecar(Storage& storage, TokenSource* source, SidecarOptions options);
   // Stops as by stop() if that was not done.
   ~Sidecar();
@@ -46,7 +47,8 @@ class Sidecar {
   [[nodiscard]] const std::string& data_address() const noexcept;
   [[nodiscard]] const std::string& control_address() const noexcept;
 
-  // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput then.
+  // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput
+  // then.
   void reload_tokens();
 
   // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.

@@ -1,0 +1,69 @@
+#include "guard/sidecar/claim_fields.hpp"
+
+namespace fenceguard {
+namespace {
+
+// The three fields as sent, found in one pass; most requests have few others.
+struct RawFields {
+  std::optional<std::string_view> token;
+  std::optional<std::string_view> holder;
+  std::optional<std::string_view> sequence;
+  std::string_view repeated;
+};
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const char c = a[i] >= 'A' && a[i] <= 'Z' ? static_cast<char>(a[i] + ('a' - 'A')) : a[i];
+    if (c != b[i]) return false;
+  }
+  return true;
+}
+
+RawFields find_fields(const http::Fields& fields) {
+  RawFields raw;
+  const auto take = [&](std::optional<std::string_view>& slot, const std::string& name,
+                        const std::string& value) {
+    if (slot) raw.repeated = name;
+    slot = value;
+  };
+  for (const auto& [name, value] : fields) {
+    if (name.size() < 13 || name.size() > 16) continue;
+    if (equals_ignoring_case(name, "fencing-token")) take(raw.token, name, value);
+    if (equals_ignoring_case(name, "fencing-holder")) take(raw.holder, name, value);
+    if (equals_ignoring_case(name, "fencing-sequence")) take(raw.sequence, name, value);
+  }
+  return raw;
+}
+
+}  // namespace
+
+std::variant<ClaimFields, NoClaim, BadClaim> parse_claim_fields(const http::Fields& fields) {
+  const RawFields raw = find_fields(fields);
+  if (!raw.repeated.empty()) return BadClaim{std::string{raw.repeated} + " comes more than once."};
+  if (!raw.token) {
+    if (!raw.holder && !raw.sequence) return NoClaim{};
+    return BadClaim{"There is a Fencing-Holder or Fencing-Sequence without a Fencing-Token."};
+  }
+  const auto token = Token::parse(*raw.token);
+  if (!token) {
+    return BadClaim{
+        "Fencing-Token is a decimal number from 1 to 9223372036854775807, without sign or leading zero."};
+  }
+  ClaimFields claim{*token, {}, {}};
+  if (raw.holder) {
+    auto holder = Holder::parse(*raw.holder);
+    if (!holder) return BadClaim{"Fencing-Holder is 1 to 128 bytes of visible ASCII, as granted."};
+    claim.holder = std::move(*holder);
+  }
+  if (raw.sequence) {
+    claim.sequence = Sequence::parse(*raw.sequence);
+    if (!claim.sequence) {
+      return BadClaim{
+          "Fencing-Sequence is a decimal number up to 9223372036854775807, without sign or leading zero."};
+    }
+  }
+  return claim;
+}
+
+}  // namespace fenceguard

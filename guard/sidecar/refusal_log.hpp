@@ -1,0 +1,52 @@
+#pragma once
+
+// RefusalLog: one structured line per refusal, at most a few a second per resource, however many there are;
+// what was left out is counted in the next line. Admissions are written at debug only. Never a holder's name.
+//
+// Memory is fixed: resources share a table of slots by their hash, so two of them may share one allowance.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include "guard/clock.hpp"
+#include "guard/error.hpp"
+#include "guard/judge.hpp"
+
+namespace fenceguard {
+
+class RefusalLog {
+ public:
+  static constexpr unsigned lines_per_second = 3;
+
+  // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug.
+  void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling);
+
+  // A claim that was not judged because of a fault.
+  void failed(std::string_view operation, const Resource& resource, const Fault& fault);
+
+  // Whether a line about resource may be written now, and how many were left out since the last.
+  struct Allowance {
+    bool granted = false;
+    std::uint64_t suppressed = 0;
+  };
+  [[nodiscard]] Allowance take(std::string_view resource, BootClock::time_point now);
+
+ private:
+  struct Slot {
+    std::int64_t second = -1;
+    unsigned lines = 0;
+    std::uint64_t suppressed = 0;
+  };
+
+  std::mutex mutex_;
+  std::array<Slot, 1024> slots_{};
+};
+
+// text in quotes, with quotes and backslashes escaped, for a key=value line.
+[[nodiscard]] std::string quoted(std::string_view text);
+
+}  // namespace fenceguard
