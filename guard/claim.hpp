@@ -17,14 +17,16 @@ struct Claim {
   Holder holder;
   std::optional<Sequence> sequence;
 
-  // The same claim with the number of one of the holder's own writes, so that a delayed duplicate is recognised.
+  // The same claim with the number of one of the holder's own writes, so that a delayed duplicate is
+  // recognised.
   [[nodiscard]] Claim with(Sequence number) const {
     Claim copy = *this;
     copy.sequence = number;
     return copy;
   }
 
-  // The same claim for an operation that writes nothing and so must not use up a sequence: an advance, a read.
+  // The same claim for an operation that writes nothing and so must not use up a sequence: an advance, a
+  // read.
   [[nodiscard]] Claim without_sequence() const {
     Claim copy = *this;
     copy.sequence.reset();

@@ -7,8 +7,8 @@
 
 namespace fenceguard {
 
-// CLOCK_BOOTTIME: monotonic, and unlike std::chrono::steady_clock it goes on while the machine is suspended, as the
-// time to live of a lease does at its source.
+// CLOCK_BOOTTIME: monotonic, and unlike std::chrono::steady_clock it goes on while the machine is suspended,
+// as the time to live of a lease does at its source.
 struct BootClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

@@ -4,20 +4,28 @@ namespace fenceguard {
 
 const char* to_string(FaultKind kind) noexcept {
   switch (kind) {
-    case FaultKind::invalid_input: return "invalid";
-    case FaultKind::implausible: return "implausible";
-    case FaultKind::unavailable: return "unavailable";
-    case FaultKind::unknown: return "unknown";
+    case FaultKind::invalid_input:
+      return "invalid";
+    case FaultKind::implausible:
+      return "implausible";
+    case FaultKind::unavailable:
+      return "unavailable";
+    case FaultKind::unknown:
+      return "unknown";
   }
   return "unknown";
 }
 
 void raise_fault(const Fault& fault) {
   switch (fault.kind) {
-    case FaultKind::invalid_input: throw InvalidInput(fault.message);
-    case FaultKind::implausible: throw Implausible(fault.message);
-    case FaultKind::unavailable: throw Unavailable(fault.message);
-    case FaultKind::unknown: break;
+    case FaultKind::invalid_input:
+      throw InvalidInput(fault.message);
+    case FaultKind::implausible:
+      throw Implausible(fault.message);
+    case FaultKind::unavailable:
+      throw Unavailable(fault.message);
+    case FaultKind::unknown:
+      break;
   }
   throw OutcomeUnknown(fault.message);
 }

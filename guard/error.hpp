@@ -1,9 +1,9 @@
 #pragma once
 
-// Faults. A verdict is a value (see judge.hpp); a fault is what is left when there is no answer: bad input, a store
-// that cannot be reached, a write whose end was not seen. There are few kinds, one for each thing that a caller
-// would do differently, and each comes in two forms: an exception for code that waits, a Fault value for code that
-// is called back. The library never repeats a call whose outcome is unknown.
+// Faults. A verdict is a value (see judge.hpp); a fault is what is left when there is no answer: bad input, a
+// store that cannot be reached, a write whose end was not seen. There are few kinds, one for each thing that
+// a caller would do differently, and each comes in two forms: an exception for code that waits, a Fault value
+// for code that is called back. The library never repeats a call whose outcome is unknown.
 
 #include <functional>
 #include <stdexcept>
@@ -23,7 +23,8 @@ enum class FaultKind {
 // The word for a kind on the wire, in metrics and in logs.
 [[nodiscard]] const char* to_string(FaultKind kind) noexcept;
 
-// Base of all exceptions of the library. what() is a sentence for people; it never holds a password or a payload.
+// Base of all exceptions of the library. what() is a sentence for people; it never holds a password or a
+// payload.
 class Error : public std::runtime_error {
  public:
   Error(FaultKind kind, const std::string& message) : std::runtime_error{message}, kind_{kind} {}
@@ -62,8 +63,8 @@ struct Fault {
 // Throws the exception that stands for the fault.
 [[noreturn]] void raise_fault(const Fault& fault);
 
-// The fault that stands for the exception now being handled. What is no Error of ours counts as 'unknown', because
-// then nobody can be certain. REQUIRES: called inside a catch block.
+// The fault that stands for the exception now being handled. What is no Error of ours counts as 'unknown',
+// because then nobody can be certain. REQUIRES: called inside a catch block.
 [[nodiscard]] Fault current_fault();
 
 // An answer or a fault.

@@ -1,13 +1,14 @@
 #pragma once
 
-// Lease: a lock that is held and kept renewed in the background, a third of the time to live at a time. When it is
-// lost, or can no longer be known to be held, lost() is signalled, before the source lets anybody else in.
+// Lease: a lock that is held and kept renewed in the background, a third of the time to live at a time. When
+// it is lost, or can no longer be known to be held, lost() is signalled, before the source lets anybody else
+// in.
 //
-// lost() is a courtesy, not a fence: a paused process gets no signal. What keeps a stale write out is the token in
-// claim(), checked by the guard.
+// lost() is a courtesy, not a fence: a paused process gets no signal. What keeps a stale write out is the
+// token in claim(), checked by the guard.
 //
-// Thread safety: lost(), claim() and release() may be called from any thread; moving and destroying not at the same
-// time as other calls.
+// Thread safety: lost(), claim() and release() may be called from any thread; moving and destroying not at
+// the same time as other calls.
 
 #include <memory>
 #include <stop_token>
@@ -28,12 +29,13 @@ class Lease {
   // What accompanies every operation under this lease.
   [[nodiscard]] const Claim& claim() const noexcept;
 
-  // Requested once the lease is lost: expired, ended at the source, or not confirmed in time. Never requested by
-  // release(). Callbacks run on the lease's own thread and must not block or destroy the lease.
+  // Requested once the lease is lost: expired, ended at the source, or not confirmed in time. Never requested
+  // by release(). Callbacks run on the lease's own thread and must not block or destroy the lease.
   [[nodiscard]] std::stop_token lost() const noexcept;
 
-  // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says not_held.
-  // Throws Unavailable or OutcomeUnknown; the lock is then free at the latest when its time to live is over.
+  // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says
+  // not_held. Throws Unavailable or OutcomeUnknown; the lock is then free at the latest when its time to live
+  // is over.
   Release release();
 
  private:

@@ -2,7 +2,9 @@
 
 namespace fenceguard {
 
-LeaseTerm::LeaseTerm(Duration ttl, Time asked_at) : ttl_{ttl} { count_from(asked_at); }
+LeaseTerm::LeaseTerm(Duration ttl, Time asked_at) : ttl_{ttl} {
+  count_from(asked_at);
+}
 
 void LeaseTerm::count_from(Time sent_at) {
   renew_at_ = sent_at + ttl_ / 3;
@@ -13,6 +15,8 @@ void LeaseTerm::renewed(Time sent_at, Time now) {
   if (!is_lost(now)) count_from(sent_at);
 }
 
-void LeaseTerm::renewal_failed(Time now) { renew_at_ = now + ttl_ / 12; }
+void LeaseTerm::renewal_failed(Time now) {
+  renew_at_ = now + ttl_ / 12;
+}
 
 }  // namespace fenceguard

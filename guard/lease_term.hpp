@@ -1,10 +1,10 @@
 #pragma once
 
-// LeaseTerm: when a lease must be renewed and when it counts as lost, as a pure state machine: moments in, moments
-// out, no clock, no thread. Lease drives it with the real clock.
+// LeaseTerm: when a lease must be renewed and when it counts as lost, as a pure state machine: moments in,
+// moments out, no clock, no thread. Lease drives it with the real clock.
 //
-// The lease is lost in our eyes before it is lost at the source: the term is counted from the moment before the
-// request was sent, and ends a tenth of the time to live early.
+// The lease is lost in our eyes before it is lost at the source: the term is counted from the moment before
+// the request was sent, and ends a tenth of the time to live early.
 //
 // Not thread-safe.
 
@@ -22,8 +22,8 @@ class LeaseTerm {
   // A lease of ttl that was asked for at asked_at, the moment before the request was sent.
   LeaseTerm(Duration ttl, Time asked_at);
 
-  // When the next renewal is due: a third of the time to live after the last request that succeeded, and a twelfth
-  // after one that failed.
+  // When the next renewal is due: a third of the time to live after the last request that succeeded, and a
+  // twelfth after one that failed.
   [[nodiscard]] Time renew_at() const { return renew_at_; }
 
   // When the lease counts as lost unless a renewal succeeds before.

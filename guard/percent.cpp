@@ -37,7 +37,8 @@ std::string percent_encode_path(std::string_view path) {
   std::string result;
   for (const char c : path) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool is_plain = byte < 0x80 && (std::isalnum(byte) || std::string_view{"-._~/"}.find(c) != std::string_view::npos);
+    const bool is_plain =
+        byte < 0x80 && (std::isalnum(byte) || std::string_view{"-._~/"}.find(c) != std::string_view::npos);
     if (is_plain) {
       result += c;
     } else {

@@ -10,8 +10,8 @@
 namespace fenceguard {
 namespace {
 
-// Length of the UTF-8 sequence that text starts with, 0 if it is not well formed (RFC 3629: no overlong form, no
-// surrogate, nothing above U+10FFFF).
+// Length of the UTF-8 sequence that text starts with, 0 if it is not well formed (RFC 3629: no overlong form,
+// no surrogate, nothing above U+10FFFF).
 std::size_t utf8_sequence(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {

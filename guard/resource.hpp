@@ -1,7 +1,7 @@
 #pragma once
 
-// Who and what a claim names: Resource and Holder. Both are checked once, when they are made, so that whoever holds
-// one need not check again.
+// Who and what a claim names: Resource and Holder. Both are checked once, when they are made, so that whoever
+// holds one need not check again.
 //
 // Values; safe to copy and to use from any thread.
 
@@ -12,8 +12,8 @@
 
 namespace fenceguard {
 
-// What a lock protects, named by a string such as accounts/42: 1 to 512 bytes of UTF-8, no control characters, no
-// empty or dot segment between slashes.
+// What a lock protects, named by a string such as accounts/42: 1 to 512 bytes of UTF-8, no control
+// characters, no empty or dot segment between slashes.
 class Resource {
  public:
   static constexpr std::size_t bytes_max = 512;
@@ -33,8 +33,8 @@ class Resource {
   std::string name_;
 };
 
-// Who was granted a token: an opaque string, unique per grant, 1 to 128 bytes of visible ASCII. Left out, it is the
-// empty holder, which is a holder like any other: two clients that leave it out cannot be told apart.
+// Who was granted a token: an opaque string, unique per grant, 1 to 128 bytes of visible ASCII. Left out, it
+// is the empty holder, which is a holder like any other: two clients that leave it out cannot be told apart.
 class Holder {
  public:
   static constexpr std::size_t bytes_max = 128;

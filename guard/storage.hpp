@@ -1,11 +1,12 @@
 #pragma once
 
-// Storages as the sidecar and the command line see them: FenceStore keeps fences, ObjectStore keeps objects whose
-// writes are judged in the same transaction as they are applied, Storage owns both. Adapters implement them.
+// Storages as the sidecar and the command line see them: FenceStore keeps fences, ObjectStore keeps objects
+// whose writes are judged in the same transaction as they are applied, Storage owns both. Adapters implement
+// them.
 //
-// Every call returns at once and answers through a Done, on a thread of the store's own. Whatever is reported as
-// admitted is durable. Faults: implausible, unavailable (nothing was written), unknown (a commit whose end was not
-// seen). Calls may be made from any thread. The destructor answers what is still open, then returns.
+// Every call returns at once and answers through a Done, on a thread of the store's own. Whatever is reported
+// as admitted is durable. Faults: implausible, unavailable (nothing was written), unknown (a commit whose end
+// was not seen). Calls may be made from any thread. The destructor answers what is still open, then returns.
 
 #include <cstdint>
 #include <memory>
@@ -34,8 +35,8 @@ struct StoreStatus {
 };
 
 struct FenceListing {
-  std::string prefix;          // only resources that start with this
-  std::string after;           // only resources that sort after this; empty: from the start
+  std::string prefix;  // only resources that start with this
+  std::string after;   // only resources that sort after this; empty: from the start
   std::size_t limit = 100;
 };
 
@@ -63,20 +64,20 @@ class FenceStore {
   // See Guard::advance.
   virtual void advance(Claim claim, Done<Ruling> done) = 0;
 
-  // Closes the fence of resource, so that its present token is refused from now on; a higher token opens it again.
-  // lease, the present lease at the source if there is one, is cut off with it even if it has not advanced yet.
-  // Answers the fence afterwards; a view without record means that there was nothing to close.
+  // Closes the fence of resource, so that its present token is refused from now on; a higher token opens it
+  // again. lease, the present lease at the source if there is one, is cut off with it even if it has not
+  // advanced yet. Answers the fence afterwards; a view without record means that there was nothing to close.
   virtual void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) = 0;
 
-  // Folds every record with a token lower than lowest_live into the floor. REQUIRES: all tokens of the namespace come
-  // from one counter, and lowest_live was TokenSource::lowest_live() at some moment before.
+  // Folds every record with a token lower than lowest_live into the floor. REQUIRES: all tokens of the
+  // namespace come from one counter, and lowest_live was TokenSource::lowest_live() at some moment before.
   virtual void compact(Token lowest_live, Done<Compaction> done) = 0;
 
   virtual void show(Resource resource, Done<FenceView> done) = 0;
   virtual void list(FenceListing listing, Done<FencePage> done) = 0;
 
-  // Creates the state with this floor, or raises the floor of one that exists; never lowers it. Answers the floor
-  // afterwards.
+  // Creates the state with this floor, or raises the floor of one that exists; never lowers it. Answers the
+  // floor afterwards.
   virtual void init(std::int64_t floor, Done<std::int64_t> done) = 0;
 
   // Sets a fence by hand and leaves a record of who did it when. Lowering one forfeits G1.
@@ -91,7 +92,7 @@ class FenceStore {
 struct Object {
   std::string body;
   std::string content_type;
-  std::string etag;            // with its quotes, as in HTTP
+  std::string etag;             // with its quotes, as in HTTP
   std::int64_t size_bytes = 0;  // of the body, also where the body was not asked for
 };
 
@@ -157,12 +158,13 @@ struct StorageOptions {
     inspect,  // to look at, beside a running guard; every change is unavailable
   };
   Mode mode = Mode::guard;
-  bool initialise = false;         // create missing state with own numbers; see design: 'no state is not a licence'
-  std::int64_t jump_max = 0;       // see is_implausible(); 0: no bound
+  bool initialise = false;  // create missing state with own numbers; see design: 'no state is not a licence'
+  std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
   std::size_t cache_entries = 100'000;
 };
 
-// A way to the data that goes round the guard: what a demonstration needs to show the harm, and nothing else does.
+// A way to the data that goes round the guard: what a demonstration needs to show the harm, and nothing else
+// does.
 class UnguardedDoor {
  public:
   virtual ~UnguardedDoor() = default;

@@ -16,7 +16,8 @@ std::optional<std::int64_t> parse_decimal(std::string_view text) noexcept {
 }
 
 Token::Token(std::int64_t value) : value_{value} {
-  if (value < 1) throw InvalidInput("a token is a decimal number from 1 to 9223372036854775807; 0 means 'no token'");
+  if (value < 1)
+    throw InvalidInput("a token is a decimal number from 1 to 9223372036854775807; 0 means 'no token'");
 }
 
 std::optional<Token> Token::parse(std::string_view text) noexcept {

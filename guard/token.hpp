@@ -1,8 +1,8 @@
 #pragma once
 
-// The numbers of a claim: Token and Sequence. A token is drawn by a token source at each grant of a lock and only
-// rises; a sequence is raised by the holder with each of its own writes under one token. Both travel as decimal
-// text, because they exceed 2^53, where JSON readers, JavaScript and Lua round.
+// The numbers of a claim: Token and Sequence. A token is drawn by a token source at each grant of a lock and
+// only rises; a sequence is raised by the holder with each of its own writes under one token. Both travel as
+// decimal text, because they exceed 2^53, where JSON readers, JavaScript and Lua round.
 //
 // Values; safe to copy and to use from any thread.
 
@@ -49,7 +49,11 @@ class Sequence {
   std::int64_t value_;
 };
 
-[[nodiscard]] inline std::string to_string(Token token) { return std::to_string(token.value()); }
-[[nodiscard]] inline std::string to_string(Sequence sequence) { return std::to_string(sequence.value()); }
+[[nodiscard]] inline std::string to_string(Token token) {
+  return std::to_string(token.value());
+}
+[[nodiscard]] inline std::string to_string(Sequence sequence) {
+  return std::to_string(sequence.value());
+}
 
 }  // namespace fenceguard

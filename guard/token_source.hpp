@@ -3,13 +3,14 @@
 // TokenSource: a lock service seen as what fenceguard needs of it, leases that carry fencing tokens. Adapters
 // implement the small virtual part; acquire() on top of it is what services call.
 //
-// Three requirements on every implementation: tokens rise strictly per resource from grant to grant; a token is
-// stable for its tenure (renewing and asking again do not change it); and it is drawn in the same atomic step as the
-// grant, durable before it is handed out. Renew and release check token and holder in the same step, so that a late
-// heartbeat cannot steal a lease back and a late release cannot free somebody else's.
+// Three requirements on every implementation: tokens rise strictly per resource from grant to grant; a token
+// is stable for its tenure (renewing and asking again do not change it); and it is drawn in the same atomic
+// step as the grant, durable before it is handed out. Renew and release check token and holder in the same
+// step, so that a late heartbeat cannot steal a lease back and a late release cannot free somebody else's.
 //
-// Thread safety: all calls may be made from any thread at once. All calls block. Faults are exceptions: Unavailable
-// (nothing happened), OutcomeUnknown (the grant, renewal or release may or may not have happened).
+// Thread safety: all calls may be made from any thread at once. All calls block. Faults are exceptions:
+// Unavailable (nothing happened), OutcomeUnknown (the grant, renewal or release may or may not have
+// happened).
 
 #include <chrono>
 #include <optional>
@@ -35,8 +36,8 @@ struct Grant {
   Claim claim;
   std::chrono::milliseconds ttl{};
   bool is_new = true;  // false: the same holder asked again and has the same token
-  // The moment before the request that was granted, from which the term counts. Set by whoever sent the request:
-  // wait_acquire(), or the caller of try_acquire().
+  // The moment before the request that was granted, from which the term counts. Set by whoever sent the
+  // request: wait_acquire(), or the caller of try_acquire().
   BootClock::time_point asked_at{};
 };
 
@@ -58,8 +59,8 @@ class TokenSource {
  public:
   virtual ~TokenSource() = default;
 
-  // One attempt to take the lock of resource for holder. The same holder again gets the same token and a lease of at
-  // least ttl from now.
+  // One attempt to take the lock of resource for holder. The same holder again gets the same token and a
+  // lease of at least ttl from now.
   [[nodiscard]] virtual std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                                               std::chrono::milliseconds ttl) = 0;
 
@@ -75,26 +76,27 @@ class TokenSource {
   // The present lease of resource, if there is a live one.
   [[nodiscard]] virtual std::optional<LeaseRecord> show(const Resource& resource) = 0;
 
-  // Lifts the source, so that every token drawn for resource from now on is higher than mark. Excludes draws while it
-  // works and never lowers anything. REQUIRES: the caller freshly holds the lock of resource, or is an administrator.
+  // Lifts the source, so that every token drawn for resource from now on is higher than mark. Excludes draws
+  // while it works and never lowers anything. REQUIRES: the caller freshly holds the lock of resource, or is
+  // an administrator.
   virtual void raise(const Resource& resource, Token mark) = 0;
 
-  // Draws a number without granting anything: every token granted before is at most this, every later one higher.
-  // For 'fence init'.
+  // Draws a number without granting anything: every token granted before is at most this, every later one
+  // higher. For 'fence init'.
   [[nodiscard]] virtual Token draw() = 0;
 
-  // If all tokens of the namespace come from one counter: the lowest token that is held, awaited or still to be
-  // drawn. Fences below it may be folded into the floor. Nothing if tokens come from several counters.
+  // If all tokens of the namespace come from one counter: the lowest token that is held, awaited or still to
+  // be drawn. Fences below it may be folded into the floor. Nothing if tokens come from several counters.
   [[nodiscard]] virtual std::optional<Token> lowest_live() = 0;
 
-  // Takes the lock, waiting up to options.wait for it, and keeps it renewed until the lease is released, destroyed or
-  // lost. Nothing if it stayed held by others. REQUIRES: the source outlives the lease. Nothing was advanced at any
-  // guard: advance before the first read (Runner does).
+  // Takes the lock, waiting up to options.wait for it, and keeps it renewed until the lease is released,
+  // destroyed or lost. Nothing if it stayed held by others. REQUIRES: the source outlives the lease. Nothing
+  // was advanced at any guard: advance before the first read (Runner does).
   [[nodiscard]] std::optional<Lease> acquire(const Resource& resource, const AcquireOptions& options = {});
 
-  // As acquire(), but the lease is neither renewed nor released: the grant, with its asked_at set, is the caller's to
-  // keep alive. For a lease that outlives the process which took it. The default asks again by try_acquire's hint
-  // and at least every poll_max.
+  // As acquire(), but the lease is neither renewed nor released: the grant, with its asked_at set, is the
+  // caller's to keep alive. For a lease that outlives the process which took it. The default asks again by
+  // try_acquire's hint and at least every poll_max.
   [[nodiscard]] virtual std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                                           const AcquireOptions& options);
 
