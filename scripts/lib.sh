@@ -65,11 +65,11 @@ as_root() {
 install_packages() {
   command -v dpkg-query >/dev/null || fail "this needs Debian 12: there is no dpkg-query here"
   local missing
-  missing="$(missing_packages "$@" | tr '\n' ' ')"
+  missing="$(missing_packages "$@" | paste -sd " ")"
   [[ -n "$missing" ]] || return 0
   if ((EUID != 0)); then
     command -v sudo >/dev/null || fail "not root, and there is no sudo; as root, run: apt-get install $missing"
-    say "needs $missing(sudo may ask for your password)"
+    say "needs $missing (sudo may ask for your password)"
     sudo -v || fail "sudo was refused; as root, run: apt-get install $missing"
   fi
   step "update the package lists" as_root apt-get -o DPkg::Lock::Timeout=300 update
