@@ -1,6 +1,6 @@
 #!/bin/bash
 # The story in curl, against a running guard:  fenceguard serve
-# A takes a lease and stops for too long; B takes the lock and writes; A wakes up and writes too, and is refused.
+# A takes a lease and stops for too long; B takes the lock and writes; A wakes up, writes too, and is refused.
 data=${DATA:-http://127.0.0.1:7420}
 control=${CONTROL:-http://127.0.0.1:7421}
 

@@ -1,10 +1,10 @@
--- A row that keeps its own fence: for a database that the library does not reach, with any source of tokens. One
--- statement judges and writes, so there is nothing between the two. Runs in SQLite as it stands:
+-- A row that keeps its own fence: for a database that the library does not reach, with any source of tokens.
+-- One statement judges and writes, so there is nothing between the two. Runs in SQLite as it stands:
 --
 --   fenceguard exec --source sqlite:leases.db --resource accounts/42 -- ./fenced_row.sh bank.db 70
 --
--- It prints 1 (admitted) or 0 (refused: stale, or another holder of the same number), once for the advance and once
--- for the write.
+-- It prints 1 (admitted) or 0 (refused: stale, or another holder of the same number), once for the advance and
+-- once for the write.
 
 CREATE TABLE IF NOT EXISTS account (
   id           INTEGER PRIMARY KEY,
@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS account (
 );
 INSERT INTO account (id, balance) VALUES (42, 100) ON CONFLICT DO NOTHING;
 
--- Advance before the first read, or an older holder's delayed write can still land between the read and the write.
+-- Advance before the first read, or an older holder's delayed write can still land between it and the write.
 UPDATE account SET fence_token = :token, fence_holder = :holder
  WHERE id = 42 AND (fence_token < :token OR (fence_token = :token AND fence_holder = :holder));
 SELECT changes();

@@ -84,7 +84,8 @@ class AgainstARunningGuard(ExampleTest):
         log = open(os.path.join(self.folder, "serve.log"), "w+", encoding="utf-8")
         self.addCleanup(log.close)
         self.server = subprocess.Popen(
-            [BINARY, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--storage", "sqlite:guard.db"],
+            [BINARY, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
+             "--storage", "sqlite:guard.db"],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
         self.addCleanup(self.stop)
         limit = threading.Timer(30, self.server.kill)
@@ -103,7 +104,8 @@ class AgainstARunningGuard(ExampleTest):
         self.server.stdout.close()
 
     def test_the_story_in_curl_ends_with_a_refusal(self):
-        printed = self.run_program(example("curl_story.sh"), environment={"DATA": self.data, "CONTROL": self.control})
+        where = {"DATA": self.data, "CONTROL": self.control}
+        printed = self.run_program(example("curl_story.sh"), environment=where)
         lines = [re.sub(" +", " ", line) for line in printed.splitlines()]
         first, second = (int(lines[i].split()[-1]) for i in (0, 2))
         self.assertGreater(second, first)

@@ -12,8 +12,8 @@ file(REMOVE_RECURSE "${FOLDER}")
 set(prefix "${FOLDER}/prefix")
 run("install" "${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
 run("configure the consumer" "${CMAKE_COMMAND}" -S "${CONSUMER}" -B "${FOLDER}/build" -G "${GENERATOR}"
-    "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
-    "-DFENCEGUARD_PREFIX=${prefix}")
+    "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}"
+    "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DFENCEGUARD_PREFIX=${prefix}")
 run("build the consumer" "${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run("run the consumer" "${CMAKE_COMMAND}" -E chdir "${FOLDER}" "${FOLDER}/build/consumer")
 if(SERVER)
