@@ -82,7 +82,7 @@ Task<bool> Session::serve_request() {
     is_unread_ = false;
   }
   dispatch(std::move(reader.request()));
-  while (!answer_ && !is_cut_) co_await wait_for_wakeup();
+  while (!answer_ && !is_cut_) co_await wakeup_.wait();
   if (!answer_) co_return false;
   Response response = std::move(*answer_);
   answer_.reset();
@@ -200,7 +200,7 @@ void Session::dispatch(Request request) {
 void Session::take_answer(Response& response) {
   is_waiting_ = false;
   answer_ = std::move(response);
-  wake();
+  wakeup_.wake();
 }
 
 void Session::take_failure(std::uint64_t number, std::string_view why) {
@@ -312,22 +312,13 @@ Task<void> Session::watch_peer(std::uint64_t number) {
     break;
   }
   is_watching_ = false;
-  asio::post(loop_.context(), [self] { self->wake(); });
+  asio::post(loop_.context(), [self] { self->wakeup_.wake(); });
 }
 
 Task<void> Session::stop_watching() {
   boost::system::error_code ignored;
   socket_.cancel(ignored);
-  while (is_watching_) co_await wait_for_wakeup();
-}
-
-Task<void> Session::wait_for_wakeup() {
-  co_await asio::async_initiate<const asio::deferred_t, void()>(
-      [this](auto handler) { wakeup_ = std::move(handler); }, asio::deferred);
-}
-
-void Session::wake() {
-  if (wakeup_) std::exchange(wakeup_, nullptr)();
+  while (is_watching_) co_await wakeup_.wait();
 }
 
 void Session::set_deadline(std::chrono::milliseconds duration) {
@@ -355,7 +346,7 @@ void Session::cut() {
   boost::system::error_code ignored;
   socket_.close(ignored);
   if (const auto exchange = exchange_.lock()) exchange->tell_gone();
-  wake();
+  wakeup_.wake();
 }
 
 }  // namespace fenceguard::http

@@ -7,7 +7,6 @@
 // Thread safety: the loop's thread only.
 
 #include <atomic>
-#include <boost/asio/any_completion_handler.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "guard/http/request_reader.hpp"
 #include "guard/http/response_writer.hpp"
 #include "guard/http/server.hpp"
+#include "guard/http/wakeup.hpp"
 
 namespace fenceguard::http {
 
@@ -76,7 +76,6 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<void> linger();
   Task<void> stop_watching();
   Task<void> watch_peer(std::uint64_t number);
-  Task<void> wait_for_wakeup();
 
   void dispatch(Request request);
   [[nodiscard]] std::optional<Response> preview(const Request& head) noexcept;
@@ -86,7 +85,6 @@ class Session : public std::enable_shared_from_this<Session> {
   // Sends what the socket takes at once, and takes it off head and body. False if the connection is broken.
   [[nodiscard]] bool send_now(std::string_view& head, std::string_view& body);
   void set_deadline(std::chrono::milliseconds duration);
-  void wake();
   void finish();
 
   Loop& loop_;
@@ -96,7 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::string out_;
   std::optional<Response> answer_;
   std::weak_ptr<Exchange> exchange_;
-  asio::any_completion_handler<void()> wakeup_;
+  Wakeup wakeup_;
   SteadyTime deadline_ = SteadyTime::max();
 
   // The present request.

@@ -1,0 +1,117 @@
+#pragma once
+
+// What the tests of the HTTP server share: a client that sends exactly the bytes it is told to, handlers, and
+// waiting for a condition with a limit.
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "guard/http/message.hpp"
+#include "guard/http/server.hpp"
+
+namespace fenceguard::http {
+
+using namespace std::chrono_literals;
+
+// Far beyond what anything takes, also under a sanitizer on a busy machine.
+inline constexpr auto patience = 30s;
+
+// Waits until condition holds. False at the limit.
+[[nodiscard]] bool eventually(const std::function<bool()>& condition,
+                              std::chrono::milliseconds limit = patience);
+
+// A folder that is removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// An answer as it came over the wire.
+struct Answer {
+  unsigned status = 0;
+  std::string head;  // as sent
+  std::string body;
+
+  // The value of a field, or nothing.
+  [[nodiscard]] std::optional<std::string> field(std::string_view name) const;
+};
+
+// A TCP or Unix connection on which the test writes bytes. Reads wait for at most patience and throw then.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address);
+  ~RawClient();
+  RawClient(RawClient&& other) noexcept;
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  // Sends all of bytes; false if the server does not take them.
+  bool send(std::string_view bytes);
+  // The next answer. without_body: to a HEAD. Throws if the connection ended before it was whole.
+  [[nodiscard]] Answer receive(bool without_body = false);
+  // What comes until the server closes, whether in order or by a reset.
+  [[nodiscard]] std::string receive_to_end();
+  [[nodiscard]] bool is_closed_by_server() { return receive_to_end().empty(); }
+  // The connection ended with a reset, not in order.
+  [[nodiscard]] bool was_reset() const noexcept { return was_reset_; }
+  // Nothing has come so far.
+  [[nodiscard]] bool is_quiet();
+
+  void shutdown_send();
+  // Closes with a reset.
+  void reset();
+  void close();
+
+ private:
+  // False at the end.
+  bool receive_some();
+
+  int socket_ = -1;
+  std::string received_;
+  bool was_reset_ = false;
+};
+
+// Answers every request at once: 200 with 'METHOD TARGET BODY', no body for HEAD but its length.
+class EchoHandler : public Handler {
+ public:
+  void handle(Request request, std::shared_ptr<Caller> caller, Reply reply) override;
+  [[nodiscard]] Response refuse(unsigned status, std::string_view why) override;
+};
+
+// Keeps requests until the test answers them.
+class HoldingHandler : public EchoHandler {
+ public:
+  struct Held {
+    Request request;
+    std::shared_ptr<Caller> caller;
+    Reply reply;
+  };
+
+  void handle(Request request, std::shared_ptr<Caller> caller, Reply reply) override;
+  // The oldest request that is held; waits for it. Throws at the limit.
+  [[nodiscard]] Held take();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Held> held_;
+};
+
+[[nodiscard]] Response text_response(std::string body);
+
+}  // namespace fenceguard::http
