@@ -1,0 +1,22 @@
+#pragma once
+
+// 'fenceguard demo': shows a stale client that is let through, and one that is refused, with real processes.
+
+#include <string>
+
+namespace fenceguard {
+
+struct DemoOptions {
+  std::string scenario = "gc-pause";
+  std::string storage;        // URL; empty: a fresh one in a temporary folder
+  std::string source;         // URL; empty: the storage's own
+  std::string timeline_file;  // empty: none
+  bool json = false;
+};
+
+// Tells the story and returns an exit status: 0 if both outcomes were as they must be, 1 if not, 2 for wrong
+// usage, 3 for a fault, 128+N after signal N. Whatever it is, no process and no temporary file is left
+// behind. REQUIRES: no other thread runs.
+int demo_main(const DemoOptions& options);
+
+}  // namespace fenceguard
