@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <time.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -169,6 +170,13 @@ class Guarded {
   std::atomic<std::uint64_t> next_{0};
 };
 
+// Processor time of all threads so far.
+double cpu_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+}
+
 struct Disk {
   std::string name;
   std::chrono::microseconds sync;  // 0: the real one
@@ -183,22 +191,27 @@ void measure(const Settings& settings, const Disk& disk, Order order) {
 
   const int rounds = settings.quick ? 3 : 7;
   const double seconds = settings.quick ? 0.5 : 2;
-  const auto other = [&] { return plain.measure(seconds); };
-  const char* order_name = order == Order::consecutive ? "in order" : "scattered";
-  const auto line = [&](const std::string& how, const char* target, const Sides& sides) {
-    print({fmt::format("durable advances, {}, {}, {}", how, order_name, disk.name),
-           fmt::format("{:.1f}", sides.ours / sides.other), fmt::format("{:.0f}/s", sides.ours),
+  const std::string where =
+      fmt::format("{}, {}", order == Order::consecutive ? "in order" : "scattered", disk.name);
+  const auto line = [&](const std::string& how, const char* target, const std::function<double()>& ours) {
+    const auto name = fmt::format("durable advances, {}, {}", how, where);
+    if (!settings.wants(name)) return;
+    std::vector<double> cpu_us;
+    const auto with_cpu = [&] {
+      const Stopwatch watch;
+      const double before = cpu_seconds();
+      const double rate = ours();
+      cpu_us.push_back((cpu_seconds() - before) * 1e6 / (rate * watch.seconds()));
+      return rate;
+    };
+    const Sides sides = alternate(rounds, with_cpu, [&] { return plain.measure(seconds); });
+    print({name, fmt::format("{:.1f}", sides.ours / sides.other),
+           fmt::format("{:.0f}/s with {:.1f} us of processor time each", sides.ours, median(cpu_us)),
            fmt::format("{:.0f}/s", sides.other), target});
   };
-  line("64 threads", ">= 15",
-       alternate(
-           rounds, [&] { return guarded.measure_threads(callers, seconds); }, other));
-  line("64 outstanding calls", ">= 15",
-       alternate(
-           rounds, [&] { return guarded.measure_outstanding(seconds); }, other));
-  line("1 thread", "none",
-       alternate(
-           rounds, [&] { return guarded.measure_threads(1, seconds); }, other));
+  line("64 threads", ">= 15", [&] { return guarded.measure_threads(callers, seconds); });
+  line("64 outstanding calls", ">= 15", [&] { return guarded.measure_outstanding(seconds); });
+  line("1 thread", "none", [&] { return guarded.measure_threads(1, seconds); });
 }
 
 }  // namespace

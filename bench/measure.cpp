@@ -21,8 +21,10 @@ Settings read_settings(int argc, char** argv) {
       settings.quick = true;
     } else if (flag == "--folder" && i + 1 < argc) {
       settings.folder = argv[++i];
+    } else if (flag == "--only" && i + 1 < argc) {
+      settings.only = argv[++i];
     } else {
-      fmt::print(stderr, "usage: {} [--quick] [--folder PATH]\n", argv[0]);
+      fmt::print(stderr, "usage: {} [--quick] [--folder PATH] [--only TEXT]\n", argv[0]);
       std::exit(2);
     }
   }

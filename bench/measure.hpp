@@ -14,6 +14,9 @@ namespace fenceguard::bench {
 struct Settings {
   bool quick = false;        // --quick: shorter rounds, for a look; figures for the README come without it
   std::string folder = ".";  // --folder PATH: where files are made; a real disk, not a tmpfs
+  std::string only;          // --only TEXT: the lines whose name contains TEXT
+
+  [[nodiscard]] bool wants(const std::string& name) const { return name.find(only) != std::string::npos; }
 };
 
 // Reads the flags; ends the program with a line of help and status 2 at anything else.

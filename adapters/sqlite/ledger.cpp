@@ -1,6 +1,7 @@
 #include "adapters/sqlite/ledger.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "guard/error.hpp"
 
@@ -50,10 +51,10 @@ void Ledger::begin() {
 }
 
 CommitEnding Ledger::commit() {
-  write_pending();
+  write_changed();
   const auto ending = database_.commit();
   if (ending == CommitEnding::committed) {
-    cache_pending();
+    cache_changed();
     durable_namespace_ = namespace_;
   }
   return ending;
@@ -61,31 +62,40 @@ CommitEnding Ledger::commit() {
 
 void Ledger::rollback() noexcept {
   sqlite::rollback(database_.handle());
-  pending_.clear();
+  seen_.clear();
   namespace_ = durable_namespace_;
 }
 
-void Ledger::write_pending() {
-  for (const auto& [name, fence] : pending_) {
-    if (fence) {
-      fences_.store(name, *fence);
+// In the order of the table, so that neighbours go to one page while it is at hand.
+void Ledger::write_changed() {
+  std::vector<const AllSeen::value_type*> changed;
+  changed.reserve(seen_.size());
+  for (const auto& entry : seen_) {
+    if (entry.second.is_changed) changed.push_back(&entry);
+  }
+  std::sort(changed.begin(), changed.end(),
+            [](const auto* a, const auto* b) { return a->first.name() < b->first.name(); });
+  for (const auto* entry : changed) {
+    const auto& [resource, seen] = *entry;
+    if (seen.fence) {
+      fences_.store(resource.name(), *seen.fence);
     } else {
-      fences_.remove(name);
+      fences_.remove(resource.name());
     }
   }
   if (namespace_ && namespace_ != durable_namespace_) fences_.store_namespace(*namespace_);
 }
 
-void Ledger::cache_pending() {
-  for (const auto& [name, fence] : pending_) {
-    const Resource resource{name};
-    if (!fence) {
+void Ledger::cache_changed() {
+  for (const auto& [resource, seen] : seen_) {
+    if (!seen.is_changed) continue;
+    if (!seen.fence) {
       cache_.erase(resource);
-    } else if (cache_.put(resource, *fence)) {
+    } else if (cache_.put(resource, *seen.fence)) {
       cache_holds_all_ = false;
     }
   }
-  pending_.clear();
+  seen_.clear();
 }
 
 void Ledger::initialise(std::int64_t floor) {
@@ -97,23 +107,33 @@ void Ledger::raise_floor(std::int64_t floor) {
   namespace_->highest = std::max(namespace_->highest, namespace_->floor);
 }
 
+std::optional<Fence> Ledger::look_up(const Resource& resource) {
+  if (auto cached = cache_.find(resource)) return cached;
+  if (cache_holds_all_) return std::nullopt;
+  return fences_.load(resource.name());
+}
+
+Ledger::Seen& Ledger::see(const Resource& resource) {
+  const auto present = seen_.find(resource);
+  if (present != seen_.end()) return present->second;
+  return seen_.emplace(resource, Seen{look_up(resource)}).first->second;
+}
+
 FenceView Ledger::view(const Resource& resource) {
-  const auto pending = pending_.find(resource.name());
-  if (pending != pending_.end()) return {pending->second, row().floor};
-  if (auto cached = cache_.find(resource)) return {std::move(cached), row().floor};
-  if (cache_holds_all_) return {std::nullopt, row().floor};
-  return {fences_.load(resource.name()), row().floor};
+  return {see(resource).fence, row().floor};
 }
 
 void Ledger::record(const Resource& resource, const Fence& fence) {
-  if (!view(resource).record) ++namespace_->resources;
+  Seen& seen = see(resource);
+  if (!seen.fence) ++namespace_->resources;
   namespace_->highest = std::max(namespace_->highest, fence.token.value());
-  pending_[resource.name()] = fence;
+  seen = {fence, true};
 }
 
 void Ledger::remove(const Resource& resource) {
-  if (view(resource).record) --namespace_->resources;
-  pending_[resource.name()] = std::nullopt;
+  Seen& seen = see(resource);
+  if (seen.fence) --namespace_->resources;
+  seen = {std::nullopt, true};
 }
 
 }  // namespace fenceguard::sqlite

@@ -1,12 +1,13 @@
 #pragma once
 
-// Ledger: one connection with its tables, and what the present transaction has changed of the fences but not
-// yet written. Fences are looked up in that, then in the cache of durable ones, then in the table; they are
-// written once per transaction and enter the cache when it was committed.
+// Ledger: one connection with its tables, and the fences that the present transaction has looked at and
+// changed. A fence is looked up in those, then in the cache of durable ones, then in the table, and so once
+// per transaction; what was changed is written once, in the table's order, and enters the cache when it was
+// committed.
 //
 // Belongs to the committer's thread.
 
-#include <functional>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -57,12 +58,23 @@ class Ledger {
   [[nodiscard]] LeaseTable& leases() noexcept { return leases_; }
 
  private:
-  void fill_cache();
-  void write_pending();
-  void cache_pending();
+  // A fence as the present transaction sees it; without a value there is no record.
+  struct Seen {
+    std::optional<Fence> fence;
+    bool is_changed = false;
+  };
+  struct ByName {
+    std::size_t operator()(const Resource& resource) const noexcept {
+      return std::hash<std::string>{}(resource.name());
+    }
+  };
+  using AllSeen = std::pmr::unordered_map<Resource, Seen, ByName>;
 
-  // A fence that the transaction changed; without a value it was removed.
-  using Pending = std::unordered_map<std::string, std::optional<Fence>>;
+  void fill_cache();
+  [[nodiscard]] std::optional<Fence> look_up(const Resource& resource);
+  [[nodiscard]] Seen& see(const Resource& resource);
+  void write_changed();
+  void cache_changed();
 
   Database database_;
   FenceTable fences_;
@@ -72,7 +84,8 @@ class Ledger {
   bool cache_holds_all_ = false;  // what is not in the cache is not in the table either
   std::optional<NamespaceRow> namespace_;
   std::optional<NamespaceRow> durable_namespace_;
-  Pending pending_;
+  std::pmr::unsynchronized_pool_resource pool_;  // a map's nodes are used again by the next transaction
+  AllSeen seen_{&pool_};
 };
 
 }  // namespace fenceguard::sqlite
