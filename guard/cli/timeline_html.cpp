@@ -63,11 +63,14 @@ svg .cross { stroke: var(--bad); stroke-width: 3; fill: none; stroke-linecap: ro
 )css";
 
 std::string explanation(const Run& run) {
-  return run.guarded
-             ? "The same story, but every write carries its token to the guard in front of the storage. The "
-               "guard has seen B's higher token, so A's late write is refused and A starts again."
-             : "Both clients take the lock, but write straight into the storage. Nobody there knows that A's "
-               "lease is over, so A's late write replaces B's.";
+  std::string text =
+      run.guarded
+          ? "The same story, but every write carries its token to the guard in front of the storage. "
+          : "Both clients take the lock, but write straight into the storage, which knows of no lock. ";
+  if (!is_as_it_must_be(run)) return text + "This time it did not come out as it must.";
+  return text + (run.guarded
+                     ? "The guard has seen B's higher token, so A's late write is refused and A starts again."
+                     : "Nobody there knows that A's lease is over, so A's late write replaces B's.");
 }
 
 std::string section(const Run& run, std::string_view id) {

@@ -163,7 +163,9 @@ std::string text_timeline(const Run& run, const TextStyle& style) {
     table.add(row_of(event, words[index]));
     if (event.step == Step::stopped) table.stop(client, true);
   }
-  return paragraph(heading(run)) + '\n' + table.take();
+  const auto tone = loss(run) == Loss::none ? Tone::good : Tone::bad;
+  return paragraph(heading(run)) + '\n' + table.take() +
+         fmt::format("\n   The account holds {}.\n", painted(balance_sentence(run), tone, style));
 }
 
 std::string text_balances(const Run& round, const Run& through, const TextStyle& style) {

@@ -38,7 +38,7 @@ class Narrator {
       case Step::refused:
         return refused(event);
       case Step::rolled_back:
-        return {.client = fmt::format("rolls back: drops its {}", number(event.balance))};
+        return {.client = fmt::format("rolls back: drops {}", number(event.balance))};
       case Step::lock_released:
         holder_.reset();
         return {.client = "gives the lock back", .lock = "free"};
@@ -85,8 +85,8 @@ class Narrator {
 
   [[nodiscard]] Words refused(const Event& event) const {
     return {.client = write_text(event),
-            .storage =
-                fmt::format("REFUSED as stale: {} is below {}", number(event.token), number(event.highest)),
+            .storage = fmt::format("REFUSED as stale: token {} is below {}", number(event.token),
+                                   number(event.highest)),
             .tone = Tone::good};
   }
 

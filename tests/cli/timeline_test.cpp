@@ -246,6 +246,15 @@ TEST(HtmlTimeline, MarksTheLostUpdateOnlyWhereItHappened) {
   EXPECT_THAT(svg_picture(through_the_guard(), "x"), HasSubstr("REFUSED"));
 }
 
+TEST(HtmlTimeline, ARunThatWentOtherwiseIsNotExplainedAsIfItHadNot) {
+  auto run = through_the_guard();
+  run.final_balance = 130;
+  const auto page = html_timeline(round_the_guard(), run);
+  EXPECT_THAT(page, HasSubstr("did not come out as it must"));
+  EXPECT_THAT(page, HasSubstr("130, should be 180: A&#39;s +50 is LOST"));
+  EXPECT_THAT(page, Not(HasSubstr("A's late write is refused")));
+}
+
 TEST(HtmlTimeline, WhatComesFromOutsideIsEscaped) {
   auto run = round_the_guard();
   run.resource = "a<script>&'\"";
