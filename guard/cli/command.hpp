@@ -18,13 +18,15 @@ struct Command {
   std::string_view summary;   // one sentence
   std::vector<Setting> settings;
   int (*run)(const Settings& settings) = nullptr;
-  std::string_view notes = {};           // printed at the end of its help
-  int usage_status = 2;                  // exit status after wrong usage
-  std::optional<int> fault_status = {};  // exit status after every other fault; left out: by its kind
-  bool takes_command_line = false;       // '-- COMMAND…' may follow
+  std::string_view notes = {};            // printed at the end of its help
+  int usage_status = 2;                   // exit status after wrong usage
+  std::optional<int> fault_status = {};   // exit status after every other fault; left out: by its kind
+  std::string_view leading_setting = {};  // the setting that a first argument without dashes stands for
+  bool takes_command_line = false;        // '-- COMMAND…' may follow
 };
 
 // Names and statuses are the design's, section 6.
+[[nodiscard]] Command demo_command();
 [[nodiscard]] Command serve_command();
 [[nodiscard]] Command exec_command();
 [[nodiscard]] Command doctor_command();

@@ -4,7 +4,7 @@ namespace fenceguard::cli {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list{serve_command(), exec_command()};
+    std::vector<Command> list{demo_command(), serve_command(), exec_command()};
     for (auto&& command : lease_commands()) list.push_back(command);
     for (auto&& command : fence_commands()) list.push_back(command);
     list.push_back(sql_command());

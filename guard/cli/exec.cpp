@@ -304,9 +304,9 @@ Command exec_command() {
       .run = exec,
       .notes =
           "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment. Exit "
-          "status: the\ncommand's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
+          "status: the command's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
           "126 "
-          "the command cannot\nbe run; 127 it was not found; 128+N it died of signal N.",
+          "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
       .usage_status = exit_own_fault,
       .fault_status = exit_own_fault,
       .takes_command_line = true};

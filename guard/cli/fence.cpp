@@ -127,10 +127,15 @@ int revoke(const Settings& settings) {
 }
 
 int compact(const Settings& settings) {
-  const auto done = open_fences(settings, StorageOptions::Mode::guard, separate_source(settings))->compact();
+  const auto fences = open_fences(settings, StorageOptions::Mode::guard, separate_source(settings));
+  const auto done = fences->compact();
+  if (!done) {
+    complain("refused: the source draws tokens from several counters, so no floor can stand for its fences");
+    return exit_refused;
+  }
   Report report;
-  report.add_number("dropped", done.dropped);
-  report.add("floor", std::to_string(done.floor)).print(settings.is_on("json"));
+  report.add_number("dropped", done->dropped);
+  report.add("floor", std::to_string(done->floor)).print(settings.is_on("json"));
   return exit_done;
 }
 

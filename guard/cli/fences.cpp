@@ -34,12 +34,11 @@ FenceView LocalFences::revoke(const Resource& resource) {
   return view;
 }
 
-Compaction LocalFences::compact() {
+std::optional<Compaction> LocalFences::compact() {
   if (source_ == nullptr)
     throw InvalidInput("compacting needs --source: no fence of a live lease may be dropped");
   const auto lowest = source_->lowest_live();
-  if (!lowest)
-    throw InvalidInput("this source draws tokens from several counters; its fences cannot be compacted");
+  if (!lowest) return std::nullopt;
   return wait_for<Compaction>([&](Done<Compaction> done) { store().compact(*lowest, std::move(done)); });
 }
 

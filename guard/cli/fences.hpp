@@ -18,8 +18,8 @@ class Fences {
   [[nodiscard]] virtual Ruling advance(const Claim& claim) = 0;
   // Closes the fence and ends the lease, if a source can be reached. No record: there was nothing to close.
   [[nodiscard]] virtual FenceView revoke(const Resource& resource) = 0;
-  // Throws InvalidInput if there is no source, or if its tokens come from several counters.
-  [[nodiscard]] virtual Compaction compact() = 0;
+  // Nothing if the source's tokens come from several counters. Throws InvalidInput if there is no source.
+  [[nodiscard]] virtual std::optional<Compaction> compact() = 0;
 };
 
 // A guard opened in this process.
@@ -32,7 +32,7 @@ class LocalFences : public Fences {
   [[nodiscard]] FencePage list(const FenceListing& listing) override;
   [[nodiscard]] Ruling advance(const Claim& claim) override;
   [[nodiscard]] FenceView revoke(const Resource& resource) override;
-  [[nodiscard]] Compaction compact() override;
+  [[nodiscard]] std::optional<Compaction> compact() override;
 
   [[nodiscard]] FenceStore& store() { return storage_->fences(); }
   // Null if there is none.

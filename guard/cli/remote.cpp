@@ -62,6 +62,7 @@ std::string detail_of(const ControlClient::Answer& answer) {
       throw Implausible(sentence);
     case 401:
     case 403:
+    case 408:
     case 421:
     case 428:
     case 429:
@@ -286,12 +287,13 @@ FenceView RemoteFences::revoke(const Resource& resource) {
   return {.record = fence_in(answer.body)};
 }
 
-Compaction RemoteFences::compact() {
+std::optional<Compaction> RemoteFences::compact() {
   const auto answer = client_.send({.method = "POST", .target = "/v1/fences/compact"});
-  if (answer.status >= 300)
-    throw Unavailable(fmt::format("the server did not compact: {}", detail_of(answer)));
-  return {.dropped = number_in(answer.body, "dropped").value_or(0),
-          .floor = number_in(answer.body, "floor").value_or(0)};
+  if (answer.status >= 300) return std::nullopt;
+  Compaction done;
+  done.dropped = number_in(answer.body, "dropped").value_or(0);
+  done.floor = number_in(answer.body, "floor").value_or(0);
+  return done;
 }
 
 }  // namespace fenceguard::cli

@@ -89,7 +89,7 @@ class RemoteFences : public Fences {
   [[nodiscard]] FencePage list(const FenceListing& listing) override;
   [[nodiscard]] Ruling advance(const Claim& claim) override;
   [[nodiscard]] FenceView revoke(const Resource& resource) override;
-  [[nodiscard]] Compaction compact() override;
+  [[nodiscard]] std::optional<Compaction> compact() override;
 
  private:
   ControlClient client_;

@@ -12,6 +12,7 @@
 #include "guard/cli/command.hpp"
 #include "guard/cli/output.hpp"
 #include "guard/error.hpp"
+#include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/sidecar.hpp"
 #include "guard/wait_for.hpp"
 
@@ -136,7 +137,7 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
     spdlog::info("event=initialised floor={}", floor);
   }
   const auto status = parts.storage->fences().status();
-  if (status.state != StoreState::ready) spdlog::warn("event=unavailable reason=\"{}\"", status.reason);
+  if (status.state != StoreState::ready) spdlog::warn("event=unavailable reason={}", quoted(status.reason));
   return parts;
 }
 
@@ -145,7 +146,7 @@ void reload(Sidecar& sidecar) {
     sidecar.reload_tokens();
     spdlog::info("event=tokens_reloaded");
   } catch (const Error& error) {
-    spdlog::error("event=tokens_kept reason=\"{}\"", error.what());
+    spdlog::error("event=tokens_kept reason={}", quoted(error.what()));
   }
 }
 
@@ -197,7 +198,7 @@ Command serve_command() {
           .notes =
               "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready. SIGTERM and SIGINT "
               "drain and "
-              "end it,\nSIGHUP reads the file of bearer tokens again."};
+              "end it, SIGHUP reads the file of bearer tokens again."};
 }
 
 }  // namespace fenceguard::cli

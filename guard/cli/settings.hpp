@@ -37,6 +37,9 @@ struct Setting {
 // FENCEGUARD_LISTEN for 'listen'.
 [[nodiscard]] std::string variable_name(std::string_view setting);
 
+// The text in lines of at most 100 columns; every line but the first begins with indent.
+[[nodiscard]] std::string wrapped(std::string_view text, std::string_view indent);
+
 // The lines of --help for these settings.
 [[nodiscard]] std::string describe(std::span<const Setting> table);
 

@@ -10,8 +10,18 @@ namespace {
 constexpr std::size_t line_max = 100;
 constexpr std::size_t help_column = 30;
 
-// text with line breaks such that every line but the first begins with indent and none is longer than
-// line_max.
+std::string explanation(const Setting& setting) {
+  std::string text{setting.help};
+  if (setting.kind == Kind::secret)
+    text += fmt::format(" (only as {} or in the file)", variable_name(setting.name));
+  if (setting.is_repeatable) text += " (may be given several times)";
+  if (setting.is_required) text += " (required)";
+  if (!setting.fallback.empty()) text += fmt::format(" [default: {}]", setting.fallback);
+  return text;
+}
+
+}  // namespace
+
 std::string wrapped(std::string_view text, std::string_view indent) {
   std::string result;
   std::size_t column = indent.size();
@@ -30,18 +40,6 @@ std::string wrapped(std::string_view text, std::string_view indent) {
   }
   return result;
 }
-
-std::string explanation(const Setting& setting) {
-  std::string text{setting.help};
-  if (setting.kind == Kind::secret)
-    text += fmt::format(" (only as {} or in the file)", variable_name(setting.name));
-  if (setting.is_repeatable) text += " (may be given several times)";
-  if (setting.is_required) text += " (required)";
-  if (!setting.fallback.empty()) text += fmt::format(" [default: {}]", setting.fallback);
-  return text;
-}
-
-}  // namespace
 
 std::string describe(std::span<const Setting> table) {
   std::string lines;

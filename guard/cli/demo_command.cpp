@@ -1,0 +1,35 @@
+#include "guard/cli/access.hpp"
+#include "guard/cli/command.hpp"
+#include "guard/cli/demo.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+int demo(const Settings& settings) {
+  return demo_main({.scenario = settings.text("scenario"),
+                    .storage = settings.text("storage"),
+                    .source = settings.text("source"),
+                    .timeline_file = settings.text("timeline"),
+                    .json = settings.is_on("json")});
+}
+
+}  // namespace
+
+Command demo_command() {
+  const Setting scenario{
+      .name = "scenario", .placeholder = "NAME", .fallback = "gc-pause", .help = "the story that is told"};
+  const Setting timeline{
+      .name = "timeline", .placeholder = "FILE.html", .help = "write the same as a page with a picture"};
+  Setting storage = storage_setting;
+  storage.help = "the storage to show it on; left out, a fresh one in a temporary folder";
+  Setting source = source_setting;
+  source.help = "the token source; left out, the storage's own";
+  return {.name = "demo",
+          .synopsis = "[SCENARIO] [--storage URL] [--source URL] [--timeline FILE.html] [--json]",
+          .summary = "show a stale client being refused, with real processes",
+          .settings = {scenario, storage, source, timeline, json_setting, config_setting},
+          .run = demo,
+          .leading_setting = "scenario"};
+}
+
+}  // namespace fenceguard::cli

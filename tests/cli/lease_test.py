@@ -1,0 +1,217 @@
+"""'fenceguard lease' against a source, a storage and a running guard."""
+
+import os
+import socket
+import threading
+import unittest
+
+import support
+
+SOURCE = ["--source", "sqlite:leases.db"]
+
+
+def claim(answer):
+    return ["--resource", answer["resource"], "--token", answer["token"], "--holder", answer["holder"]]
+
+
+class OverASource(support.BinaryTest):
+    WAY = SOURCE
+
+    def test_a_lease_goes_through_its_life(self):
+        first = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "accounts/42")
+        self.assertIsInstance(first["token"], str)
+        self.assertEqual((first["resource"], first["ttl_ms"]), ("accounts/42", 10_000))
+        shown = self.expect_json(0, "lease", "show", *self.WAY, "--resource", "accounts/42")
+        self.assertEqual(shown["token"], first["token"])
+        self.assertNotIn("holder", shown)
+        self.expect(0, "lease", "renew", *self.WAY, *claim(first), "--ttl", "20s")
+        shown = self.expect_json(0, "lease", "show", *self.WAY, "--resource", "accounts/42")
+        self.assertGreater(shown["remaining_ms"], 10_000)
+        self.expect(0, "lease", "release", *self.WAY, *claim(first))
+        second = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "accounts/42")
+        self.assertGreater(int(second["token"]), int(first["token"]))
+
+    def test_a_lease_that_is_held_is_1(self):
+        self.expect(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        done = self.expect(1, "lease", "acquire", *self.WAY, "--resource", "a", "--wait", "100ms", "--json")
+        self.assertIn('"held"', done.stdout)
+        self.assertIn("held", done.stderr)
+
+    def test_waiting_takes_the_lock_when_it_is_free(self):
+        first = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        waiter = self.start("lease", "acquire", *self.WAY, "--resource", "a", "--wait", "30s", "--json")
+        self.assertIsNone(waiter.poll())
+        self.expect(0, "lease", "release", *self.WAY, *claim(first))
+        self.assertEqual(waiter.wait(support.LIMIT_S), 0)
+
+    def test_the_same_holder_gets_the_same_token(self):
+        first = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a", "--holder", "me")
+        again = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a", "--holder", "me")
+        self.assertEqual(first["token"], again["token"])
+        self.expect(1, "lease", "acquire", *self.WAY, "--resource", "a", "--holder", "you", "--wait", "0s")
+
+    def test_a_lost_lease_is_1(self):
+        lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        other = dict(lease, holder="somebody-else")
+        self.assertIn("lost", self.expect(1, "lease", "renew", *self.WAY, *claim(other)).stderr)
+        self.assertIn("not held", self.expect(1, "lease", "release", *self.WAY, *claim(other)).stderr)
+        self.expect(0, "lease", "release", *self.WAY, *claim(lease))
+        self.expect(1, "lease", "renew", *self.WAY, *claim(lease))
+        self.expect(1, "lease", "release", *self.WAY, *claim(lease))
+        self.assertIn("not found", self.expect(1, "lease", "show", *self.WAY, "--resource", "a").stderr)
+
+    def test_raise_lifts_every_later_token(self):
+        self.expect(0, "lease", "raise", *self.WAY, "--resource", "a", "--token", "1000")
+        lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        self.assertGreater(int(lease["token"]), 1000)
+
+    def test_tokens_beyond_2_to_53_are_exact(self):
+        mark = 2**53 + 2
+        self.expect(0, "lease", "raise", *self.WAY, "--resource", "a", "--token", str(mark))
+        lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        self.assertEqual(lease["token"], str(mark + 1))
+
+    def test_people_get_lines(self):
+        lines = self.expect(0, "lease", "acquire", *self.WAY, "--resource", "a").stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["resource", "token", "holder", "ttl"])
+        self.assertEqual(lines[3], "ttl 10000ms")
+
+
+class OverAServer(OverASource):
+    def setUp(self):
+        super().setUp()
+        self.server = self.serve("--max-jump", "0")
+        self.WAY = ["--server", self.server.url]
+
+    def test_the_guard_was_advanced_before_the_token_is_printed(self):
+        lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
+        self.assertEqual(self.server.call("GET", "/v1/fences/a").json["token"], lease["token"])
+
+
+class WhatWasAdvanced(support.BinaryTest):
+    def test_without_storage_and_server_it_says_that_nothing_was(self):
+        done = self.expect(0, "lease", "acquire", *SOURCE, "--resource", "a")
+        self.assertIn("no guard was advanced", done.stderr)
+
+    def test_with_a_storage_its_guard_was(self):
+        done = self.expect(0, "lease", "acquire", "--storage", "sqlite:data.db", "--resource", "a")
+        self.assertEqual(done.stderr, "")
+        shown = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource", "a")
+        self.assertIn(f"token {shown['token']}\n", done.stdout)
+
+    def test_a_storage_without_state_is_unavailable_and_the_lock_is_given_back(self):
+        parts = ["--storage", "sqlite:data.db", *SOURCE]
+        self.expect(0, "fence", "init", "--storage", "sqlite:other.db", "--floor", "1")
+        done = self.expect(3, "lease", "acquire", *parts, "--resource", "a")
+        self.assertIn("fence init", done.stderr)
+        self.expect(1, "lease", "show", *SOURCE, "--resource", "a")
+
+    def test_a_source_that_fell_behind_is_lifted(self):
+        parts = ["--storage", "sqlite:data.db", *SOURCE]
+        self.expect(0, "fence", "init", "--storage", "sqlite:data.db", "--floor", "5000")
+        lease = self.expect_json(0, "lease", "acquire", *parts, "--resource", "a")
+        self.assertGreater(int(lease["token"]), 5000)
+
+    def test_a_holder_that_asks_again_and_is_stale_lifts_nothing(self):
+        # A lease is taken, a higher token is seen at the guard, the same holder asks again: the refusal is the truth.
+        parts = ["--storage", "sqlite:data.db", *SOURCE]
+        self.expect(0, "fence", "init", "--storage", "sqlite:data.db", "--floor", "0")
+        self.expect(0, "lease", "acquire", *parts, "--resource", "a", "--holder", "me")
+        self.expect(0, "fence", "advance", "--storage", "sqlite:data.db", "--resource", "a", "--token", "700")
+        done = self.expect(1, "lease", "acquire", *parts, "--resource", "a", "--holder", "me", "--json")
+        self.assertIn('"stale"', done.stdout)
+
+    def test_beside_a_running_guard_the_server_is_named(self):
+        self.serve("--storage", "sqlite:data.db")
+        done = self.expect(3, "lease", "acquire", "--storage", "sqlite:data.db", "--resource", "a")
+        self.assertIn("--server", done.stderr)
+
+    def test_many_at_once_take_turns(self):
+        parts = ["--storage", "sqlite:data.db"]
+        self.expect(0, "fence", "init", *parts)
+        processes = [self.start("lease", "acquire", *parts, "--resource", f"r{n}", "--json") for n in range(6)]
+        for process in processes:
+            self.assertEqual(process.wait(support.LIMIT_S), 0, process.stderr.read())
+
+
+class Faults(support.BinaryTest):
+    def test_no_server_is_3(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.expect(3, "lease", "acquire", "--server", f"http://127.0.0.1:{port}", "--resource", "a")
+        self.expect(3, "lease", "show", "--server", f"http://127.0.0.1:{port}", "--resource", "a")
+        self.expect(3, "fence", "list", "--server", f"http://127.0.0.1:{port}")
+
+    def test_an_answer_that_never_comes_whole_is_4(self):
+        # A server that hangs up after half an answer; shown for what grants, renews, releases and advances.
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+
+        def hang_up():
+            while True:
+                try:
+                    link, _ = listener.accept()
+                except OSError:
+                    return
+                with link:
+                    link.recv(65536)
+                    link.sendall(b"HTTP/1.1 201 Created\r\nContent-Le")
+        threading.Thread(target=hang_up, daemon=True).start()
+        way = ["--server", f"http://127.0.0.1:{listener.getsockname()[1]}", "--resource", "a"]
+        self.expect(4, "lease", "acquire", *way, "--wait", "0s")
+        for command in [["lease", "renew"], ["lease", "release"], ["fence", "advance"]]:
+            self.expect(4, *command, *way, "--token", "1", "--holder", "h")
+        listener.shutdown(socket.SHUT_RDWR)
+
+    def test_a_lost_answer_is_asked_for_again_by_the_same_holder(self):
+        # A relay loses the first answer after the server has granted; the second try must get the very same grant.
+        server = self.serve()
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        seen = []
+
+        def relay():
+            while True:
+                try:
+                    link, _ = listener.accept()
+                except OSError:
+                    return
+                with link:
+                    seen.append(link.recv(65536))
+                    host, _, port = server.control.rpartition(":")
+                    with socket.create_connection((host, int(port))) as upstream:
+                        upstream.sendall(seen[-1])
+                        answer = upstream.recv(65536)
+                    if len(seen) > 1:
+                        link.sendall(answer)
+        threading.Thread(target=relay, daemon=True).start()
+        relayed = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        lease = self.expect_json(0, "lease", "acquire", "--server", relayed, "--resource", "a")
+        self.assertEqual(len(seen), 2)
+        self.assertEqual(seen[0].split(b"\r\n\r\n")[1], seen[1].split(b"\r\n\r\n")[1])
+        self.assertEqual(lease["token"], server.call("GET", "/v1/fences/a").json["token"])
+        listener.shutdown(socket.SHUT_RDWR)
+
+    def test_bearer_tokens(self):
+        self.write("tokens", "lease for-leases\nadmin for-admins\n")
+        server = self.serve("--control-token-file", "tokens")
+        way = ["--server", server.url]
+        self.assertIn("server says", self.expect(3, "lease", "acquire", *way, "--resource", "a").stderr)
+        done = self.expect(3, "lease", "acquire", *way, "--resource", "a", env={"FENCEGUARD_SERVER_TOKEN": "wrong"})
+        self.assertNotIn("wrong", done.stderr)
+        self.expect(0, "lease", "acquire", *way, "--resource", "a", env={"FENCEGUARD_SERVER_TOKEN": "for-leases"})
+        self.write("mine", "for-leases\n")
+        self.expect(0, "lease", "acquire", *way, "--resource", "b", "--server-token-file", "mine")
+        self.expect(3, "fence", "revoke", *way, "--resource", "b", "--server-token-file", "mine")
+        self.expect(0, "fence", "revoke", *way, "--resource", "b", env={"FENCEGUARD_SERVER_TOKEN": "for-admins"})
+        self.expect(2, "lease", "show", *way, "--resource", "a", "--server-token-file", "missing")
+
+    def test_a_lease_file_that_is_no_database_is_3(self):
+        self.write("leases.db", "x" * 8192)
+        done = self.expect(3, "lease", "acquire", *SOURCE, "--resource", "a")
+        self.assertIn("leases.db", done.stderr)
+        self.assertEqual(os.path.getsize(self.path("leases.db")), 8192)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,251 @@
+"""What tests that drive the binary share: folders, processes, servers on free ports, HTTP and raw sockets.
+
+Everything lives in a temporary folder of the test's own, listens on port 0 or on Unix sockets, and is killed by its
+process id when the test is over. Nothing sleeps for luck: wait_until() waits for a condition, with a limit.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+BINARY = os.environ["FENCEGUARD_BINARY"]
+LIMIT_S = 30
+
+
+def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
+    """The first truthy answer of condition(). Fails after limit_s."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {limit_s} s")
+        time.sleep(0.01)
+
+
+def environment(extra=None):
+    """The environment without FENCEGUARD_* and FENCING_*, and with extra."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("FENCEGUARD_", "FENCING_"))}
+    clean.update(extra or {})
+    return clean
+
+
+def is_alive(pid):
+    """True if the process exists and is not merely a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def descendants(pid):
+    """The process ids below pid."""
+    found = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as children:
+                for child in children.read().split():
+                    found += [int(child)] + descendants(int(child))
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def processes_with(mark):
+    """The living processes whose environment holds mark: a whole tree, wherever its members have moved."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as variables:
+                if mark.encode() in variables.read() and is_alive(name):
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+class Response:
+    """An HTTP answer: status, headers by name in lower case, body as bytes."""
+
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = {name.lower(): value for name, value in headers}
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    def __repr__(self):
+        return f"{self.status} {self.headers} {self.body[:500]}"
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def connection(address, timeout=LIMIT_S):
+    """An http.client connection to HOST:PORT or unix:/path."""
+    if address.startswith("unix:"):
+        return UnixConnection(address[len("unix:"):], timeout)
+    host, _, port = address.rpartition(":")
+    return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout)
+
+
+def request(address, method, target, headers=None, body=None, timeout=LIMIT_S):
+    """One request over a connection of its own. A dict as body is sent as JSON."""
+    headers = dict(headers or {})
+    if isinstance(body, dict):
+        body = json.dumps(body)
+        headers.setdefault("Content-Type", "application/json")
+    link = connection(address, timeout)
+    try:
+        link.request(method, target, body=body, headers=headers)
+        answer = link.getresponse()
+        return Response(answer.status, answer.getheaders(), answer.read())
+    finally:
+        link.close()
+
+
+def raw(address, data, timeout=LIMIT_S):
+    """Sends bytes as they are; answers everything that comes until the server closes or stays silent for timeout."""
+    if address.startswith("unix:"):
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.connect(address[len("unix:"):])
+    else:
+        host, _, port = address.rpartition(":")
+        link = socket.create_connection((host.strip("[]"), int(port)))
+    with link:
+        link.settimeout(timeout)
+        link.sendall(data)
+        received = b""
+        try:
+            while chunk := link.recv(65536):
+                received += chunk
+        except (socket.timeout, ConnectionResetError):
+            pass
+        return received
+
+
+class Server:
+    """A running 'fenceguard serve'. Its log is in self.log_path."""
+
+    def __init__(self, folder, arguments, extra_environment=None, listen=True):
+        self.log_path = os.path.join(folder, f"serve-{time.monotonic_ns()}.log")
+        if listen:
+            arguments = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *arguments]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen([BINARY, "serve", *arguments], cwd=folder, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.PIPE, stderr=log, env=environment(extra_environment))
+        line = self.process.stdout.readline().decode()
+        if not line.startswith("listening data="):
+            self.kill()
+            raise AssertionError(f"serve said {line!r} and {self.log()!r}")
+        words = dict(word.split("=", 1) for word in line.split()[1:])
+        self.line = line
+        self.data = words["data"]
+        self.control = words["control"]
+
+    @property
+    def url(self):
+        """What --server takes."""
+        return self.control if self.control.startswith("unix:") else f"http://{self.control}"
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def request(self, method, target, headers=None, body=None, timeout=LIMIT_S):
+        return request(self.data, method, target, headers, body, timeout)
+
+    def call(self, method, target, headers=None, body=None, timeout=LIMIT_S):
+        """A request to the control side."""
+        return request(self.control, method, target, headers, body, timeout)
+
+    def lease(self, resource, ttl_ms=10_000, wait_ms=0, holder=None):
+        body = {"resource": resource, "ttl_ms": ttl_ms, "wait_ms": wait_ms}
+        if holder is not None:
+            body["holder"] = holder
+        return self.call("POST", "/v1/leases", body=body)
+
+    def stop(self, number=signal.SIGTERM, limit_s=LIMIT_S):
+        """Ends it and answers its exit status."""
+        self.process.send_signal(number)
+        return self.wait(limit_s)
+
+    def wait(self, limit_s=LIMIT_S):
+        status = self.process.wait(limit_s)
+        self.process.stdout.close()
+        return status
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.wait()
+
+
+class BinaryTest(unittest.TestCase):
+    """A test with a temporary folder, which is where every process is started."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="fenceguard-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.path(name)
+
+    def run_binary(self, *arguments, env=None, limit_s=LIMIT_S):
+        """Runs fenceguard to its end; its output is text."""
+        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=environment(env), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=limit_s)
+
+    def expect(self, status, *arguments, env=None, limit_s=LIMIT_S):
+        """Runs fenceguard, which must end with this exit status."""
+        done = self.run_binary(*arguments, env=env, limit_s=limit_s)
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout!r} {done.stderr!r}")
+        return done
+
+    def expect_json(self, status, *arguments, env=None):
+        return json.loads(self.expect(status, *arguments, "--json", env=env).stdout)
+
+    def start(self, *arguments, env=None, **options):
+        """Starts fenceguard in the background; it is killed at the end of the test."""
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                   "text": True, **options}
+        process = subprocess.Popen([BINARY, *arguments], cwd=self.folder, env=environment(env), **options)
+        self.addCleanup(end_process, process)
+        return process
+
+    def serve(self, *arguments, env=None, listen=True):
+        server = Server(self.folder, arguments, env, listen)
+        self.addCleanup(server.kill)
+        return server
+
+
+def end_process(process):
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
