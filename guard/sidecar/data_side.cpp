@@ -34,15 +34,6 @@ std::string_view put_objection(const http::Fields& fields) {
   return {};
 }
 
-// The answer to HEAD is the answer to GET without its body.
-http::Reply without_body(http::Reply reply) {
-  return [reply = std::move(reply)](http::Response response) {
-    if (!response.head_length) response.head_length = response.body.size();
-    response.body.clear();
-    reply(std::move(response));
-  };
-}
-
 }  // namespace
 
 std::optional<DataSide::Method> DataSide::parse_method(std::string_view method) noexcept {
@@ -88,7 +79,6 @@ std::optional<http::Response> DataSide::preview(const http::Request& head) {
 }
 
 void DataSide::handle(http::Request request, std::shared_ptr<http::Caller> /*caller*/, http::Reply reply) {
-  if (request.method == "HEAD") reply = without_body(std::move(reply));
   auto parsed = parse(request);
   if (auto* response = std::get_if<http::Response>(&parsed)) return reply(std::move(*response));
   auto& operation = std::get<Operation>(parsed);

@@ -1,1 +1,125 @@
-// placeholder
+#include "guard/sidecar/sidecar.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+
+#include "guard/http/address.hpp"
+#include "guard/sidecar/access_tokens.hpp"
+#include "guard/sidecar/control_side.hpp"
+#include "guard/sidecar/data_side.hpp"
+#include "guard/sidecar/json_body.hpp"
+
+namespace fenceguard {
+namespace {
+
+ObjectStore& objects_of(Storage& storage) {
+  if (ObjectStore* objects = storage.objects()) return *objects;
+  throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
+}
+
+std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {
+  if (!options.control_token_file.empty()) return std::make_unique<AccessTokens>(options.control_token_file);
+  if (!http::is_loopback(options.control)) {
+    throw InvalidInput(
+        "without --control-token-file the control side listens on loopback or a Unix socket only, not on " +
+        options.control);
+  }
+  return std::make_unique<AccessTokens>();
+}
+
+}  // namespace
+
+class Sidecar::Impl {
+ public:
+  Impl(Storage& storage, TokenSource* source, SidecarOptions options)
+      : options_{std::move(options)},
+        tokens_{open_tokens(options_)},
+        metrics_{options_.storage_scheme},
+        desk_{source != nullptr ? std::make_unique<LeaseDesk>(*source, storage.fences(), metrics_, log_)
+                                : nullptr},
+        hosts_{options_.control_hosts},
+        data_side_{objects_of(storage), metrics_, log_, options_.resource_depth},
+        probe_side_{storage.fences(), metrics_, [this] { return data_.in_flight(); }},
+        control_side_{
+            {storage.fences(), source, desk_.get(), metrics_, log_, pending_}, hosts_, *tokens_, probe_side_},
+        data_{options_.threads},
+        control_{1} {
+    try {
+      listen();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~Impl() { stop(); }
+
+  bool stop() {
+    const std::scoped_lock lock{stop_mutex_};
+    if (is_stopped_) return was_clean_;
+    is_stopped_ = true;
+    probe_side_.set_draining();
+    if (desk_) desk_->close();
+    const auto begun = BootClock::now();
+    was_clean_ = data_.drain(options_.drain_timeout);
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - begun);
+    const auto left = std::max(options_.drain_timeout - spent, std::chrono::milliseconds{0});
+    was_clean_ = control_.drain(left) && was_clean_;
+    // What a store or a source has not answered yet refers to us: it is waited for, though nobody hears of
+    // it.
+    data_side_.wait_idle();
+    pending_.wait();
+    if (desk_) desk_->finish();
+    pending_.wait();
+    return was_clean_;
+  }
+
+  void listen() {
+    http::Limits limits;
+    limits.body_bytes_max = JsonBody::bytes_max;
+    control_address_ = control_.listen(options_.control, control_side_, limits);
+    hosts_.set_address(control_address_);
+    if (!options_.probe.empty()) control_.listen(options_.probe, probe_side_, limits);
+    // Last, so that nothing is written by a guard that then fails to start.
+    data_address_ = data_.listen(options_.listen, data_side_, options_.data_limits);
+  }
+
+  SidecarOptions options_;
+  std::unique_ptr<AccessTokens> tokens_;
+  Metrics metrics_;
+  RefusalLog log_;
+  PendingCalls pending_;
+  std::unique_ptr<LeaseDesk> desk_;
+  HostCheck hosts_;
+  DataSide data_side_;
+  ProbeSide probe_side_;
+  ControlSide control_side_;
+  std::string data_address_;
+  std::string control_address_;
+  std::mutex stop_mutex_;
+  bool is_stopped_ = false;
+  bool was_clean_ = true;
+  http::Server data_;
+  http::Server control_;
+};
+
+Sidecar::Sidecar(Storage& storage, TokenSource* source, SidecarOptions options)
+    : impl_{std::make_unique<Impl>(storage, source, std::move(options))} {}
+
+Sidecar::~Sidecar() = default;
+
+const std::string& Sidecar::data_address() const noexcept {
+  return impl_->data_address_;
+}
+const std::string& Sidecar::control_address() const noexcept {
+  return impl_->control_address_;
+}
+void Sidecar::reload_tokens() {
+  impl_->tokens_->reload();
+}
+bool Sidecar::stop() {
+  return impl_->stop();
+}
+
+}  // namespace fenceguard

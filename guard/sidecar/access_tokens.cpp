@@ -1,0 +1,123 @@
+#include "guard/sidecar/access_tokens.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/beast/core/string.hpp>
+#include <cerrno>
+#include <sstream>
+#include <system_error>
+
+#include "guard/error.hpp"
+
+namespace fenceguard {
+namespace {
+
+constexpr std::size_t file_bytes_max = 64 * 1024;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw InvalidInput("the control token file " + path + " " + why);
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_{number} {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  [[nodiscard]] int number() const noexcept { return number_; }
+
+ private:
+  int number_;
+};
+
+std::string read_private_file(const std::string& path) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.number() < 0) refuse(path, "cannot be read: " + std::generic_category().message(errno));
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) refuse(path, "cannot be examined");
+  if ((status.st_mode & 077) != 0) refuse(path, "can be read by others than its owner: chmod 600 it");
+  std::string content(file_bytes_max + 1, '\0');
+  std::size_t length = 0;
+  while (length < content.size()) {
+    const auto got = ::read(file.number(), content.data() + length, content.size() - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse(path, "cannot be read: " + std::generic_category().message(errno));
+    if (got == 0) break;
+    length += static_cast<std::size_t>(got);
+  }
+  if (length > file_bytes_max) refuse(path, "has more than 64 KiB");
+  content.resize(length);
+  return content;
+}
+
+bool is_visible_ascii(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= 0x21 && c <= 0x7E; });
+}
+
+// Looks at every byte of given, wherever the first difference is.
+bool equals_in_constant_time(std::string_view known, std::string_view given) noexcept {
+  volatile unsigned difference = known.size() == given.size() ? 0U : 1U;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto expected = static_cast<unsigned char>(known[i % known.size()]);
+    difference = difference | (expected ^ static_cast<unsigned char>(given[i]));
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+AccessTokens::AccessTokens(std::string path)
+    : path_{std::move(path)}, entries_{std::make_shared<const std::vector<Entry>>(load(path_))} {}
+
+void AccessTokens::reload() {
+  if (path_.empty()) return;
+  auto fresh = std::make_shared<const std::vector<Entry>>(load(path_));
+  const std::scoped_lock lock{mutex_};
+  entries_ = std::move(fresh);
+}
+
+std::optional<Role> AccessTokens::role_of(std::optional<std::string_view> authorization) const {
+  std::shared_ptr<const std::vector<Entry>> entries;
+  {
+    const std::scoped_lock lock{mutex_};
+    entries = entries_;
+  }
+  if (!entries) return Role::admin;
+  constexpr std::string_view scheme = "Bearer ";
+  if (!authorization || !boost::beast::iequals(authorization->substr(0, scheme.size()), scheme))
+    return std::nullopt;
+  const auto given = authorization->substr(scheme.size());
+  std::optional<Role> role;
+  for (const Entry& entry : *entries) {
+    if (equals_in_constant_time(entry.token, given)) role = std::max(role.value_or(Role::open), entry.role);
+  }
+  return role;
+}
+
+std::vector<AccessTokens::Entry> AccessTokens::load(const std::string& path) {
+  std::istringstream lines{read_private_file(path)};
+  std::vector<Entry> entries;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const auto where = "line " + std::to_string(number);
+    std::istringstream words{line.substr(0, line.find('#'))};
+    std::string role;
+    std::string token;
+    std::string rest;
+    if (!(words >> role)) continue;
+    if (role != "lease" && role != "admin") refuse(path, where + ": the role is lease or admin");
+    if (!(words >> token) || words >> rest) refuse(path, where + " is not 'ROLE TOKEN'");
+    if (token.size() < token_bytes_min) refuse(path, where + ": a token has at least 16 characters");
+    if (!is_visible_ascii(token)) refuse(path, where + ": a token is visible ASCII");
+    entries.push_back({role == "admin" ? Role::admin : Role::lease, std::move(token)});
+  }
+  if (entries.empty()) refuse(path, "holds no token: one line is 'lease TOKEN' or 'admin TOKEN'");
+  return entries;
+}
+
+}  // namespace fenceguard

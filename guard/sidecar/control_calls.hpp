@@ -1,0 +1,67 @@
+#pragma once
+
+// The calls of the control side, one function each: what was routed and allowed in, an answer out. LeaseCalls
+// are about the token source, FenceCalls about the guard. Calls of the source block, so they run on the
+// desk's threads; the guard answers on its own.
+//
+// Thread safety: all calls may be made from any thread. Both throw InvalidInput for a body that is none.
+
+#include "guard/http/message.hpp"
+#include "guard/sidecar/lease_desk.hpp"
+#include "guard/sidecar/metrics.hpp"
+#include "guard/sidecar/pending_calls.hpp"
+#include "guard/sidecar/refusal_log.hpp"
+#include "guard/sidecar/route.hpp"
+
+namespace fenceguard {
+
+// What the calls work with. All of it outlives them.
+struct ControlContext {
+  FenceStore& fences;
+  TokenSource* source;  // null: none
+  LeaseDesk* desk;      // null if there is no source
+  Metrics& metrics;
+  RefusalLog& log;
+  PendingCalls& pending;
+};
+
+class LeaseCalls {
+ public:
+  explicit LeaseCalls(const ControlContext& context) : context_{context} {}
+
+  // REQUIRES, for all: there is a source.
+  void acquire(const http::Request& request, const std::shared_ptr<http::Caller>& caller, http::Reply reply);
+  void renew(const Resource& resource, const http::Request& request, http::Reply reply);
+  void release(const Resource& resource, const http::Request& request, http::Reply reply);
+  void show(const Resource& resource, http::Reply reply);
+  // Lifts the source, so that it draws above a mark that is at most jump_max above what the guard has seen.
+  void raise(const Resource& resource, const http::Request& request, http::Reply reply);
+  static constexpr std::int64_t jump_max = std::int64_t{1} << 40;
+
+ private:
+  // Runs call, which blocks, and sends its answer; a fault becomes one.
+  void run(Resource resource, http::Reply reply, std::function<http::Response()> call);
+  void count_fault(const Fault& fault);
+
+  const ControlContext& context_;
+};
+
+class FenceCalls {
+ public:
+  explicit FenceCalls(const ControlContext& context) : context_{context} {}
+
+  void show(const Resource& resource, http::Reply reply);
+  void list(FenceListing listing, http::Reply reply);
+  void advance(const Resource& resource, const http::Request& request, http::Reply reply);
+  // Closes the fence, then ends the lease, so that the holder cannot renew its way back in between.
+  void revoke(const Resource& resource, http::Reply reply);
+  void compact(http::Reply reply);
+
+ private:
+  void close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply);
+  void end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply);
+
+  const ControlContext& context_;
+};
+
+}  // namespace fenceguard

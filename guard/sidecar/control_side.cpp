@@ -1,0 +1,118 @@
+#include "guard/sidecar/control_side.hpp"
+
+#include <boost/beast/core/string.hpp>
+
+#include "guard/sidecar/problem.hpp"
+
+namespace fenceguard {
+namespace {
+
+// A form cannot be sent as JSON from a web page without asking first, and we do not answer such questions.
+bool is_json(std::string_view content_type) {
+  content_type = content_type.substr(0, content_type.find(';'));
+  while (content_type.ends_with(' ') || content_type.ends_with('\t')) content_type.remove_suffix(1);
+  return boost::beast::iequals(content_type, "application/json");
+}
+
+bool is_lease_call(Call call) {
+  return call == Call::acquire || call == Call::renew || call == Call::release || call == Call::show_lease ||
+         call == Call::raise;
+}
+
+http::Response wrong_media_type() {
+  return to_response(Problem::media_type, {"A body here is application/json, and says so in Content-Type."});
+}
+
+}  // namespace
+
+std::variant<Route, http::Response> ControlSide::admit(const http::Request& head) const {
+  if (!hosts_.is_our_host(head)) {
+    return to_response(Problem::foreign_host,
+                       {"Call the control side by its address, or name it in --control-host."});
+  }
+  if (!hosts_.is_our_origin(head)) {
+    return to_response(Problem::foreign_origin,
+                       {"A web page of another origin cannot call the control side."});
+  }
+  auto found = find_route(head.method, head.target);
+  const auto* route = std::get_if<Route>(&found);
+  if (route == nullptr) return found;
+  if (auto refused = refuse_role(route->role, head)) return std::move(*refused);
+  if (head.fields.contains("Content-Type")) {
+    const auto type = head.fields.single("Content-Type");
+    if (!type || !is_json(*type)) return wrong_media_type();
+  }
+  return found;
+}
+
+std::optional<http::Response> ControlSide::refuse_role(Role needed, const http::Request& head) const {
+  if (needed == Role::open) return std::nullopt;
+  const auto role = tokens_.role_of(head.fields.single("Authorization"));
+  if (!role) {
+    auto response =
+        to_response(Problem::unauthorized, {"Send a token of the control token file as a bearer token."});
+    response.fields.add("WWW-Authenticate", "Bearer realm=\"fenceguard\"");
+    return response;
+  }
+  if (*role < needed) return to_response(Problem::forbidden, {"This call takes the role 'admin'."});
+  return std::nullopt;
+}
+
+std::optional<http::Response> ControlSide::preview(const http::Request& head) {
+  auto admitted = admit(head);
+  if (auto* response = std::get_if<http::Response>(&admitted)) return std::move(*response);
+  return std::nullopt;
+}
+
+void ControlSide::handle(http::Request request, std::shared_ptr<http::Caller> caller, http::Reply reply) {
+  auto admitted = admit(request);
+  if (auto* response = std::get_if<http::Response>(&admitted)) return reply(std::move(*response));
+  if (!request.body.empty() && !request.fields.contains("Content-Type")) return reply(wrong_media_type());
+  Route& route = std::get<Route>(admitted);
+  if (is_lease_call(route.call) && context_.source == nullptr) {
+    return reply(
+        to_response(Problem::no_source, {"This guard runs without a token source, so it grants no leases."}));
+  }
+  try {
+    call(std::move(route), request, caller, reply);
+  } catch (const InvalidInput& error) {
+    reply(malformed(error.what()));
+  }
+}
+
+void ControlSide::call(Route route, const http::Request& request, const std::shared_ptr<http::Caller>& caller,
+                       http::Reply reply) {
+  const auto& resource = route.resource;
+  switch (route.call) {
+    case Call::acquire:
+      return leases_.acquire(request, caller, std::move(reply));
+    case Call::renew:
+      return leases_.renew(*resource, request, std::move(reply));
+    case Call::release:
+      return leases_.release(*resource, request, std::move(reply));
+    case Call::show_lease:
+      return leases_.show(*resource, std::move(reply));
+    case Call::raise:
+      return leases_.raise(*resource, request, std::move(reply));
+    case Call::show_fence:
+      return fences_.show(*resource, std::move(reply));
+    case Call::list_fences:
+      return fences_.list(std::move(route.listing), std::move(reply));
+    case Call::advance:
+      return fences_.advance(*resource, request, std::move(reply));
+    case Call::revoke:
+      return fences_.revoke(*resource, std::move(reply));
+    case Call::compact:
+      return fences_.compact(std::move(reply));
+    case Call::metrics:
+    case Call::healthz:
+    case Call::readyz:
+      return reply(probe_.answer(route.call));
+  }
+}
+
+http::Response ControlSide::refuse(unsigned status, std::string_view why) {
+  return refuse_request(status, why);
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,180 @@
+#include <spdlog/spdlog.h>
+
+#include "guard/sidecar/claim_fields.hpp"
+#include "guard/sidecar/control_calls.hpp"
+#include "guard/sidecar/json_body.hpp"
+#include "guard/sidecar/problem.hpp"
+
+namespace fenceguard {
+namespace {
+
+// A fence as anybody may see it: without its holder, because token and holder together are a claim.
+boost::json::object fence_body(const Resource& resource, const Fence& fence) {
+  boost::json::object body{{"resource", resource.name()}, {"token", to_string(fence.token)}};
+  if (fence.sequence) {
+    body["sequence"] = to_string(*fence.sequence);
+  } else {
+    body["sequence"] = nullptr;
+  }
+  body["closed"] = fence.closed;
+  return body;
+}
+
+http::Response no_fence(const Resource& resource, const FenceView& view) {
+  ProblemDetails details{"This resource has no fence of its own."};
+  details.resource = &resource;
+  if (view.floor > 0) details.highest = view.floor;
+  return to_response(Problem::not_found, details);
+}
+
+// The claim of an advance, from the header fields or the body, but not both.
+std::variant<Claim, http::Response> read_claim(const Resource& resource, const http::Request& request) {
+  auto parsed = parse_claim_fields(request.fields);
+  if (auto* bad = std::get_if<BadClaim>(&parsed)) return malformed(std::move(bad->reason));
+  JsonBody body{request.body};
+  const auto token = body.token("token");
+  auto holder = body.holder("holder");
+  body.require_taken();
+  if (const auto* fields = std::get_if<ClaimFields>(&parsed)) {
+    if (token || holder) return malformed("The claim is either in the header fields or in the body.");
+    return fields->on(resource).without_sequence();
+  }
+  if (token) return Claim{resource, *token, holder.value_or(Holder{}), std::nullopt};
+  if (holder) return malformed("There is a holder without a token.");
+  ProblemDetails details{"An advance carries the token of a lease and its holder."};
+  details.verdict = "missing";
+  details.resource = &resource;
+  return to_response(Problem::missing, details);
+}
+
+http::Response answer_advance(const Claim& claim, const Ruling& ruling) {
+  if (ruling.verdict != Verdict::admitted) return refusal(claim, ruling);
+  auto response = json_response(200, {{"resource", claim.resource.name()},
+                                      {"token", to_string(claim.token)},
+                                      {"verdict", to_string(ruling.verdict)},
+                                      {"highest", std::to_string(ruling.highest)}});
+  response.fields.add("Fencing-Verdict", to_string(ruling.verdict));
+  response.fields.add("Fencing-Highest", std::to_string(ruling.highest));
+  return response;
+}
+
+}  // namespace
+
+void FenceCalls::show(const Resource& resource, http::Reply reply) {
+  context_.fences.show(resource, context_.pending.track<FenceView>(
+                                     [resource, reply = std::move(reply)](const Outcome<FenceView>& outcome) {
+                                       if (!outcome.ok())
+                                         return reply(fault_response(outcome.fault(), &resource));
+                                       const FenceView& view = outcome.value();
+                                       if (!view.record) return reply(no_fence(resource, view));
+                                       reply(json_response(200, fence_body(resource, *view.record)));
+                                     }));
+}
+
+void FenceCalls::list(FenceListing listing, http::Reply reply) {
+  const auto answer = [reply = std::move(reply)](const Outcome<FencePage>& outcome) {
+    if (!outcome.ok()) return reply(fault_response(outcome.fault(), nullptr));
+    const FencePage& page = outcome.value();
+    boost::json::array fences;
+    for (const auto& entry : page.entries) fences.push_back(fence_body(entry.resource, entry.fence));
+    boost::json::object body{{"fences", std::move(fences)}, {"has_more", page.has_more}};
+    body["next"] = nullptr;
+    if (page.has_more && !page.entries.empty()) body["next"] = page.entries.back().resource.name();
+    reply(json_response(200, body));
+  };
+  context_.fences.list(std::move(listing), context_.pending.track<FencePage>(answer));
+}
+
+void FenceCalls::advance(const Resource& resource, const http::Request& request, http::Reply reply) {
+  auto read = read_claim(resource, request);
+  if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
+  const Claim claim = std::get<Claim>(std::move(read));
+  const auto answer = [this, claim, reply = std::move(reply)](const Outcome<Ruling>& outcome) {
+    if (!outcome.ok()) {
+      context_.metrics.count(outcome.fault().kind);
+      context_.log.failed("advance", claim.resource, outcome.fault());
+      return reply(fault_response(outcome.fault(), &claim.resource));
+    }
+    const Ruling& ruling = outcome.value();
+    context_.metrics.count(ruling.verdict);
+    if (ruling.changed) context_.metrics.count_advance();
+    context_.log.ruled("advance", claim, ruling);
+    reply(answer_advance(claim, ruling));
+  };
+  context_.fences.advance(claim, context_.pending.track<Ruling>(answer));
+}
+
+void FenceCalls::revoke(const Resource& resource, http::Reply reply) {
+  if (context_.source == nullptr) return close_fence(resource, std::nullopt, std::move(reply));
+  context_.desk->run_blocking([this, resource, reply = std::move(reply)] {
+    std::optional<Claim> lease;
+    try {
+      if (const auto present = context_.source->show(resource)) lease = present->claim;
+    } catch (const std::exception& error) {
+      // The fence is what keeps the holder out; the lease ends with its time to live.
+      spdlog::warn("event=\"revoke without the source\" resource={} reason={}", quoted(resource.name()),
+                   quoted(error.what()));
+    }
+    close_fence(resource, std::move(lease), reply);
+  });
+}
+
+void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply) {
+  const auto closed = [this, resource, reply = std::move(reply)](const Outcome<FenceView>& outcome) {
+    if (!outcome.ok()) {
+      context_.log.failed("revoke", resource, outcome.fault());
+      return reply(fault_response(outcome.fault(), &resource));
+    }
+    if (context_.source == nullptr) return end_lease(resource, outcome.value(), reply);
+    context_.desk->run_blocking(
+        [this, resource, view = outcome.value(), reply] { end_lease(resource, view, reply); });
+  };
+  context_.fences.revoke(resource, std::move(lease), context_.pending.track<FenceView>(closed));
+}
+
+// A lease that was taken since the fence was closed is ended too: its holder finds it lost and takes it
+// again.
+void FenceCalls::end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply) {
+  bool is_ended = false;
+  try {
+    is_ended = context_.source != nullptr && context_.source->end(resource) == Release::released;
+    if (is_ended) context_.desk->released(resource);
+  } catch (const std::exception& error) {
+    spdlog::warn("event=\"lease not ended\" resource={} reason={}", quoted(resource.name()),
+                 quoted(error.what()));
+  }
+  if (!view.record && !is_ended) return reply(no_fence(resource, view));
+  context_.metrics.count(LeaseEvent::revoked);
+  spdlog::warn("event=revoked resource={} lease_ended={}", quoted(resource.name()), is_ended);
+  boost::json::object body{{"resource", resource.name()}};
+  if (view.record) body = fence_body(resource, *view.record);
+  body["lease_ended"] = is_ended;
+  reply(json_response(200, body));
+}
+
+void FenceCalls::compact(http::Reply reply) {
+  const auto refuse = [](const http::Reply& to) {
+    to(to_response(
+        Problem::not_compactable,
+        {"Fences are compacted only where all tokens come from one counter, and the source says which is "
+         "the lowest that may still be used."}));
+  };
+  if (context_.source == nullptr) return refuse(reply);
+  context_.desk->run_blocking([this, refuse, reply = std::move(reply)] {
+    std::optional<Token> lowest;
+    try {
+      lowest = context_.source->lowest_live();
+    } catch (...) {
+      return reply(fault_response(current_fault(), nullptr));
+    }
+    if (!lowest) return refuse(reply);
+    const auto answer = [reply](const Outcome<Compaction>& outcome) {
+      if (!outcome.ok()) return reply(fault_response(outcome.fault(), nullptr));
+      const Compaction& done = outcome.value();
+      reply(json_response(200, {{"dropped", done.dropped}, {"floor", std::to_string(done.floor)}}));
+    };
+    context_.fences.compact(*lowest, context_.pending.track<Compaction>(answer));
+  });
+}
+
+}  // namespace fenceguard

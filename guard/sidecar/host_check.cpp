@@ -1,0 +1,49 @@
+#include "guard/sidecar/host_check.hpp"
+
+#include <algorithm>
+#include <boost/beast/core/string.hpp>
+
+namespace fenceguard {
+
+HostCheck::HostCheck(std::vector<std::string> further) : hosts_{std::move(further)} {
+  hosts_.insert(hosts_.end(), {"localhost", "127.0.0.1", "[::1]"});
+}
+
+void HostCheck::set_address(const std::string& address) {
+  const auto colon = address.rfind(':');
+  if (!address.starts_with("unix:") && colon != std::string::npos) {
+    hosts_.push_back(address.substr(0, colon));
+    port_ = address.substr(colon + 1);
+  }
+  is_set_.store(true, std::memory_order_release);
+}
+
+bool HostCheck::is_our_host(const http::Request& head) const {
+  if (head.local_socket) return true;
+  const auto host = head.fields.single("Host");
+  return host && is_ours(*host, false);
+}
+
+bool HostCheck::is_our_origin(const http::Request& head) const {
+  if (head.local_socket || !head.fields.contains("Origin")) return true;
+  const auto origin = head.fields.single("Origin");
+  constexpr std::string_view scheme = "http://";
+  return origin && origin->starts_with(scheme) && is_ours(origin->substr(scheme.size()), true);
+}
+
+bool HostCheck::is_ours(std::string_view host_and_port, bool needs_port) const {
+  if (!is_set_.load(std::memory_order_acquire)) return false;
+  std::string_view host = host_and_port;
+  const auto colon = host.rfind(':');
+  const bool has_port = colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
+  if (has_port) {
+    if (host.substr(colon + 1) != port_) return false;
+    host = host.substr(0, colon);
+  } else if (needs_port && port_ != "80") {
+    return false;
+  }
+  return std::ranges::any_of(hosts_,
+                             [host](const std::string& ours) { return boost::beast::iequals(ours, host); });
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,39 @@
+#pragma once
+
+// HostCheck: keeps web pages away from the control side. A page can make a browser send requests here, but it
+// cannot choose their Host (which foils DNS rebinding) nor hide its Origin.
+//
+// Thread safety: set_address() once; everything else from any thread. Before it, nothing is ours.
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "guard/http/message.hpp"
+
+namespace fenceguard {
+
+class HostCheck {
+ public:
+  // further: host names besides localhost, 127.0.0.1 and [::1] by which the control side may be called.
+  explicit HostCheck(std::vector<std::string> further);
+
+  // The address as it is listened on: HOST:PORT, which adds HOST, or unix:/path.
+  void set_address(const std::string& address);
+
+  // Host is one of ours, with our port or none. Over a Unix socket any will do: no browser speaks it.
+  [[nodiscard]] bool is_our_host(const http::Request& head) const;
+
+  // There is no Origin, or it is ours.
+  [[nodiscard]] bool is_our_origin(const http::Request& head) const;
+
+ private:
+  [[nodiscard]] bool is_ours(std::string_view host_and_port, bool needs_port) const;
+
+  std::vector<std::string> hosts_;  // IPv6 in brackets
+  std::string port_;
+  std::atomic<bool> is_set_{false};  // hosts_ and port_ do not change from then on
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,309 @@
+#include "guard/sidecar/lease_desk.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <future>
+#include <thread>
+#include <unordered_map>
+
+#include "guard/sidecar/lease_queue.hpp"
+
+namespace fenceguard {
+namespace asio = boost::asio;
+
+// The queue and the table of open asks belong to the desk's own thread; everybody else posts to it.
+class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
+ public:
+  using AskId = LeaseQueue::AskId;
+  using Action = LeaseQueue::Action;
+
+  Impl(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log)
+      : context_{source, fences,   metrics,
+                 log,    pending_, [this](std::function<void()> call) { run(std::move(call)); }},
+        thread_{[this] { loop_.run(); }} {}
+
+  ~Impl() { stop(); }
+
+  void run(std::function<void()> call) { asio::post(pool_, std::move(call)); }
+
+  void post(std::function<void(Impl&)> event) {
+    asio::post(loop_, [weak = weak_from_this(), event = std::move(event)] {
+      if (const auto self = weak.lock()) event(*self);
+    });
+  }
+
+  void acquire(Request request, const std::shared_ptr<http::Caller>& caller,
+               std::function<void(Answer)> answer);
+  void released(const Resource& resource);
+  void close();
+  void finish();
+
+ private:
+  struct Open {
+    Request request;
+    std::function<void(Answer)> answer;
+  };
+  class Slip;
+
+  void arrive(Request request, const std::shared_ptr<http::Caller>& caller,
+              std::function<void(Answer)> answer);
+  void act(const LeaseQueue::Actions& actions);
+  void perform(const Action& action);
+  void begin_step(AskId id);
+  void end_step(AskId id, GrantEnd end);
+  void begin_take_back(const Claim& claim);
+  void begin_identify(AskId id);
+  void answer(AskId id, Answer answer);
+  void set_timer();
+  void stop();
+
+  PendingCalls pending_;
+  asio::thread_pool pool_{threads};
+  asio::io_context loop_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_{loop_.get_executor()};
+  asio::steady_timer timer_{loop_};
+  GrantStep::Context context_;
+  LeaseQueue queue_{asks_max};
+  std::unordered_map<AskId, Open> open_;
+  std::function<void()> idle_;  // called once when the queue is idle; see finish()
+  std::jthread thread_;
+};
+
+// Follows an answer that hands out a lease: destroyed without undelivered() it counts as delivered.
+class LeaseDesk::Impl::Slip {
+ public:
+  Slip(std::weak_ptr<Impl> desk, AskId id) : desk_{std::move(desk)}, id_{id} {}
+  Slip(const Slip&) = delete;
+  Slip& operator=(const Slip&) = delete;
+  ~Slip() {
+    if (was_undelivered_.test()) return;
+    if (const auto desk = desk_.lock()) desk->post([id = id_](Impl& impl) { impl.queue_.delivered(id); });
+  }
+
+  void undelivered() {
+    if (was_undelivered_.test_and_set()) return;
+    const auto desk = desk_.lock();
+    if (!desk) return;
+    desk->post([id = id_](Impl& impl) {
+      impl.context_.metrics.count(LeaseEvent::undelivered);
+      LeaseQueue::Actions actions;
+      impl.queue_.undelivered(id, BootClock::now(), actions);
+      impl.act(actions);
+    });
+  }
+
+ private:
+  std::weak_ptr<Impl> desk_;
+  AskId id_;
+  std::atomic_flag was_undelivered_;
+};
+
+void LeaseDesk::Impl::acquire(Request request, const std::shared_ptr<http::Caller>& caller,
+                              std::function<void(Answer)> answer) {
+  post([request = std::move(request), caller, answer = std::move(answer)](Impl& impl) {
+    impl.arrive(request, caller, answer);
+  });
+}
+
+void LeaseDesk::Impl::arrive(Request request, const std::shared_ptr<http::Caller>& caller,
+                             std::function<void(Answer)> answer) {
+  const auto now = BootClock::now();
+  LeaseQueue::Actions actions;
+  const auto id =
+      queue_.arrive({request.resource, request.holder, request.is_named, now + request.wait}, now, actions);
+  if (!id) return answer(Dismissed{});
+  open_.emplace(*id, Open{std::move(request), std::move(answer)});
+  if (caller) {
+    caller->watch([weak = weak_from_this(), id = *id] {
+      const auto self = weak.lock();
+      if (!self) return;
+      self->post([id](Impl& impl) {
+        LeaseQueue::Actions after;
+        impl.queue_.gone(id, BootClock::now(), after);
+        impl.act(after);
+      });
+    });
+  }
+  act(actions);
+}
+
+void LeaseDesk::Impl::released(const Resource& resource) {
+  post([resource](Impl& impl) {
+    LeaseQueue::Actions actions;
+    impl.queue_.released(resource, BootClock::now(), actions);
+    impl.act(actions);
+  });
+}
+
+void LeaseDesk::Impl::act(const LeaseQueue::Actions& actions) {
+  for (const Action& action : actions) perform(action);
+  set_timer();
+  if (idle_ && queue_.is_idle()) std::exchange(idle_, nullptr)();
+}
+
+void LeaseDesk::Impl::perform(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::ask:
+      return begin_step(action.ask);
+    case Action::Kind::take_back:
+      return begin_take_back(*action.claim);
+    case Action::Kind::identify:
+      return begin_identify(action.ask);
+    case Action::Kind::refuse:
+      context_.metrics.count(LeaseEvent::held);
+      return answer(action.ask, Held{action.retry_after});
+    case Action::Kind::dismiss:
+      context_.metrics.count(LeaseEvent::withdrawn);
+      return answer(action.ask, Dismissed{});
+  }
+}
+
+void LeaseDesk::Impl::begin_step(AskId id) {
+  const Request& request = open_.at(id).request;
+  const auto step = std::make_shared<GrantStep>(
+      context_, request.resource, request.holder, request.ttl, [weak = weak_from_this(), id](GrantEnd end) {
+        if (const auto self = weak.lock()) {
+          self->post([id, end = std::move(end)](Impl& impl) { impl.end_step(id, end); });
+        }
+      });
+  step->start();
+}
+
+void LeaseDesk::Impl::end_step(AskId id, GrantEnd end) {
+  LeaseQueue::Actions actions;
+  const auto now = BootClock::now();
+  if (const auto* held = std::get_if<Held>(&end)) {
+    queue_.held(id, held->retry_after, now, actions);
+  } else if (auto* grant = std::get_if<Grant>(&end)) {
+    if (queue_.granted(id, grant->claim, grant->ttl, now, actions)) {
+      context_.metrics.count(grant->is_new ? LeaseEvent::acquired : LeaseEvent::repeated);
+      const auto slip = std::make_shared<Slip>(weak_from_this(), id);
+      answer(id, Granted{std::move(*grant), [slip] { slip->undelivered(); }});
+    }
+  } else {
+    queue_.failed(id, now, actions);
+    context_.metrics.count(LeaseEvent::failed);
+    answer(id, std::get<Fault>(std::move(end)));
+  }
+  act(actions);
+}
+
+void LeaseDesk::Impl::begin_take_back(const Claim& claim) {
+  run([this, claim] {
+    try {
+      context_.source.release(claim);
+    } catch (const std::exception& error) {
+      spdlog::warn("event=\"lease not taken back\" resource={} token={} reason={}",
+                   quoted(claim.resource.name()), claim.token.value(), quoted(error.what()));
+    }
+    post([resource = claim.resource](Impl& impl) {
+      LeaseQueue::Actions actions;
+      impl.queue_.taken_back(resource, BootClock::now(), actions);
+      impl.act(actions);
+    });
+  });
+}
+
+void LeaseDesk::Impl::begin_identify(AskId id) {
+  const auto found = open_.find(id);
+  // Taken by value: the ask may end before its turn here comes.
+  if (found == open_.end()) return;
+  run([this, id, resource = found->second.request.resource, holder = found->second.request.holder] {
+    bool is_holder = false;
+    try {
+      const auto lease = context_.source.show(resource);
+      is_holder = lease && lease->claim.holder == holder;
+    } catch (const std::exception&) {
+      // Not known to be the holder: it keeps its place in line.
+    }
+    post([id, is_holder](Impl& impl) {
+      LeaseQueue::Actions actions;
+      impl.queue_.identified(id, is_holder, BootClock::now(), actions);
+      impl.act(actions);
+    });
+  });
+}
+
+void LeaseDesk::Impl::answer(AskId id, Answer answer) {
+  const auto found = open_.find(id);
+  if (found == open_.end()) return;
+  const Open open = std::move(found->second);
+  open_.erase(found);
+  open.answer(std::move(answer));
+}
+
+void LeaseDesk::Impl::set_timer() {
+  const auto at = queue_.wake_at();
+  if (!at) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_after(std::max(*at - BootClock::now(), BootClock::duration{0}));
+  timer_.async_wait([this](boost::system::error_code error) {
+    if (error) return;
+    LeaseQueue::Actions actions;
+    queue_.tick(BootClock::now(), actions);
+    act(actions);
+  });
+}
+
+void LeaseDesk::Impl::close() {
+  post([](Impl& impl) {
+    LeaseQueue::Actions actions;
+    impl.queue_.close(actions);
+    impl.act(actions);
+  });
+}
+
+void LeaseDesk::Impl::finish() {
+  if (!thread_.joinable()) return;
+  auto idle = std::make_shared<std::promise<void>>();
+  auto done = idle->get_future();
+  post([idle](Impl& impl) {
+    impl.idle_ = [idle] { idle->set_value(); };
+    impl.act({});
+  });
+  done.wait();
+  stop();
+}
+
+void LeaseDesk::Impl::stop() {
+  // Calls of the source may post to the loop, and the store's answers may start calls of the source.
+  pending_.wait();
+  pool_.join();
+  loop_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+LeaseDesk::LeaseDesk(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log)
+    : impl_{std::make_shared<Impl>(source, fences, metrics, log)} {}
+
+LeaseDesk::~LeaseDesk() {
+  close();
+  finish();
+}
+
+void LeaseDesk::acquire(Request request, const std::shared_ptr<http::Caller>& caller,
+                        std::function<void(Answer)> answer) {
+  impl_->acquire(std::move(request), caller, std::move(answer));
+}
+
+void LeaseDesk::released(const Resource& resource) {
+  impl_->released(resource);
+}
+void LeaseDesk::run_blocking(std::function<void()> call) {
+  impl_->run(std::move(call));
+}
+void LeaseDesk::close() {
+  impl_->close();
+}
+void LeaseDesk::finish() {
+  impl_->finish();
+}
+
+}  // namespace fenceguard

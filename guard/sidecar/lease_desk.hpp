@@ -1,0 +1,74 @@
+#pragma once
+
+// LeaseDesk: hands out leases through the control side. Decisions are LeaseQueue's; the desk gives it the
+// time, runs its steps and answers the callers. Calls of the source run on a few threads of the desk's own;
+// whoever waits for a lock occupies none.
+//
+// What can go wrong between two steps, and what keeps it right:
+//   grant, then advance fails        the lease is given back before the caller is answered (GrantStep)
+//   grant, then the caller is gone   given back, unless the same holder has asked again (LeaseQueue)
+//   give back, same holder asks      the ask waits in line until the lease was given back, then takes a new
+//   one source says held, then released  the release is remembered during the step, and the source asked once
+//   more stop while a step is under way   the step ends and is answered; finish() waits for it
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <variant>
+
+#include "guard/http/message.hpp"
+#include "guard/sidecar/grant_step.hpp"
+
+namespace fenceguard {
+
+class LeaseDesk {
+ public:
+  static constexpr std::size_t asks_max = 10'000;
+  static constexpr std::size_t threads = 8;
+
+  struct Request {
+    Resource resource;
+    Holder holder;
+    bool is_named;  // by the caller, so that it may be one that asks again
+    std::chrono::milliseconds ttl;
+    std::chrono::milliseconds wait;
+  };
+
+  // Granted, and advanced at the guard. If the answer cannot be delivered, undelivered is to be called.
+  struct Granted {
+    Grant grant;
+    std::function<void()> undelivered;
+  };
+  struct Dismissed {};  // the caller went away, there are too many, or the sidecar stops
+  using Answer = std::variant<Granted, Held, Fault, Dismissed>;
+
+  LeaseDesk(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log);
+  // Calls close() and finish().
+  ~LeaseDesk();
+  LeaseDesk(const LeaseDesk&) = delete;
+  LeaseDesk& operator=(const LeaseDesk&) = delete;
+
+  // Answers once, on any thread. Does not block.
+  void acquire(Request request, const std::shared_ptr<http::Caller>& caller,
+               std::function<void(Answer)> answer);
+
+  // A lease of resource was released or ended: the next in line need not wait.
+  void released(const Resource& resource);
+
+  // Runs a call that blocks on one of the desk's threads.
+  void run_blocking(std::function<void()> call);
+
+  // Dismisses all who wait and takes no more.
+  void close();
+
+  // Blocks until every step has ended. REQUIRES: close() was called, and nothing calls the desk any more.
+  void finish();
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,143 @@
+#pragma once
+
+// LeaseQueue: who is next for each lock, as a pure state machine: events and moments in, actions out, no
+// clock, no thread, no source. LeaseDesk drives it.
+//
+// Per resource there is one line. At most one step is under way in a line: the first in it asks the source,
+// or a lease that nobody took is given back. So an ask of a holder never overlaps with the giving back of the
+// same holder's lease. Whoever waits costs no thread; only the first in line asks the source again.
+//
+// An ask lives until its answer was delivered, because a lease whose answer never arrived is given back,
+// unless the same holder has asked again: then that ask inherits the debt.
+//
+// Not thread-safe. Memory: one entry per ask; asks that are not answered are bounded by asks_max.
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "guard/claim.hpp"
+#include "guard/clock.hpp"
+
+namespace fenceguard {
+
+class LeaseQueue {
+ public:
+  using Time = BootClock::time_point;
+  using Duration = std::chrono::milliseconds;
+  using AskId = std::uint64_t;
+
+  struct Ask {
+    Resource resource;
+    Holder holder;
+    bool is_named;  // the caller chose the holder, so it may be one that asks again
+    Time until;     // how long it waits; not in the future: it is asked once at most
+  };
+
+  // What the driver has to do.
+  struct Action {
+    enum class Kind {
+      ask,        // step: ask the source for `ask`; answered by held(), granted() or failed()
+      take_back,  // step: release `claim` at the source; answered by taken_back()
+      identify,   // is the present lease that of `ask`'s holder? answered by identified()
+      refuse,     // answer `ask`: the lock is held, `retry_after`
+      dismiss,    // answer `ask`: it was withdrawn, or the queue was closed
+    };
+    Kind kind;
+    AskId ask = 0;
+    std::optional<Claim> claim{};
+    Duration retry_after{};
+  };
+  using Actions = std::vector<Action>;
+
+  explicit LeaseQueue(std::size_t asks_max) : asks_max_{asks_max} {}
+
+  // A new ask; nothing if there are too many or the queue is closed.
+  [[nodiscard]] std::optional<AskId> arrive(Ask ask, Time now, Actions& actions);
+
+  void identified(AskId id, bool is_holder, Time now, Actions& actions);
+
+  // The ends of the step `ask`. held: somebody else has the lock, perhaps for another hint.
+  void held(AskId id, Duration hint, Time now, Actions& actions);
+  // granted: advanced, and about to be answered. False if the caller is gone: the lease is taken back.
+  [[nodiscard]] bool granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions);
+  // failed: no lease is left behind.
+  void failed(AskId id, Time now, Actions& actions);
+
+  void taken_back(const Resource& resource, Time now, Actions& actions);
+
+  // The caller went away before it was answered.
+  void gone(AskId id, Time now, Actions& actions);
+  // What became of the answer to a granted ask.
+  void delivered(AskId id);
+  void undelivered(AskId id, Time now, Actions& actions);
+
+  // A lease of resource was released or ended through this sidecar.
+  void released(const Resource& resource, Time now, Actions& actions);
+
+  // Time has passed; call it at wake_at().
+  void tick(Time now, Actions& actions);
+  [[nodiscard]] std::optional<Time> wake_at() const;
+
+  // Dismisses everybody who waits and takes no more; steps under way go on to their end.
+  void close(Actions& actions);
+  // No step is under way or due.
+  [[nodiscard]] bool is_idle() const noexcept { return busy_lines_ == 0; }
+
+ private:
+  enum class State { waiting, stepping, answered };
+  struct Entry {
+    Ask ask;
+    State state = State::waiting;
+    std::int64_t place = 0;       // in the line
+    bool was_asked = false;       // no need to ask the source before the line's next poll
+    bool is_identifying = false;  // not refused before it is known who it is
+    bool is_gone = false;
+    std::optional<Claim> owes{};  // to be given back unless the answer, or a later one, is delivered
+    std::optional<Token> kept{};  // the same holder had this delivered by a later ask
+  };
+  struct Line {
+    std::map<std::int64_t, AskId> waiting;
+    std::map<Holder, std::set<AskId>> by_holder;  // every ask of the line, answered ones included
+    std::deque<AskId> overdue;                    // waiting past their time, to be refused at the step's end
+    std::vector<Claim> take_backs;
+    bool is_busy = false;
+    bool was_released = false;  // during the step: what the source said in it may be older
+    AskId horizon = 0;          // asks from here on arrived after the step began
+    Time held_until{};
+    Time ask_at{};
+    std::optional<Time> poll{};  // its place in polls_
+  };
+  using Lines = std::map<Resource, Line>;
+
+  void proceed(Lines::iterator line, Time now, Actions& actions);
+  bool begin_take_back(Line& line, Actions& actions);
+  void refuse_overdue(Lines::iterator line, Time now, Actions& actions);
+  void refuse(AskId id, Time now, Actions& actions);
+  void leave(AskId id, bool is_delivered);
+  void pay(Line& line, const Entry& entry);
+  void move_to_front(Line& line, AskId id);
+  void end_step(Line& line);
+  void set_poll(Lines::iterator line, std::optional<Time> at);
+  [[nodiscard]] Duration poll_interval(Duration hint) const;
+  [[nodiscard]] Entry* find(AskId id, State state);
+
+  std::size_t asks_max_;
+  std::size_t asks_open_ = 0;  // not answered
+  std::size_t busy_lines_ = 0;
+  AskId next_id_ = 1;
+  std::int64_t next_place_ = 0;
+  std::int64_t front_place_ = -1;
+  bool is_closed_ = false;
+  Lines lines_;
+  std::unordered_map<AskId, Entry> asks_;
+  std::set<std::pair<Time, AskId>> expiries_;
+  std::set<std::pair<Time, Resource>> polls_;
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,40 @@
+#pragma once
+
+// ProbeSide: /metrics, /healthz and /readyz, for probes from outside. The control side answers the same three
+// with it. Open to everybody who reaches it; changes nothing.
+//
+// Thread safety: as http::Handler.
+
+#include <atomic>
+#include <functional>
+
+#include "guard/http/message.hpp"
+#include "guard/sidecar/metrics.hpp"
+#include "guard/sidecar/route.hpp"
+#include "guard/storage.hpp"
+
+namespace fenceguard {
+
+class ProbeSide : public http::Handler {
+ public:
+  // in_flight: requests on the data side that are not answered. REQUIRES: all outlive the handler.
+  ProbeSide(const FenceStore& fences, Metrics& metrics, std::function<std::int64_t()> in_flight)
+      : fences_{fences}, metrics_{metrics}, in_flight_{std::move(in_flight)} {}
+
+  // Not ready from now on.
+  void set_draining() { is_draining_.store(true); }
+
+  void handle(http::Request request, std::shared_ptr<http::Caller> caller, http::Reply reply) override;
+  [[nodiscard]] http::Response refuse(unsigned status, std::string_view why) override;
+
+  // REQUIRES: call is metrics, healthz or readyz.
+  [[nodiscard]] http::Response answer(Call call);
+
+ private:
+  const FenceStore& fences_;
+  Metrics& metrics_;
+  std::function<std::int64_t()> in_flight_;
+  std::atomic<bool> is_draining_{false};
+};
+
+}  // namespace fenceguard
