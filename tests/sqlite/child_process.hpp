@@ -1,0 +1,43 @@
+#pragma once
+
+// ChildProcess: the program tests/sqlite/child.cpp as another process, with its standard input and output as
+// pipes. Killed when the object goes.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fenceguard::test {
+
+class ChildProcess {
+ public:
+  static constexpr std::chrono::seconds patience{30};
+
+  explicit ChildProcess(const std::vector<std::string>& arguments);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  // The next line that the child wrote; nothing at its end. Throws if none comes in time.
+  [[nodiscard]] std::optional<std::string> read_line(std::chrono::milliseconds limit = patience);
+  // All lines up to the child's end.
+  [[nodiscard]] std::vector<std::string> read_rest();
+  // Ends the child's input, upon which it ends.
+  void close_input();
+  void signal(int number);
+  // Waits for the end; the status as waitpid(2) gives it.
+  int wait();
+
+ private:
+  bool fill(std::chrono::milliseconds limit);
+
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+  std::string buffer_;
+};
+
+}  // namespace fenceguard::test
