@@ -74,6 +74,19 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
+// Resets a statement when the scope ends, however it ends: one that stays in the middle of its rows keeps the
+// connection on an old snapshot.
+class ResetAtEnd {
+ public:
+  explicit ResetAtEnd(Statement& statement) : statement_{statement} {}
+  ~ResetAtEnd() { statement_.reset(); }
+  ResetAtEnd(const ResetAtEnd&) = delete;
+  ResetAtEnd& operator=(const ResetAtEnd&) = delete;
+
+ private:
+  Statement& statement_;
+};
+
 // Runs SQL that answers nothing.
 void execute(sqlite3* connection, const char* sql);
 [[nodiscard]] bool has_table(sqlite3* connection, std::string_view name);

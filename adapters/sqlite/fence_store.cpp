@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "adapters/sqlite/calls.hpp"
 
 namespace fenceguard::sqlite {
@@ -29,8 +27,7 @@ FenceView rebase_in(Ledger& ledger, const FenceStore::Rebase& rebase) {
   view.record = Fence{rebase.to, Holder{}, std::nullopt, true};
   ledger.fences().log_rebase(rebase, before);
   ledger.record(rebase.resource, *view.record);
-  const std::int64_t others = ledger.fences().highest_but(rebase.resource.name());
-  ledger.set_highest(std::max({others, rebase.to.value(), ledger.row().floor}));
+  ledger.find_highest();
   return view;
 }
 

@@ -69,18 +69,18 @@ FenceTable::FenceTable(sqlite3* connection)
       list_below_{connection,
                   "SELECT resource, token, holder, sequence, closed, checksum FROM fenceguard_fence "
                   "WHERE token < ?1 AND resource > ?2 ORDER BY resource LIMIT ?3"},
-      highest_but_{connection, "SELECT coalesce(max(token), 0) FROM fenceguard_fence WHERE resource <> ?1"},
+      highest_{connection, "SELECT coalesce(max(token), 0) FROM fenceguard_fence"},
       log_rebase_{
           connection,
           "INSERT INTO fenceguard_rebase VALUES (?1, ?2, ?3, ?4, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"} {}
 
 std::optional<NamespaceRow> FenceTable::load_namespace() {
   auto& query = load_namespace_.bind();
+  const ResetAtEnd reset{query};
   if (!query.step()) return std::nullopt;
   NamespaceRow row{query.integer(0), query.integer(1), query.integer(2), query.integer(3),
                    std::string{query.text(4)}};
   const std::int64_t found = query.integer(5);
-  query.reset();
   // 'fenceguard sql sqlite' installs a row that nobody has used yet, without a checksum.
   const bool is_installed_by_hand = found == 0 && row == NamespaceRow{0, 0, 0, 0, row.generation};
   if (found != checksum(row) && !is_installed_by_hand) throw_damaged("the namespace's row");
@@ -96,10 +96,9 @@ void FenceTable::store_namespace(const NamespaceRow& row) {
 
 std::optional<Fence> FenceTable::load(std::string_view resource) {
   auto& query = load_.bind(resource);
+  const ResetAtEnd reset{query};
   if (!query.step()) return std::nullopt;
-  Fence fence = fence_of(query);
-  query.reset();
-  return fence;
+  return fence_of(query);
 }
 
 void FenceTable::store(std::string_view resource, const Fence& fence) {
@@ -120,6 +119,7 @@ void FenceTable::remove(std::string_view resource) {
 // Resources with one prefix lie side by side in bytewise order.
 FencePage FenceTable::read_page(Statement& query, std::string_view prefix, std::size_t limit) {
   FencePage page;
+  const ResetAtEnd reset{query};
   while (query.step() && query.text(0).substr(0, prefix.size()) == prefix) {
     if (page.entries.size() == limit) {
       page.has_more = true;
@@ -127,7 +127,6 @@ FencePage FenceTable::read_page(Statement& query, std::string_view prefix, std::
     }
     page.entries.push_back({Resource{std::string{query.text(0)}}, fence_of(query)});
   }
-  query.reset();
   return page;
 }
 
@@ -142,11 +141,10 @@ FencePage FenceTable::list_below(Token lowest_live, std::string_view after, std:
                    limit);
 }
 
-std::int64_t FenceTable::highest_but(std::string_view resource) {
-  auto& row = highest_but_.bind(resource);
-  const std::int64_t highest = row.step() ? row.integer(0) : 0;
-  row.reset();
-  return highest;
+std::int64_t FenceTable::highest() {
+  auto& row = highest_.bind();
+  const ResetAtEnd reset{row};
+  return row.step() ? row.integer(0) : 0;
 }
 
 void FenceTable::log_rebase(const FenceStore::Rebase& rebase, std::int64_t from) {

@@ -39,8 +39,8 @@ class FenceTable {
   [[nodiscard]] FencePage list(const FenceListing& listing);
   // The next limit fences with a token below lowest_live, after the resource 'after' in bytewise order.
   [[nodiscard]] FencePage list_below(Token lowest_live, std::string_view after, std::size_t limit);
-  // The highest token of all records but that of one resource; 0 if there is none. Reads the whole table.
-  [[nodiscard]] std::int64_t highest_but(std::string_view resource);
+  // The highest token of all records; 0 if there is none. Reads the whole table.
+  [[nodiscard]] std::int64_t highest();
   void log_rebase(const FenceStore::Rebase& rebase, std::int64_t from);
 
  private:
@@ -53,7 +53,7 @@ class FenceTable {
   Statement remove_;
   Statement list_;
   Statement list_below_;
-  Statement highest_but_;
+  Statement highest_;
   Statement log_rebase_;
 };
 

@@ -39,11 +39,10 @@ std::int64_t LeaseTable::now_ms() {
 std::optional<LeaseRecord> LeaseTable::find(const Resource& resource) {
   const std::int64_t now = now_ms();
   auto& row = find_.bind(std::string_view{resource.name()}, std::string_view{boot_id_}, now);
+  const ResetAtEnd reset{row};
   if (!row.step()) return std::nullopt;
-  LeaseRecord record{{resource, Token{row.integer(0)}, Holder{std::string{row.text(1)}}, std::nullopt},
+  return LeaseRecord{{resource, Token{row.integer(0)}, Holder{std::string{row.text(1)}}, std::nullopt},
                      std::chrono::milliseconds{row.integer(2) - now}};
-  row.reset();
-  return record;
 }
 
 std::variant<Grant, Held> LeaseTable::acquire(const Resource& resource, const Holder& holder,
@@ -97,10 +96,9 @@ Token LeaseTable::lowest_live() {
   const std::int64_t last = counter();
   const std::int64_t next = last == std::numeric_limits<std::int64_t>::max() ? last : last + 1;
   auto& row = lowest_.bind(std::string_view{boot_id_}, now_ms());
+  const ResetAtEnd reset{row};
   const bool is_held = row.step() && !row.is_null(0);
-  const std::int64_t lowest = is_held ? std::min(row.integer(0), next) : next;
-  row.reset();
-  return Token{lowest};
+  return Token{is_held ? std::min(row.integer(0), next) : next};
 }
 
 void LeaseTable::store(const Claim& claim, std::chrono::milliseconds ttl) {
@@ -112,10 +110,10 @@ void LeaseTable::store(const Claim& claim, std::chrono::milliseconds ttl) {
 
 std::int64_t LeaseTable::counter() {
   auto& row = load_counter_.bind();
+  const ResetAtEnd reset{row};
   if (!row.step()) return 0;
   const std::int64_t last = row.integer(0);
   const bool is_sound = row.integer(1) == Checksum{}.add(last).value() && last >= 0;
-  row.reset();
   if (!is_sound) throw Unavailable("the token counter is damaged (its checksum is wrong): restore a backup");
   return last;
 }

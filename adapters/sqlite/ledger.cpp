@@ -48,6 +48,7 @@ void Ledger::fill_cache() {
 
 void Ledger::begin() {
   database_.begin();
+  look_again();
 }
 
 CommitEnding Ledger::commit() {
@@ -105,6 +106,11 @@ void Ledger::initialise(std::int64_t floor) {
 void Ledger::raise_floor(std::int64_t floor) {
   namespace_->floor = std::max(namespace_->floor, floor);
   namespace_->highest = std::max(namespace_->highest, namespace_->floor);
+}
+
+void Ledger::find_highest() {
+  write_changed();
+  namespace_->highest = std::max(fences_.highest(), namespace_->floor);
 }
 
 std::optional<Fence> Ledger::look_up(const Resource& resource) {

@@ -30,12 +30,14 @@ class Ledger {
   // the log may end in a transaction that is not in force, and that a crash would bring back.
   Ledger(const std::string& path, FenceCache& cache, Opening opening);
 
+  // Sees in the transaction itself whether somebody else has initialised the namespace meanwhile.
   void begin();
   [[nodiscard]] CommitEnding commit();
   void rollback() noexcept;
 
   [[nodiscard]] bool is_initialised() const noexcept { return namespace_.has_value(); }
-  // Looks again whether somebody else has initialised the namespace. REQUIRES: no transaction is open.
+  // Looks again whether somebody else has initialised the namespace. REQUIRES: the transaction, if one is
+  // open, has changed nothing yet.
   void look_again();
   // The namespace as the present transaction sees it. REQUIRES: is_initialised().
   [[nodiscard]] const NamespaceRow& row() const { return *namespace_; }
@@ -43,8 +45,8 @@ class Ledger {
   void raise_floor(std::int64_t floor);
   [[nodiscard]] std::int64_t next_object_version() { return ++namespace_->object_version; }
 
-  // Sets the highest token seen, after a fence was lowered by hand.
-  void set_highest(std::int64_t highest) { namespace_->highest = highest; }
+  // Finds the highest token seen anew, after a fence was lowered by hand. Reads the whole table.
+  void find_highest();
 
   // The fence as the present transaction sees it.
   [[nodiscard]] FenceView view(const Resource& resource);

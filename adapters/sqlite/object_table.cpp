@@ -36,19 +36,18 @@ ObjectTable::ObjectTable(sqlite3* connection)
 
 std::optional<std::int64_t> ObjectTable::version(std::string_view path) {
   auto& row = version_.bind(path);
+  const ResetAtEnd reset{row};
   if (!row.step()) return std::nullopt;
-  const std::int64_t version = row.integer(0);
-  row.reset();
-  return version;
+  return row.integer(0);
 }
 
 std::optional<Object> ObjectTable::load(std::string_view path, std::string_view generation) {
   auto& row = load_.bind(path);
+  const ResetAtEnd reset{row};
   if (!row.step()) return std::nullopt;
   Object object{std::string{row.blob(0)}, std::string{row.text(1)}, etag(generation, row.integer(2)), 0};
   object.size_bytes = static_cast<std::int64_t>(object.body.size());
   const bool is_sound = row.integer(3) == checksum(path, object.body, object.content_type, row.integer(2));
-  row.reset();
   if (!is_sound) throw_damaged(path);
   return object;
 }
@@ -66,6 +65,7 @@ void ObjectTable::remove(std::string_view path) {
 
 void ObjectTable::verify() {
   auto& row = all_.bind();
+  const ResetAtEnd reset{row};
   while (row.step()) {
     if (row.integer(4) != checksum(row.text(0), row.blob(1), row.text(2), row.integer(3)))
       throw_damaged(row.text(0));
