@@ -112,7 +112,10 @@ void prepare_file(const std::string& path, Missing missing) {
   require_usable(path);
   try {
     Database database{path, Database::Mode::read_write};
-    install(database.handle());
+    if (installed_version(database.handle()) != schema_version()) {
+      const GuardLock nobody{path};  // a running guard of another version keeps its tables
+      install(database.handle());
+    }
     require_undamaged(database, path);
   } catch (const Unavailable& fault) {
     const std::string what = fault.what();

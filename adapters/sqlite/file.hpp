@@ -12,9 +12,9 @@ namespace fenceguard::sqlite {
 enum class Missing { create, refuse };
 
 // Makes sure that the file is there with all tables in this build's version: creates it (under another name
-// first, so that a crash leaves no half-made file), upgrades it, and looks for damage. Throws Unavailable
-// with a sentence that says what to do: an empty or truncated file, not a database, damaged, newer than this
-// build, not writable.
+// first, so that a crash leaves no half-made file), upgrades it unless a guard is running, and looks for
+// damage. Throws Unavailable with a sentence that says what to do: an empty or truncated file, not a
+// database, damaged, newer than this build, not writable.
 void prepare_file(const std::string& path, Missing missing);
 
 // Holds the file for this process as its only guard, for as long as the object lives: never by a time to
