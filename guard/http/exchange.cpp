@@ -35,6 +35,7 @@ Exchange::~Exchange() {
 void Exchange::reply(Response response) {
   if (is_answered_.exchange(true)) return;
   loop_->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  forget_gone();
   if (loop_->is_current()) {
     const auto session = session_.lock();
     if (session && session->is_dispatching(number_)) return session->take_answer(response);
@@ -56,6 +57,7 @@ void Exchange::deliver(const std::weak_ptr<Session>& session, std::uint64_t numb
 void Exchange::watch(std::function<void()> gone) {
   {
     const std::lock_guard lock{mutex_};
+    if (is_answered_) return;
     if (!is_gone_) gone_ = std::exchange(gone, nullptr);
   }
   if (gone) return call_safely(gone);
@@ -72,6 +74,12 @@ void Exchange::tell_gone() {
     gone.swap(gone_);
   }
   call_safely(gone);
+}
+
+void Exchange::forget_gone() {
+  std::function<void()> gone;
+  const std::lock_guard lock{mutex_};
+  gone.swap(gone_);
 }
 
 }  // namespace fenceguard::http

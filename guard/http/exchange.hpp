@@ -36,6 +36,9 @@ class Exchange final : public Caller, public std::enable_shared_from_this<Exchan
   // Hands response to the session, which may be over by then.
   static void deliver(const std::weak_ptr<Session>& session, std::uint64_t number, Response response);
 
+  // What watch() was given may hold the reply, and with it this exchange.
+  void forget_gone();
+
   const std::shared_ptr<Loop> loop_;
   const std::weak_ptr<Session> session_;
   const std::uint64_t number_;

@@ -119,11 +119,12 @@ bool Loop::is_current() const noexcept {
 }
 
 void Loop::add(Session& session) {
-  session.place_in_loop = sessions_.size();
   sessions_.push_back(&session);
+  session.place_in_loop = sessions_.size() - 1;
 }
 
 void Loop::remove(Session& session) {
+  if (session.place_in_loop == Session::nowhere) return;
   sessions_.back()->place_in_loop = session.place_in_loop;
   std::swap(sessions_[session.place_in_loop], sessions_.back());
   sessions_.pop_back();

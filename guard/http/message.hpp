@@ -57,8 +57,10 @@ struct Response {
 class Caller {
  public:
   virtual ~Caller() = default;
-  // Has gone called, once, if the client goes away before its answer was sent; it may be called on another
-  // thread, and even during this call.
+  // Has gone called, once, if the client goes away before it is answered; it may be called on another thread,
+  // and even during this call. A client that closes its sending side counts as gone, because nothing tells
+  // the two apart. With the answer gone is forgotten; whether the answer arrived is for 'undelivered' to
+  // tell.
   virtual void watch(std::function<void()> gone) = 0;
 };
 
@@ -77,8 +79,9 @@ class Handler {
   // Must not block.
   virtual void handle(Request request, std::shared_ptr<Caller> caller, Reply reply) = 0;
 
-  // The answer to what never became a request: 400 malformed, 408 too slow, 413 body too large, 431 header
-  // block too large.
+  // The answer to what never became a request: 400 malformed, 408 too slow, 413 body too large, 417 an
+  // expectation that is not met, 431 header block too large; and to one that the handler threw at or forgot:
+  // 500.
   [[nodiscard]] virtual Response refuse(unsigned status, std::string_view why) = 0;
 };
 

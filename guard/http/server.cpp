@@ -55,9 +55,9 @@ std::string Server::Impl::listen(const std::string& text, Handler& handler, cons
   std::vector<Loop*> loops;
   for (const auto& loop : loops_) loops.push_back(loop.get());
   auto service = std::shared_ptr<Service>{new Service{handler, limits, address.is_unix(), census_}};
+  auto listener = std::make_shared<Listener>(std::move(loops), address, service);
   const std::lock_guard lock{mutex_};
   if (is_draining_) throw Unavailable("the server is stopping");
-  auto listener = std::make_shared<Listener>(std::move(loops), address, service);
   auto bound = listener->address();
   listeners_.push_back(listener);
   services_.push_back(std::move(service));

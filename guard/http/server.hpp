@@ -42,7 +42,8 @@ class Server {
   std::string listen(const std::string& address, Handler& handler, const Limits& limits);
 
   // Stops accepting, lets requests that were begun end, closes idle connections, and after at most timeout
-  // cuts the rest. Blocks until then. True if nothing had to be cut.
+  // cuts the rest. Blocks until then. True if nothing had to be cut. A reply after the cut is undelivered;
+  // one after the server is gone does nothing. REQUIRES: not called by a handler.
   bool drain(std::chrono::milliseconds timeout);
 
   // Requests that have been handed to a handler and not been answered.

@@ -19,7 +19,7 @@ namespace {
 // A body up to this size is copied behind its header block, so that one buffer goes out.
 constexpr std::size_t copied_body_bytes_max = 16 * 1024;
 // What a connection keeps of its memory for answers.
-constexpr std::size_t kept_out_bytes_max = 32 * 1024;
+constexpr std::size_t kept_out_bytes_max = 4 * 1024;
 // A client that is still sending when it is refused gets this much time and room to see the answer.
 constexpr std::chrono::milliseconds linger_max{2000};
 constexpr std::size_t linger_bytes_max = 32 * 1024 * 1024;
@@ -30,8 +30,12 @@ Session::Session(Loop& loop, Socket socket, std::shared_ptr<Service> service)
     : loop_{loop}, socket_{std::move(socket)}, service_{std::move(service)} {}
 
 void Session::start() {
-  loop_.add(*this);
-  asio::co_spawn(loop_.context(), run(), asio::detached);
+  try {
+    loop_.add(*this);
+    asio::co_spawn(loop_.context(), run(), asio::detached);
+  } catch (...) {
+    finish();
+  }
 }
 
 Task<void> Session::run() {
@@ -57,6 +61,7 @@ void Session::finish() {
 Task<bool> Session::serve_request() {
   HeadScanner scanner;
   is_unread_ = true;
+  is_head_ = false;
   const auto arrival = co_await await_head(scanner);
   if (arrival == Arrival::ended) co_return false;
   if (arrival == Arrival::late)
@@ -76,11 +81,11 @@ Task<bool> Session::serve_request() {
   reader.request().local_socket = service_->is_local;
   is_unread_ = reader.has_body();
   if (auto early = preview(reader.request())) co_return co_await respond(std::move(*early));
-  if (is_unread_) {
+  if (is_unread_ && !take_buffered_body(reader)) {
     const auto body_refusal = co_await read_body(reader);
     if (body_refusal) co_return co_await respond_refusal(*body_refusal);
-    is_unread_ = false;
   }
+  is_unread_ = false;
   dispatch(std::move(reader.request()));
   while (!answer_ && !is_cut_) co_await wakeup_.wait();
   if (!answer_) co_return false;
@@ -98,7 +103,8 @@ Task<Session::Arrival> Session::await_head(HeadScanner& scanner) {
     set_deadline(service_->limits.idle_max);
     const auto arrival = co_await fill_buffer();
     is_idle_ = false;
-    if (arrival != Arrival::ready) co_return Arrival::ended;
+    const bool is_missed = arrival == Arrival::ended && loop_.is_draining() && read_at_once();
+    if (arrival != Arrival::ready && !is_missed) co_return Arrival::ended;
   }
   auto state = scanner.scan(buffer_.view());
   if (state == HeadScanner::State::incomplete) set_deadline(service_->limits.header_max);
@@ -111,6 +117,22 @@ Task<Session::Arrival> Session::await_head(HeadScanner& scanner) {
   deadline_ = SteadyTime::max();
   if (state == HeadScanner::State::malformed) co_return Arrival::malformed;
   co_return scanner.end() - scanner.skip() > bytes_max ? Arrival::too_large : Arrival::ready;
+}
+
+bool Session::read_at_once() {
+  buffer_.reserve();
+  const auto received = ::recv(socket_.native_handle(), buffer_.room(), buffer_.room_bytes(), MSG_DONTWAIT);
+  if (received <= 0) return false;
+  buffer_.commit(static_cast<std::size_t>(received));
+  return true;
+}
+
+bool Session::take_buffered_body(RequestReader& reader) {
+  if (reader.is_chunked() || reader.body_bytes() > buffer_.size()) return false;
+  const auto body = buffer_.view().substr(0, static_cast<std::size_t>(reader.body_bytes()));
+  reader.request().body.assign(body);
+  buffer_.consume(body.size());
+  return true;
 }
 
 Task<Session::MaybeRefusal> Session::read_body(RequestReader& reader) {
@@ -297,19 +319,27 @@ bool Session::is_peer_gone() {
 void Session::watch(std::uint64_t number) {
   if (!is_waiting(number) || is_watching_) return;
   is_watching_ = true;
-  asio::co_spawn(loop_.context(), watch_peer(number), asio::detached);
+  try {
+    asio::co_spawn(loop_.context(), watch_peer(number), asio::detached);
+  } catch (...) {
+    is_watching_ = false;
+  }
 }
 
 // Reads ahead what the client has pipelined, because bytes that stay in the socket would hide its end.
 Task<void> Session::watch_peer(std::uint64_t number) {
   const auto self = shared_from_this();
-  while (is_waiting(number) && buffer_.size() < service_->limits.header_bytes_max) {
-    const auto arrival = co_await fill_buffer();
-    if (arrival == Arrival::ready) continue;
-    if (!is_waiting(number)) break;
-    is_peer_gone_ = true;
-    if (const auto exchange = exchange_.lock()) exchange->tell_gone();
-    break;
+  try {
+    while (is_waiting(number) && buffer_.size() < service_->limits.header_bytes_max) {
+      const auto arrival = co_await fill_buffer();
+      if (arrival == Arrival::ready) continue;
+      if (!is_waiting(number)) break;
+      is_peer_gone_ = true;
+      if (const auto exchange = exchange_.lock()) exchange->tell_gone();
+      break;
+    }
+  } catch (...) {
+    // Out of memory: nobody watches then.
   }
   is_watching_ = false;
   asio::post(loop_.context(), [self] { self->wakeup_.wake(); });
@@ -342,10 +372,11 @@ void Session::begin_drain() {
 
 void Session::cut() {
   is_cut_ = true;
-  is_waiting_ = false;
+  const bool was_waiting = std::exchange(is_waiting_, false);
   boost::system::error_code ignored;
   socket_.close(ignored);
-  if (const auto exchange = exchange_.lock()) exchange->tell_gone();
+  const auto exchange = exchange_.lock();
+  if (was_waiting && exchange) exchange->tell_gone();
   wakeup_.wake();
 }
 

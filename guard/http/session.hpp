@@ -56,7 +56,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void expire(SteadyTime now);
   void begin_drain();
   void cut();
-  std::size_t place_in_loop = 0;
+  static constexpr std::size_t nowhere = ~std::size_t{0};
+  std::size_t place_in_loop = nowhere;
 
  private:
   enum class Arrival { ready, ended, late, malformed, too_large };
@@ -78,6 +79,10 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<void> watch_peer(std::uint64_t number);
 
   void dispatch(Request request);
+  // Takes a body that came together with its header block. False if more must be read.
+  [[nodiscard]] bool take_buffered_body(RequestReader& reader);
+  // What came while the wait for a request was being ended.
+  [[nodiscard]] bool read_at_once();
   [[nodiscard]] std::optional<Response> preview(const Request& head) noexcept;
   [[nodiscard]] Response refusal_response(Refusal refusal) noexcept;
   [[nodiscard]] Arrival arrival_of(const boost::system::error_code& error) const noexcept;

@@ -9,6 +9,8 @@
 namespace fenceguard::http {
 namespace {
 
+using namespace std::string_literals;
+
 class BadInputTest : public ::testing::Test {
  protected:
   static Limits small() {
@@ -42,23 +44,19 @@ class BadInputTest : public ::testing::Test {
 
 TEST_F(BadInputTest, MalformedRequestsAre400) {
   for (const std::string& bytes :
-       {std::string{"GET / HTTP/1.1\nHost: h\n\n"},
-        std::string{"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n"},
-        std::string{"GET / HTTP/1.1\r\nHost: h\rA: b\r\n\r\n"},
-        std::string{"GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n", 32},
-        std::string{"GET / HTTP/1.1\r\nHost: h\r\nA: \0\r\n\r\n", 34},
-        std::string{"GET / HTTP/2.0\r\nHost: h\r\n\r\n"}, std::string{"GET /\r\n\r\n"},
-        std::string{"GET / HTTP/1.1\r\n\r\n"}, std::string{"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"},
-        std::string{"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"},
-        std::string{"GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n"},
-        std::string{"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n"},
+       {"GET / HTTP/1.1\nHost: h\n\n"s, "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n"s,
+        "GET / HTTP/1.1\r\nHost: h\rA: b\r\n\r\n"s, "GET /\0 HTTP/1.1\r\nHost: h\r\n\r\n"s,
+        "GET / HTTP/1.1\r\nHost: h\r\nA: \0\r\n\r\n"s, "GET / HTTP/2.0\r\nHost: h\r\n\r\n"s, "GET /\r\n\r\n"s,
+        "GET / HTTP/1.1\r\n\r\n"s, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"s,
+        "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n"s, "GET http://h/ HTTP/1.1\r\nHost: h\r\n\r\n"s,
+        "CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n"s,
         std::string{
             "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
-        std::string{"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx"},
-        std::string{"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n"},
-        std::string{"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"},
-        std::string{"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n"},
-        std::string{"\x16\x03\x01\x02"}, std::string{"\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"}}) {
+        "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx"s,
+        "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n"s,
+        "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"s,
+        "PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\r\n"s, "\x16\x03\x01\x02"s,
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n"s}) {
     EXPECT_EQ(last_answer(bytes).status, 400U) << bytes;
   }
 }

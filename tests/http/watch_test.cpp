@@ -99,6 +99,27 @@ TEST_F(WatchTest, WatchingOneWhoIsGoneAlreadyTellsAtOnce) {
   held.reply({});
 }
 
+TEST_F(WatchTest, CallbackThatHoldsItsOwnReplyIsLetGo) {
+  RawClient client{address};
+  auto held = ask(client);
+  const std::weak_ptr<Caller> caller = held.caller;
+  held.caller->watch([reply = held.reply, kept = held.caller] { reply({}); });
+  held.reply(lease());
+  EXPECT_EQ(client.receive().body, "lease");
+  held = {};
+  EXPECT_TRUE(eventually([&] { return caller.expired(); }));
+}
+
+TEST_F(WatchTest, AnswerGivenBecauseTheClientIsGoneIsUndelivered) {
+  RawClient client{address};
+  auto held = ask(client);
+  held.caller->watch([this, reply = held.reply] { reply(lease()); });
+  held = {};
+  client.close();
+  EXPECT_TRUE(eventually([&] { return undelivered == 1; }));
+  EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
+}
+
 TEST_F(WatchTest, UndeliveredIsCalledWithoutAWatchToo) {
   RawClient client{address};
   auto held = ask(client);
