@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "adapters/sqlite/schema.hpp"
 #include "guard/error.hpp"
 
@@ -70,6 +72,7 @@ FenceTable::FenceTable(sqlite3* connection)
                   "SELECT resource, token, holder, sequence, closed, checksum FROM fenceguard_fence "
                   "WHERE token < ?1 AND resource > ?2 ORDER BY resource LIMIT ?3"},
       highest_{connection, "SELECT coalesce(max(token), 0) FROM fenceguard_fence"},
+      count_{connection, "SELECT count(*) FROM fenceguard_fence"},
       log_rebase_{
           connection,
           "INSERT INTO fenceguard_rebase VALUES (?1, ?2, ?3, ?4, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"} {}
@@ -125,7 +128,8 @@ FencePage FenceTable::read_page(Statement& query, std::string_view prefix, std::
       page.has_more = true;
       break;
     }
-    page.entries.push_back({Resource{std::string{query.text(0)}}, fence_of(query)});
+    Fence fence = fence_of(query);  // first, because it finds out whether the name is damaged
+    page.entries.push_back({Resource{std::string{query.text(0)}}, std::move(fence)});
   }
   return page;
 }
@@ -153,8 +157,11 @@ void FenceTable::log_rebase(const FenceStore::Rebase& rebase, std::int64_t from)
       .run();
 }
 
-NamespaceRow fresh_namespace(std::int64_t floor) {
-  return {floor, floor, 0, 0, Holder::random().id().substr(0, 8)};
+NamespaceRow FenceTable::fresh_namespace(std::int64_t floor) {
+  auto& row = count_.bind();
+  const ResetAtEnd reset{row};
+  const std::int64_t resources = row.step() ? row.integer(0) : 0;
+  return {floor, std::max(floor, highest()), resources, 0, Holder::random().id().substr(0, 8)};
 }
 
 }  // namespace fenceguard::sqlite

@@ -31,6 +31,9 @@ class FenceTable {
   // Nothing if the namespace was never initialised.
   [[nodiscard]] std::optional<NamespaceRow> load_namespace();
   void store_namespace(const NamespaceRow& row);
+  // The row of a namespace that was never initialised, and may have records all the same. Reads the whole
+  // table.
+  [[nodiscard]] NamespaceRow fresh_namespace(std::int64_t floor);
 
   [[nodiscard]] std::optional<Fence> load(std::string_view resource);
   void store(std::string_view resource, const Fence& fence);
@@ -54,10 +57,8 @@ class FenceTable {
   Statement list_;
   Statement list_below_;
   Statement highest_;
+  Statement count_;
   Statement log_rebase_;
 };
-
-// A namespace row for a new file.
-[[nodiscard]] NamespaceRow fresh_namespace(std::int64_t floor);
 
 }  // namespace fenceguard::sqlite

@@ -68,7 +68,7 @@ void create(const std::string& path) {
 
 // Looks without opening: see GuardLock on descriptors of a database.
 void require_usable(const std::string& path) {
-  if (fs::file_size(path) == 0) {
+  if (fs::file_size(path) <= 1) {  // one byte counts as none to SQLite, which would begin with nothing
     throw Unavailable(
         fmt::format("{} is empty: it was truncated, or made by hand; restore a backup, or delete it to "
                     "begin with nothing",
@@ -83,13 +83,25 @@ void require_usable(const std::string& path) {
 void require_undamaged(Database& database, const std::string& path) {
   if (fs::file_size(path) > check_bytes_max) return;
   require_sound(database.handle(), path);
+  execute(database.handle(), "BEGIN");  // one snapshot, because a guard may be running
   FenceTable fences{database.handle()};
-  (void)fences.load_namespace();
+  const auto row = fences.load_namespace();
+  std::size_t found = 0;
   FenceListing listing{"", "", 10'000};
-  for (auto page = fences.list(listing); page.has_more; page = fences.list(listing)) {
-    listing.after = page.entries.back().resource.name();
+  for (bool has_more = true; has_more;) {
+    const auto page = fences.list(listing);
+    found += page.entries.size();
+    has_more = page.has_more;
+    if (has_more) listing.after = page.entries.back().resource.name();
+  }
+  if (row && static_cast<std::size_t>(row->resources) != found) {
+    throw Unavailable(fmt::format(
+        "{} is damaged ({} fences are there, and there were {}): keep a copy, restore a backup, then run "
+        "'fenceguard fence init'",
+        path, found, row->resources));
   }
   ObjectTable{database.handle()}.verify();
+  rollback(database.handle());
 }
 
 }  // namespace
@@ -125,8 +137,10 @@ void prepare_file(const std::string& path, Missing missing) {
 }
 
 GuardLock::GuardLock(const std::string& path, Kind kind)
-    : descriptor_{open((path + "-guard").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)} {
-  if (descriptor_ < 0) throw Unavailable(fmt::format("cannot open {}-guard: {}", path, reason()));
+    : descriptor_{open((path + "-guard").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
+  if (descriptor_ < 0) {
+    throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
+  }
   const int operation = (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB;
   for (int tries = kind == Kind::guard ? 100 : 1; tries > 0; --tries) {
     if (flock(descriptor_, operation) == 0) return;

@@ -75,7 +75,7 @@ void install_in(sqlite3* connection) {
   install(connection);
   Transaction tx{connection};
   FenceTable fences{connection};
-  if (!fences.load_namespace()) fences.store_namespace(fresh_namespace(0));
+  if (!fences.load_namespace()) fences.store_namespace(fences.fresh_namespace(0));
   tx.commit();
 }
 

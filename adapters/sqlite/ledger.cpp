@@ -100,7 +100,7 @@ void Ledger::cache_changed() {
 }
 
 void Ledger::initialise(std::int64_t floor) {
-  namespace_ = fresh_namespace(floor);
+  namespace_ = fences_.fresh_namespace(floor);
 }
 
 void Ledger::raise_floor(std::int64_t floor) {

@@ -96,7 +96,7 @@ class LookedAtFences : public FenceStore {
       rollback(database.handle());
       return refusal();
     }
-    table.store_namespace(fresh_namespace(floor));
+    table.store_namespace(table.fresh_namespace(floor));
     if (database.commit() == CommitEnding::committed) return floor;
     return Fault{FaultKind::unknown, "the commit was begun and its end was not seen: run it again"};
   }

@@ -15,7 +15,7 @@ using sqlite::FenceTable;
 // Writes the rows that such a namespace has.
 void place(sqlite3* connection, const GuardKind::Start& start) {
   FenceTable fences{connection};
-  auto row = sqlite::fresh_namespace(start.floor);
+  auto row = fences.fresh_namespace(start.floor);
   row.resources = static_cast<std::int64_t>(start.records.size());
   sqlite::execute(connection, "BEGIN");
   for (const auto& [resource, fence] : start.records) {

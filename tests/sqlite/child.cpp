@@ -57,7 +57,7 @@ int wait_for_init(const Arguments& arguments) {
 // open-as-nobody PATH: as a user who owns nothing.
 int open_as_nobody(const Arguments& arguments) {
   constexpr uid_t nobody = 65534;
-  if (setegid(nobody) != 0 || seteuid(nobody) != 0) return 1;
+  if (setgid(nobody) != 0 || setuid(nobody) != 0) return 1;
   return open_and_stay(arguments);
 }
 
