@@ -82,22 +82,31 @@ class LeaseDesk::Impl::Slip {
   Slip& operator=(const Slip&) = delete;
   ~Slip() {
     if (was_undelivered_.test()) return;
-    if (const auto desk = desk_.lock()) desk->post([id = id_](Impl& impl) { impl.queue_.delivered(id); });
+    settle([](LeaseQueue& queue, AskId id, LeaseQueue::Actions& actions) {
+      queue.delivered(id, BootClock::now(), actions);
+    });
   }
 
   void undelivered() {
     if (was_undelivered_.test_and_set()) return;
+    settle([](LeaseQueue& queue, AskId id, LeaseQueue::Actions& actions) {
+      queue.undelivered(id, BootClock::now(), actions);
+    });
+    if (const auto desk = desk_.lock()) desk->context_.metrics.count(LeaseEvent::undelivered);
+  }
+
+ private:
+  template <class Event>
+  void settle(Event event) {
     const auto desk = desk_.lock();
     if (!desk) return;
-    desk->post([id = id_](Impl& impl) {
-      impl.context_.metrics.count(LeaseEvent::undelivered);
+    desk->post([id = id_, event](Impl& impl) {
       LeaseQueue::Actions actions;
-      impl.queue_.undelivered(id, BootClock::now(), actions);
+      event(impl.queue_, id, actions);
       impl.act(actions);
     });
   }
 
- private:
   std::weak_ptr<Impl> desk_;
   AskId id_;
   std::atomic_flag was_undelivered_;

@@ -107,6 +107,7 @@ bool LeaseQueue::granted(AskId id, const Claim& claim, Duration ttl, Time now, A
   const auto line = lines_.find(entry->ask.resource);
   end_step(line->second);
   entry->owes = claim;
+  entry->granted = claim.token;
   const bool is_answered = !entry->is_gone;
   if (is_answered) {
     entry->state = State::answered;
@@ -156,13 +157,12 @@ void LeaseQueue::gone(AskId id, Time now, Actions& actions) {
   proceed(line, now, actions);
 }
 
-void LeaseQueue::delivered(AskId id) {
+void LeaseQueue::delivered(AskId id, Time now, Actions& actions) {
   const Entry* entry = find(id, State::answered);
   if (entry == nullptr) return;
   const auto line = lines_.find(entry->ask.resource);
   leave(id, true);
-  Actions none;
-  if (line->second.by_holder.empty()) proceed(line, Time{}, none);
+  proceed(line, now, actions);
 }
 
 void LeaseQueue::undelivered(AskId id, Time now, Actions& actions) {
@@ -307,18 +307,17 @@ void LeaseQueue::leave(AskId id, bool is_delivered) {
   if (entry.state != State::answered) --asks_open_;
   const auto same = line.by_holder.find(entry.ask.holder);
   same->second.erase(id);
-  if (is_delivered && entry.owes) {
+  if (is_delivered) {
     for (const AskId other : same->second) {
-      if (other < id) asks_.at(other).kept = entry.owes->token;
+      if (other < id) asks_.at(other).kept = entry.granted;
     }
   }
   if (same->second.empty()) line.by_holder.erase(same);
-  if (!is_delivered) pay(line, entry);
-}
-
-void LeaseQueue::pay(Line& line, const Entry& entry) {
-  if (!entry.owes || entry.kept == entry.owes->token) return;
-  line.take_backs.push_back(*entry.owes);
+  // What was delivered is no debt; a lease of the same holder inherited since then, with another token, is
+  // one.
+  const bool is_paid =
+      !entry.owes || entry.kept == entry.owes->token || (is_delivered && entry.granted == entry.owes->token);
+  if (!is_paid) line.take_backs.push_back(*entry.owes);
 }
 
 void LeaseQueue::set_poll(Lines::iterator line, std::optional<Time> at) {

@@ -74,7 +74,7 @@ class LeaseQueue {
   // The caller went away before it was answered.
   void gone(AskId id, Time now, Actions& actions);
   // What became of the answer to a granted ask.
-  void delivered(AskId id);
+  void delivered(AskId id, Time now, Actions& actions);
   void undelivered(AskId id, Time now, Actions& actions);
 
   // A lease of resource was released or ended through this sidecar.
@@ -98,8 +98,9 @@ class LeaseQueue {
     bool was_asked = false;       // no need to ask the source before the line's next poll
     bool is_identifying = false;  // not refused before it is known who it is
     bool is_gone = false;
-    std::optional<Claim> owes{};  // to be given back unless the answer, or a later one, is delivered
-    std::optional<Token> kept{};  // the same holder had this delivered by a later ask
+    std::optional<Claim> owes{};     // to be given back unless the answer, or a later one, is delivered
+    std::optional<Token> granted{};  // what its answer says
+    std::optional<Token> kept{};     // the same holder had this delivered by a later ask
   };
   struct Line {
     std::map<std::int64_t, AskId> waiting;
@@ -120,7 +121,6 @@ class LeaseQueue {
   void refuse_overdue(Lines::iterator line, Time now, Actions& actions);
   void refuse(AskId id, Time now, Actions& actions);
   void leave(AskId id, bool is_delivered);
-  void pay(Line& line, const Entry& entry);
   void move_to_front(Line& line, AskId id);
   void end_step(Line& line);
   void set_poll(Lines::iterator line, std::optional<Time> at);

@@ -1,0 +1,106 @@
+// Refusals in the log: a few lines a second per resource, in one shape, without a holder.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <sstream>
+
+#include "guard/sidecar/metrics.hpp"
+#include "guard/sidecar/refusal_log.hpp"
+
+namespace fenceguard {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+// Catches what goes to the default logger.
+class CaughtLog {
+ public:
+  CaughtLog() : before_{spdlog::default_logger()} {
+    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));
+    spdlog::set_pattern("%l %v");
+  }
+  ~CaughtLog() { spdlog::set_default_logger(before_); }
+  CaughtLog(const CaughtLog&) = delete;
+  CaughtLog& operator=(const CaughtLog&) = delete;
+  [[nodiscard]] std::string text() const { return text_.str(); }
+
+ private:
+  std::shared_ptr<spdlog::logger> before_;
+  std::ostringstream text_;
+};
+
+const Claim claim{Resource{"acc\"ounts/42"}, Token{34}, Holder{"asker"}, {}};
+
+Ruling ruling(Verdict verdict) {
+  return {verdict, 35, Fence{Token{35}, Holder{"present"}, {}}, false};
+}
+
+TEST(RefusalLog, AFewLinesASecondPerResourceAndTheRestIsCounted) {
+  RefusalLog log;
+  const BootClock::time_point now{5s};
+  for (unsigned i = 0; i < RefusalLog::lines_per_second; ++i) EXPECT_TRUE(log.take("a", now).granted);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(log.take("a", now).granted);
+  EXPECT_TRUE(log.take("b", now).granted);
+  const auto next = log.take("a", now + 1s);
+  EXPECT_TRUE(next.granted);
+  EXPECT_EQ(next.suppressed, 10U);
+  EXPECT_EQ(log.take("a", now + 1s).suppressed, 0U);
+}
+
+TEST(RefusalLog, ARefusalIsALineOfKeysAndValuesWithoutHolders) {
+  const CaughtLog caught;
+  RefusalLog log;
+  log.ruled("write", claim, ruling(Verdict::stale));
+  EXPECT_THAT(caught.text(), HasSubstr("info event=\"refused\" operation=write verdict=stale "
+                                       "resource=\"acc\\\"ounts/42\" token=34 highest=35 suppressed=0"));
+  EXPECT_THAT(caught.text(), Not(HasSubstr("asker")));
+  EXPECT_THAT(caught.text(), Not(HasSubstr("present")));
+}
+
+TEST(RefusalLog, AConflictIsAWarningThatTheSourceIssuedANumberTwice) {
+  const CaughtLog caught;
+  RefusalLog log;
+  log.ruled("write", claim, ruling(Verdict::conflict));
+  EXPECT_THAT(caught.text(), HasSubstr("warning event=\"source issued one number twice\""));
+}
+
+TEST(RefusalLog, AdmissionsAreForDebugOnly) {
+  const CaughtLog caught;
+  RefusalLog log;
+  log.ruled("write", claim, ruling(Verdict::admitted));
+  EXPECT_EQ(caught.text(), "");
+  spdlog::set_level(spdlog::level::debug);
+  log.ruled("write", claim, ruling(Verdict::admitted));
+  EXPECT_THAT(caught.text(), HasSubstr("debug event=\"ruled\""));
+}
+
+TEST(Metrics, HaveTheNamesOfTheDesign) {
+  Metrics metrics{"sqlite"};
+  metrics.count(Verdict::conflict);
+  metrics.count(FaultKind::unknown);
+  metrics.count(LeaseEvent::acquired);
+  metrics.observe_write(3ms);
+  StoreStatus status;
+  status.floor = 12;
+  status.resources = 3;
+  const auto text = metrics.render(status, 2);
+  for (const char* line :
+       {"fenceguard_verdicts_total{storage=\"sqlite\",verdict=\"conflict\"} 1",
+        "fenceguard_verdicts_total{storage=\"sqlite\",verdict=\"unknown\"} 1",
+        "fenceguard_verdicts_total{storage=\"sqlite\",verdict=\"admitted\"} 0",
+        "fenceguard_leases_total{event=\"acquired\"} 1", "fenceguard_token_conflicts_total 1",
+        "fenceguard_unknown_total 1", "fenceguard_in_flight 2", "fenceguard_resources 3",
+        "fenceguard_floor 12", "fenceguard_advances_total 0", "fenceguard_source_regressions_total 0",
+        "fenceguard_write_duration_seconds_count 1", "fenceguard_build_info{"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace fenceguard
