@@ -64,14 +64,22 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string resource_name(std::uint64_t number) {
-  return fmt::format("accounts/{:011}", number);
+  std::string name = "accounts/00000000000";
+  for (auto digit = name.rbegin(); number > 0; number /= 10) *digit++ = static_cast<char>('0' + number % 10);
+  return name;
 }
 
 std::string holder_id(std::uint64_t number) {
+  static constexpr char digits[] = "0123456789abcdef";
   // Two rounds of a multiplicative hash: digits that look random and are the same in every run.
   const std::uint64_t high = (number + 1) * 0x9E3779B97F4A7C15ULL;
   const std::uint64_t low = (high ^ (high >> 29)) * 0xBF58476D1CE4E5B9ULL;
-  return fmt::format("{:016x}{:016x}", high, low);
+  std::string id(32, '0');
+  for (unsigned i = 0; i < 16; ++i) {
+    id[i] = digits[high >> (4 * i) & 15];
+    id[16 + i] = digits[low >> (4 * i) & 15];
+  }
+  return id;
 }
 
 std::size_t resident_bytes() {

@@ -11,6 +11,12 @@ constexpr std::size_t queue_bytes_max = 256UL * 1024 * 1024;
 constexpr std::chrono::milliseconds look_again_after{200};
 // The log is copied into the file when it has about this many pages.
 constexpr int checkpoint_pages = 4000;
+// On a slow disk a batch waits for those whose answers just went out and who will soon ask again: otherwise
+// two halves of them take turns, and each sync serves only one half. On a fast one the halves keep two
+// processors busy, and waiting costs more than it brings.
+constexpr std::chrono::microseconds slow_commit{250};
+constexpr int linger_divisor = 4;
+constexpr std::chrono::nanoseconds linger_max{5'000'000};
 
 constexpr const char* not_initialised =
     "no state was found, and an empty store is not a licence: run 'fenceguard fence init' with --storage and "
@@ -47,7 +53,7 @@ void Committer::submit(std::unique_ptr<Work> work) {
     } else {
       queue_.push_back(std::move(work));
       queue_bytes_ += bytes;
-      if (is_waiting_) wake_.notify_one();
+      if (is_waiting_ && queue_.size() >= works_wanted_) wake_.notify_one();
       return;
     }
   }
@@ -82,6 +88,12 @@ Committer::Batch Committer::next_batch() {
   } else {
     wake_.wait_for(lock, look_again_after, has_work);
   }
+  if (queue_.size() < works_last_ && linger_.count() > 0) {
+    works_wanted_ = works_last_;
+    wake_.wait_for(lock, linger_, [this] { return queue_.size() >= works_wanted_ || is_stopping_; });
+    works_wanted_ = 1;
+  }
+  works_last_ = queue_.size();
   is_waiting_ = false;
   queue_bytes_ = 0;
   return std::exchange(queue_, {});
@@ -119,7 +131,7 @@ void Committer::commit_batch(Batch batch) {
       while (!apply_all(part)) {
       }
       if (part.empty()) continue;
-      if (ledger_->commit() == CommitEnding::committed) {
+      if (commit_timed() == CommitEnding::committed) {
         publish();
         finish_all(part, nullptr);
         checkpoint_if_due();
@@ -138,6 +150,14 @@ void Committer::commit_batch(Batch batch) {
       finish_all(part, &fault);
     }
   }
+}
+
+CommitEnding Committer::commit_timed() {
+  const auto start = std::chrono::steady_clock::now();
+  const auto ending = ledger_->commit();
+  const auto taken = std::chrono::steady_clock::now() - start;
+  linger_ = taken < slow_commit ? std::chrono::nanoseconds{0} : std::min(linger_max, taken / linger_divisor);
+  return ending;
 }
 
 // Applies the works in one transaction, which stays open. False if one of them failed: it was answered and

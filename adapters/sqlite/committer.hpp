@@ -12,6 +12,7 @@
 // Thread safety: submit() and status() from any thread.
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -69,6 +70,7 @@ class Committer {
 
   void run();
   [[nodiscard]] Batch next_batch();
+  [[nodiscard]] CommitEnding commit_timed();
   void look_after_state();
   void commit_batch(Batch batch);
   [[nodiscard]] bool apply_all(Batch& batch);
@@ -87,6 +89,9 @@ class Committer {
   Batch queue_;
   std::size_t queue_bytes_ = 0;
   bool is_waiting_ = false;
+  std::size_t works_wanted_ = 1;        // while it waits: how many wake it
+  std::size_t works_last_ = 0;          // in the last batch
+  std::chrono::nanoseconds linger_{0};  // how long a batch may wait to become as large as the last one
   bool is_stopping_ = false;
   StoreStatus status_;
   std::thread thread_;
