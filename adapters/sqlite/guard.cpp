@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -14,7 +15,23 @@
 namespace fenceguard::sqlite {
 namespace {
 
+// The levels of PRAGMA synchronous.
 constexpr std::int64_t synchronous_full = 2;
+constexpr std::int64_t synchronous_extra = 3;
+
+// An advance must be durable whatever the connection was set to; inside a transaction it cannot be changed
+// any more. In the modes with a rollback journal that takes EXTRA: a journal whose removal was not synced is
+// rolled back after a power cut. REQUIRES: no transaction is open.
+void require_durable(sqlite3* connection) {
+  Statement journal{connection, "PRAGMA journal_mode"};
+  Statement present{connection, "PRAGMA synchronous"};
+  const bool is_wal = journal.bind().step() && journal.text(0) == "wal";
+  const bool is_enough =
+      present.bind().step() && present.integer(0) >= (is_wal ? synchronous_full : synchronous_extra);
+  journal.reset();
+  present.reset();
+  if (!is_enough) execute(connection, is_wal ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = EXTRA");
+}
 
 }  // namespace
 
@@ -46,12 +63,24 @@ class Transaction::State {
     if (!all_admitted) return rulings;
     for (std::size_t i = 0; i < claims.size(); ++i) record(claims[i].resource, rulings[i], *row);
     if (changed_namespace_) fences_.store_namespace(*row);
+    for (const Claim& claim : claims) admitted_.insert_or_assign(claim.resource, claim);
     refused_ = was_refused_;
     return rulings;
   }
 
+  // False if what was admitted is on record no more, because a savepoint was rolled back.
+  [[nodiscard]] bool is_on_record() {
+    return std::all_of(admitted_.begin(), admitted_.end(), [this](const auto& entry) {
+      const Claim& claim = entry.second;
+      const auto fence = fences_.load(claim.resource.name());
+      return fence && fence->token == claim.token && fence->holder == claim.holder &&
+             (!claim.sequence || fence->sequence == claim.sequence);
+    });
+  }
+
   // A refusal stays for the rest of the transaction.
   void keep_refusal() { was_refused_ = refused_; }
+  void refuse() { refused_ = true; }
   [[nodiscard]] bool is_refused() const { return refused_; }
 
  private:
@@ -64,6 +93,7 @@ class Transaction::State {
   }
 
   std::optional<GuardLock> no_guard_;
+  std::map<Resource, Claim> admitted_;
   FenceTable fences_;
   const std::int64_t jump_max_;
   bool refused_ = false;
@@ -84,14 +114,7 @@ Transaction::Transaction(sqlite3* connection, std::int64_t jump_max)
   if (sqlite3_get_autocommit(connection) == 0) {
     throw InvalidInput("a transaction is open on this connection already: end it first");
   }
-  // An advance must be durable whatever the connection was set to; inside a transaction it cannot be changed
-  // any more.
-  Statement query{connection, "PRAGMA synchronous"};
-  if (query.bind().step() && query.integer(0) < synchronous_full) {
-    query.reset();
-    execute(connection, "PRAGMA synchronous = FULL");
-  }
-  query.reset();
+  require_durable(connection);
   execute(connection, "BEGIN IMMEDIATE");
 }
 
@@ -103,6 +126,18 @@ void Transaction::commit() {
   if (state_->is_refused()) {
     rollback(connection_);
     throw InvalidInput("a claim was refused in this transaction, so it was rolled back and not committed");
+  }
+  if (sqlite3_get_autocommit(connection_) != 0) {
+    throw OutcomeUnknown(
+        "a statement of the transaction's own had ended it: what came before was rolled back, what came "
+        "after was not");
+  }
+  if (!state_->is_on_record()) {
+    rollback(connection_);
+    throw InvalidInput(
+        "a savepoint that was rolled back took an admission with it, so nothing was committed: admit before "
+        "the first "
+        "savepoint");
   }
   const int code = sqlite3_exec(connection_, "COMMIT", nullptr, nullptr, nullptr);
   if (code == SQLITE_OK) return;
@@ -124,8 +159,9 @@ Ruling admit_in(Transaction& tx, const Claim& claim) {
 std::vector<Ruling> admit_all_in(Transaction& tx, std::span<const Claim> claims) {
   std::set<std::string_view> names;
   for (const Claim& claim : claims) {
-    if (!names.insert(claim.resource.name()).second)
-      throw InvalidInput("two claims of one call name the same resource");
+    if (names.insert(claim.resource.name()).second) continue;
+    tx.state_->refuse();
+    throw InvalidInput("two claims of one call name the same resource");
   }
   tx.state_->keep_refusal();
   return tx.state_->admit(claims);

@@ -8,9 +8,9 @@
 //   Ruling ruling = sqlite::admit_in(tx, lease->claim());
 //   if (ruling.verdict == Verdict::admitted) { /* your own statements on db */ tx.commit(); }
 //
-// Admit before the first savepoint: one that is rolled back takes the admission with it. No cache takes part,
-// so any number of processes may use the file. What writes to the tables without admitting goes round the
-// fence.
+// Admit before the first savepoint: one that is rolled back takes the admission with it, and the transaction
+// can then not be committed. No cache takes part, so any number of processes may use the file. What writes to
+// the tables without admitting goes round the fence.
 //
 // Thread safety: that of the connection.
 
@@ -31,16 +31,18 @@ void install_in(sqlite3* connection);
 // A write transaction of the caller's own, which cannot be committed once a claim was refused in it.
 class Transaction {
  public:
-  // BEGIN IMMEDIATE, with synchronous=FULL if the connection had less. jump_max: see is_implausible(); 0: no
-  // bound. Throws InvalidInput if a transaction is open, Unavailable if the database cannot be had.
+  // BEGIN IMMEDIATE, with synchronous=FULL (EXTRA outside of WAL) if the connection had less. jump_max: see
+  // is_implausible(); 0: no bound. Throws InvalidInput if a transaction is open, Unavailable if the database
+  // cannot be had.
   explicit Transaction(sqlite3* connection, std::int64_t jump_max = 0);
   // Rolls back what was not committed.
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  // Throws InvalidInput, after rolling back, if a claim was refused; Unavailable if another process was in
-  // the way (rolled back); OutcomeUnknown if the commit's end was not seen.
+  // Throws InvalidInput, after rolling back, if a claim was refused or its admission was taken back by a
+  // savepoint; Unavailable if another process was in the way (rolled back); OutcomeUnknown if the commit's
+  // end was not seen, or a statement of the caller's had ended the transaction before.
   void commit();
 
   [[nodiscard]] sqlite3* handle() const noexcept { return connection_; }
