@@ -2,15 +2,13 @@
 
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
-import threading
 import unittest
 
-BINARY = os.environ["FENCEGUARD_BINARY"]
+import support
+
 EXAMPLES = os.environ["FENCEGUARD_EXAMPLES"]
 LIBRARY_SQLITE = os.environ["FENCEGUARD_LIBRARY_SQLITE"]
 
@@ -19,15 +17,10 @@ def example(name):
     return os.path.join(EXAMPLES, name)
 
 
-class ExampleTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="fenceguard-examples-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class ExampleTest(support.BinaryTest):
     def run_program(self, *command, environment=None, status=0):
         """What the program prints; fails with what it said on stderr if it ends otherwise than expected."""
-        done = subprocess.run(command, cwd=self.folder, env=os.environ | (environment or {}), text=True,
+        done = subprocess.run(command, cwd=self.folder, env=support.environment(environment), text=True,
                               capture_output=True, timeout=60)
         self.assertEqual(done.returncode, status, f"{command}: {done.stdout}{done.stderr}")
         return done.stdout
@@ -70,8 +63,8 @@ class FencedRow(ExampleTest):
         self.assertEqual(self.row(), (3, 9223372036854775807, "34"))
 
     def test_it_runs_under_exec(self):
-        self.run_program(BINARY, "exec", "--source", "sqlite:leases.db", "--resource", "accounts/42", "--",
-                         example("fenced_row.sh"), "bank.db", "70")
+        self.run_program(support.BINARY, "exec", "--source", "sqlite:leases.db", "--resource", "accounts/42",
+                         "--", example("fenced_row.sh"), "bank.db", "70")
         balance, token, holder = self.row()
         self.assertEqual(balance, 70)
         self.assertGreaterEqual(token, 1)
@@ -81,30 +74,12 @@ class FencedRow(ExampleTest):
 class AgainstARunningGuard(ExampleTest):
     def setUp(self):
         super().setUp()
-        log = open(os.path.join(self.folder, "serve.log"), "w+", encoding="utf-8")
-        self.addCleanup(log.close)
-        self.server = subprocess.Popen(
-            [BINARY, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
-             "--storage", "sqlite:guard.db"],
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.addCleanup(self.stop)
-        limit = threading.Timer(30, self.server.kill)
-        limit.start()
-        line = self.server.stdout.readline()
-        limit.cancel()
-        ready = re.fullmatch(r"listening data=(\S+) control=(\S+)\n", line)
-        if not ready:
-            log.seek(0)
-            self.fail(f"the guard did not start: {line}{log.read()}")
-        self.data, self.control = (f"http://{address}" for address in ready.groups())
-
-    def stop(self):
-        self.server.send_signal(signal.SIGTERM)
-        self.server.wait(timeout=30)
-        self.server.stdout.close()
+        self.server = support.Server(self.folder, ["--storage", "sqlite:guard.db"])
+        self.addCleanup(self.server.kill)
+        self.where = {"FENCEGUARD_DATA": f"http://{self.server.data}", "FENCEGUARD_CONTROL": self.server.url}
 
     def test_the_story_in_curl_ends_with_a_refusal(self):
-        where = {"DATA": self.data, "CONTROL": self.control}
+        where = {"DATA": f"http://{self.server.data}", "CONTROL": self.server.url}
         printed = self.run_program(example("curl_story.sh"), environment=where)
         lines = [re.sub(" +", " ", line) for line in printed.splitlines()]
         first, second = (int(lines[i].split()[-1]) for i in (0, 2))
@@ -115,11 +90,10 @@ class AgainstARunningGuard(ExampleTest):
         self.assertEqual(lines[5], "What is kept: 70")
 
     def test_python_adds_up_under_concurrency(self):
-        where = {"FENCEGUARD_DATA": self.data, "FENCEGUARD_CONTROL": self.control}
         command = [sys.executable, "-B", example("sidecar.py"), "42", "10"]
-        self.assertEqual(self.run_program(*command, environment=where), "10\n")
-        running = [subprocess.Popen(command, env=os.environ | where, stdout=subprocess.PIPE, text=True)
-                   for _ in range(4)]
+        self.assertEqual(self.run_program(*command, environment=self.where), "10\n")
+        environment = support.environment(self.where)
+        running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
         sums = sorted(int(process.communicate(timeout=60)[0]) for process in running)
         self.assertEqual(sums, [20, 30, 40, 50])
 
@@ -132,8 +106,9 @@ class AgainstARunningGuard(ExampleTest):
                 "    a.write(b'130')\n"
                 "except sidecar.Refused as refusal:\n"
                 "    print('refused', b.read().decode())\n")
-        where = {"FENCEGUARD_DATA": self.data, "FENCEGUARD_CONTROL": self.control, "PYTHONPATH": EXAMPLES}
-        self.assertEqual(self.run_program(sys.executable, "-B", "-c", code, environment=where), "refused 70\n")
+        where = self.where | {"PYTHONPATH": EXAMPLES}
+        self.assertEqual(self.run_program(sys.executable, "-B", "-c", code, environment=where),
+                         "refused 70\n")
 
 
 if __name__ == "__main__":
