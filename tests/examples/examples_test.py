@@ -93,7 +93,8 @@ class AgainstARunningGuard(ExampleTest):
         command = [sys.executable, "-B", example("sidecar.py"), "42", "10"]
         self.assertEqual(self.run_program(*command, environment=self.where), "10\n")
         environment = support.environment(self.where)
-        running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+                   for _ in range(4)]
         sums = sorted(int(process.communicate(timeout=60)[0]) for process in running)
         self.assertEqual(sums, [20, 30, 40, 50])
 
