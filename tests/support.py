@@ -1,7 +1,8 @@
 """What tests that drive the binary share: folders, processes, servers on free ports, HTTP and raw sockets.
 
-Everything lives in a temporary folder of the test's own, listens on port 0 or on Unix sockets, and is killed by its
-process id when the test is over. Nothing sleeps for luck: wait_until() waits for a condition, with a limit.
+Everything lives in a temporary folder of the test's own, listens on port 0 or on Unix sockets, and is
+killed by its process id when the test is over. Nothing sleeps for luck: wait_until() waits for a
+condition, with a limit.
 """
 
 import http.client
@@ -33,7 +34,8 @@ def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
 
 def environment(extra=None):
     """The environment without FENCEGUARD_* and FENCING_*, and with extra."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("FENCEGUARD_", "FENCING_"))}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("FENCEGUARD_",
+                                                                                       "FENCING_"))}
     clean.update(extra or {})
     return clean
 
@@ -126,7 +128,7 @@ def request(address, method, target, headers=None, body=None, timeout=LIMIT_S):
 
 
 def raw(address, data, timeout=LIMIT_S):
-    """Sends bytes as they are; answers everything that comes until the server closes or stays silent for timeout."""
+    """Sends bytes as they are; answers all that comes until the server closes or is silent for timeout."""
     if address.startswith("unix:"):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         link.connect(address[len("unix:"):])
@@ -153,8 +155,9 @@ class Server:
         if listen:
             arguments = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *arguments]
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen([BINARY, "serve", *arguments], cwd=folder, stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.PIPE, stderr=log, env=environment(extra_environment))
+            self.process = subprocess.Popen([BINARY, "serve", *arguments], cwd=folder, stdout=subprocess.PIPE,
+                                            stdin=subprocess.DEVNULL, stderr=log,
+                                            env=environment(extra_environment))
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening data="):
             self.kill()
@@ -217,9 +220,15 @@ class BinaryTest(unittest.TestCase):
             file.write(text)
         return self.path(name)
 
+    def write_private(self, name, text):
+        path = self.write(name, text)
+        os.chmod(path, 0o600)
+        return path
+
     def run_binary(self, *arguments, env=None, limit_s=LIMIT_S):
         """Runs fenceguard to its end; its output is text."""
-        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=environment(env), stdin=subprocess.DEVNULL,
+        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=environment(env),
+                              stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=limit_s)
 
     def expect(self, status, *arguments, env=None, limit_s=LIMIT_S):

@@ -87,6 +87,10 @@ void require_one_way(const Settings& settings) {
 }
 
 ControlClient open_server(const Settings& settings) {
+  const auto server = settings.url("server").value();
+  if (!server.user.empty() || !server.password.empty()) {
+    throw InvalidInput("--server: there is no user in it; a bearer token comes in FENCEGUARD_SERVER_TOKEN");
+  }
   auto bearer = settings.text("server-token");
   if (settings.is_given("server-token-file")) bearer = read_bearer(settings.text("server-token-file"));
   return ControlClient{settings.text("server"), std::move(bearer)};

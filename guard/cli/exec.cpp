@@ -203,7 +203,11 @@ class Tenure {
   }
 
   [[noreturn]] void kill_abandoned() const {
-    if (group_ > 0) ::kill(-group_, SIGKILL);
+    // The lock is given back after this, so the end of the group is waited for.
+    const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{give_up_within};
+    while (group_ > 0 && ::kill(-group_, SIGKILL) == 0 && BootClock::now() < give_up_at) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    }
     hand_terminal(group_, ::getpgrp());
     throw Unavailable("the command's supervisor was killed, and the command with it");
   }
@@ -294,22 +298,21 @@ Command exec_command() {
                          .placeholder = "N",
                          .fallback = "1",
                          .help = "exit status where the lock was not acquired"};
-  return {
-      .name = "exec",
-      .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…] -- COMMAND…",
-      .summary = "run a command under a lock",
-      .settings = {source_setting, storage_setting, server_setting, server_token_setting,
-                   server_token_file_setting, resource_setting, ttl_setting, wait_setting, kill_after,
-                   conflict, config_setting},
-      .run = exec,
-      .notes =
-          "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment. Exit "
-          "status: the command's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
-          "126 "
-          "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
-      .usage_status = exit_own_fault,
-      .fault_status = exit_own_fault,
-      .takes_command_line = true};
+  return {.name = "exec",
+          .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE -- COMMAND…",
+          .summary = "run a command under a lock",
+          .settings = {source_setting, storage_setting, server_setting, server_token_setting,
+                       server_token_file_setting, resource_setting, ttl_setting, wait_setting, kill_after,
+                       conflict, config_setting},
+          .run = exec,
+          .notes =
+              "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment. Exit "
+              "status: the command's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
+              "126 "
+              "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
+          .usage_status = exit_own_fault,
+          .fault_status = exit_own_fault,
+          .takes_command_line = true};
 }
 
 }  // namespace fenceguard::cli

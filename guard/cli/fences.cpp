@@ -1,9 +1,24 @@
 #include "guard/cli/fences.hpp"
 
+#include <fmt/format.h>
+
+#include "guard/cli/output.hpp"
 #include "guard/error.hpp"
 #include "guard/wait_for.hpp"
 
 namespace fenceguard::cli {
+namespace {
+
+template <class Call>
+void if_reachable(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    complain(fmt::format("the lease ends with its time to live: {}", error.what()));
+  }
+}
+
+}  // namespace
 
 LocalFences::LocalFences(std::unique_ptr<Storage> storage, std::unique_ptr<TokenSource> source)
     : separate_source_{std::move(source)},
@@ -23,14 +38,19 @@ Ruling LocalFences::advance(const Claim& claim) {
 }
 
 FenceView LocalFences::revoke(const Resource& resource) {
+  // The fence is what keeps the holder out. A source that cannot be reached leaves its lease to its time to
+  // live.
   std::optional<Claim> lease;
-  if (source_ != nullptr) {
+  if_reachable([&] {
+    if (source_ == nullptr) return;
     if (auto record = source_->show(resource)) lease = std::move(record->claim);
-  }
+  });
   auto view =
       wait_for<FenceView>([&](Done<FenceView> done) { store().revoke(resource, lease, std::move(done)); });
   // By its claim: whoever takes the lock between the two steps has a higher token and keeps it.
-  if (lease) source_->release(*lease);
+  if_reachable([&] {
+    if (lease) source_->release(*lease);
+  });
   return view;
 }
 

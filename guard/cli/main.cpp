@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
 #include "guard/cli/demo_client.hpp"
 #include "guard/cli/output.hpp"
@@ -64,7 +65,9 @@ const Command* find_command(const std::vector<std::string>& arguments) {
 std::vector<std::string_view> all_setting_names() {
   std::vector<std::string_view> names;
   for (const auto& command : commands()) {
-    for (const auto& setting : command.settings) names.push_back(setting.name);
+    for (const auto& setting : command.settings) {
+      if (setting.name != config_setting.name) names.push_back(setting.name);
+    }
   }
   return names;
 }

@@ -18,7 +18,9 @@ namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds wait_slice_max{10'000};
-constexpr milliseconds answer_max{15'000};    // for the server, beyond the wait that it was asked for
+constexpr milliseconds answer_max{15'000};  // for the server, beyond the wait that it was asked for
+constexpr milliseconds renewal_max{10'000};
+constexpr milliseconds release_max{5'000};
 constexpr milliseconds ask_again_for{2'000};  // after a lost answer, even if the caller does not wait
 constexpr milliseconds ask_again_pause{50};
 
@@ -164,7 +166,7 @@ std::variant<Grant, Held> RemoteSource::try_acquire(const Resource& resource, co
 
 Renewal RemoteSource::renew(const Claim& claim, milliseconds ttl) {
   // Half of the term at most, so that a request that hangs leaves time for another.
-  const auto timeout = std::max(ttl / 2, milliseconds{100});
+  const auto timeout = std::clamp(ttl / 2, milliseconds{100}, renewal_max);
   const auto answer = client_.send({.method = "PUT",
                                     .target = lease_target(claim.resource),
                                     .claim = claim,
@@ -174,8 +176,8 @@ Renewal RemoteSource::renew(const Claim& claim, milliseconds ttl) {
 }
 
 Release RemoteSource::release(const Claim& claim) {
-  const auto answer =
-      client_.send({.method = "DELETE", .target = lease_target(claim.resource), .claim = claim});
+  const auto answer = client_.send(
+      {.method = "DELETE", .target = lease_target(claim.resource), .claim = claim, .timeout = release_max});
   return answer.status < 300 ? Release::released : Release::not_held;
 }
 
@@ -283,7 +285,7 @@ Ruling RemoteFences::advance(const Claim& claim) {
 
 FenceView RemoteFences::revoke(const Resource& resource) {
   const auto answer = client_.send({.method = "POST", .target = fence_target(resource) + "/revoke"});
-  if (answer.status >= 300) return {};
+  if (answer.status >= 300 || !answer.body.contains("token")) return {};
   return {.record = fence_in(answer.body)};
 }
 

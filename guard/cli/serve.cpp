@@ -24,9 +24,10 @@ constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "o
 std::vector<Setting> settings_table() {
   using enum Kind;
   return {
-      {"listen", text, "ADDR", "127.0.0.1:7420", "data side: HOST:PORT (port 0: a free one) or unix:/path"},
-      {"control", text, "ADDR", "127.0.0.1:7421", "control side, likewise"},
-      {"probe", text, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
+      {"listen", address, "ADDR", "127.0.0.1:7420",
+       "data side: HOST:PORT (port 0: a free one) or unix:/path"},
+      {"control", address, "ADDR", "127.0.0.1:7421", "control side, likewise"},
+      {"probe", address, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
       {"storage", url, "URL", "sqlite:fenceguard.db", "what is protected"},
       {"source", url, "URL", "", "the token source; left out, the storage's own"},
       {"state", url, "URL", "", "where the fences are kept, for a storage that cannot keep them itself"},

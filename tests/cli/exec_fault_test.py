@@ -39,15 +39,18 @@ class ExecFaults(support.BinaryTest):
         self.expect_nothing_left()
 
     def test_killing_execs_whole_process_group_leaves_nothing(self):
-        process = self.start("exec", *SOURCE, "--", "sh", "-c", TREE, env={"MARK": self.folder}, process_group=0)
+        process = self.start("exec", *SOURCE, "--", "sh", "-c", TREE, env={"MARK": self.folder},
+                             process_group=0)
         wait_until(lambda: len(processes_with(self.mark)) >= 8, what="the command's tree")
         os.killpg(process.pid, signal.SIGKILL)
         self.expect_nothing_left()
 
     def test_killing_exec_at_any_moment_leaves_nothing(self):
-        # The kill comes after 0, 1, 2, ... ms, through every step of starting up; the loop ends when the command ran.
+        # The kill comes after 0, 1, 2, ... ms, through every step of starting up; the loop ends when the
+        # command ran.
         for delay_ms in range(0, 40):
-            process = self.start("exec", *SOURCE, "--ttl", "100ms", "--", "sh", "-c", f"touch ran{delay_ms}; sleep 1000",
+            process = self.start("exec", *SOURCE, "--ttl", "100ms", "--", "sh", "-c",
+                                 f"touch ran{delay_ms}; sleep 1000",
                                  env={"MARK": self.folder})
             try:
                 process.wait(delay_ms / 1000)
@@ -68,7 +71,8 @@ class ExecFaults(support.BinaryTest):
         self.expect(0, "exec", *SOURCE, "--wait", "0s", "--", "true")
 
     def test_a_lost_lease_ends_the_command_with_124(self):
-        # exec is stopped past its lease, somebody else takes the lock, exec goes on: it must notice, end its command
+        # exec is stopped past its lease, somebody else takes the lock, exec goes on: it must notice, end
+        # its command
         # (which ignores SIGTERM) and say 124.
         process = self.tree("--ttl", "300ms", "--kill-after", "300ms")
         process.send_signal(signal.SIGSTOP)
@@ -82,7 +86,8 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_lease_that_was_revoked_ends_the_command_with_124(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh", "-c",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh",
+                             "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
         self.expect(0, "fence", "revoke", "--server", server.url, "--resource", "a")
@@ -91,7 +96,8 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_server_that_is_gone_is_a_lost_lease(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh", "-c",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh",
+                             "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
         server.kill()
@@ -100,7 +106,8 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_lease_lost_under_a_command_that_ends_meanwhile_is_124(self):
         # The command ends while exec is stopped; its status would say that all was well under the lock.
-        process = self.tree("--ttl", "300ms", script="touch up; while ! test -e end; do sleep 0.01; done", members=3)
+        process = self.tree("--ttl", "300ms", script="touch up; while ! test -e end; do sleep 0.01; done",
+                            members=3)
         process.send_signal(signal.SIGSTOP)
         self.expect(0, "lease", "acquire", *SOURCE, "--ttl", "24m", "--wait", "30s")
         self.write("end", "")

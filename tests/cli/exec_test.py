@@ -59,7 +59,8 @@ class Ending(Exec):
             self.expect(0, "exec", *SOURCE, "--wait", "0s", "--ttl", "24m", "--", "true")
 
     def test_the_lease_is_kept_for_longer_than_its_time_to_live(self):
-        process = self.running("--ttl", "300ms", script="touch up; read -r line; exit 5", stdin=support.subprocess.PIPE)
+        process = self.running("--ttl", "300ms", script="touch up; read -r line; exit 5",
+                               stdin=support.subprocess.PIPE)
         shown = []
 
         def has_been_renewed():
@@ -87,14 +88,16 @@ class Environment(Exec):
 
     def test_the_command_finds_its_claim(self):
         found = self.variables("--storage", "sqlite:data.db", "--resource", "accounts/42")
-        fence = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource", "accounts/42")
+        fence = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource",
+                                 "accounts/42")
         self.assertEqual(found["FENCING_RESOURCE"], "accounts/42")
         self.assertEqual(found["FENCING_TOKEN"], fence["token"])
         self.assertRegex(found["FENCING_HOLDER"], r"^[0-9a-f]{32}$")
 
     def test_urls_and_tokens_of_ours_are_not_handed_on(self):
         env = {"FENCEGUARD_SOURCE": "sqlite:leases.db", "FENCEGUARD_SERVER_TOKEN": "s3cret",
-               "FENCEGUARD_STATE": "postgres://u:s3cret@h/d", "FENCEGUARD_TOKEN": "3", "FENCEGUARD_LOG_LEVEL": "debug",
+               "FENCEGUARD_STATE": "postgres://u:s3cret@h/d", "FENCEGUARD_TOKEN": "3",
+               "FENCEGUARD_LOG_LEVEL": "debug",
                "OTHER": "kept"}
         found = self.variables("--resource", "a", env=env)
         self.assertEqual({name for name in found if name.startswith("FENCEGUARD_")}, {"FENCEGUARD_LOG_LEVEL"})
@@ -137,7 +140,8 @@ class Signals(Exec):
                 os.remove(self.path("up"))
 
     def test_signals_reach_the_whole_group(self):
-        process = self.running(script="sh -c 'trap \"touch inner; exit\" TERM; touch up; while :; do sleep 0.02; done'; :")
+        inner = "trap \"touch inner; exit\" TERM; touch up; while :; do sleep 0.02; done"
+        process = self.running(script=f"sh -c '{inner}'; :")
         process.terminate()
         self.assertEqual(process.wait(support.LIMIT_S), 128 + signal.SIGTERM)
         wait_until(lambda: os.path.exists(self.path("inner")), what="the inner command's signal")
@@ -158,7 +162,8 @@ class Signals(Exec):
         self.assertFalse(os.path.exists(self.path("ran")))
 
     def test_stopping_exec_by_sigtstp_stops_the_command_and_sigcont_continues_both(self):
-        process = self.running("--ttl", "24m", script="touch up; while :; do date +%N > tick; sleep 0.01; done",
+        process = self.running("--ttl", "24m",
+                               script="touch up; while :; do date +%N > tick; sleep 0.01; done",
                                start_new_session=False)
         os.set_blocking(process.stdout.fileno(), False)
         process.send_signal(signal.SIGTSTP)
@@ -170,7 +175,8 @@ class Signals(Exec):
         self.assertEqual(process.wait(support.LIMIT_S), 128 + signal.SIGTERM)
 
     def test_the_command_has_the_terminal(self):
-        # On a terminal of its own: the command is in the foreground, Ctrl-C reaches it, and exec takes its status.
+        # On a terminal of its own: the command is in the foreground, Ctrl-C reaches it, and exec takes its
+        # status.
         script = ("import os, signal, sys\n"
                   "signal.signal(signal.SIGINT, lambda *_: sys.exit(11))\n"
                   "print('foreground', os.tcgetpgrp(0) == os.getpgrp(), flush=True)\n"

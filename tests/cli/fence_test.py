@@ -16,7 +16,8 @@ class OverAStorage(support.BinaryTest):
         self.expect(0, "fence", "init", *STORAGE)
 
     def advance(self, status, resource, token, holder="h"):
-        return self.expect_json(status, "fence", "advance", *self.WAY, "--resource", resource, "--token", str(token),
+        return self.expect_json(status, "fence", "advance", *self.WAY, "--resource", resource, "--token",
+                                str(token),
                                 "--holder", holder)
 
     def test_the_rule(self):
@@ -88,14 +89,16 @@ class OverAServer(OverAStorage):
 
     def test_an_implausible_token_is_1(self):
         server = self.serve("--storage", "sqlite:bounded.db", "--max-jump", "100")
-        done = self.expect(1, "fence", "advance", "--server", server.url, "--resource", "a", "--token", "5000")
+        done = self.expect(1, "fence", "advance", "--server", server.url, "--resource", "a", "--token",
+                           "5000")
         self.assertIn("server says", done.stderr)
 
     def test_a_storage_beside_a_running_guard_can_be_looked_at_only(self):
         self.advance(0, "a", 5)
         self.assertEqual(self.expect_json(0, "fence", "show", *STORAGE, "--resource", "a")["token"], "5")
         self.assertEqual(len(self.expect_json(0, "fence", "list", *STORAGE)["fences"]), 1)
-        for command in [["advance", "--resource", "a", "--token", "6"], ["revoke", "--resource", "a"], ["compact"],
+        for command in [["advance", "--resource", "a", "--token", "6"], ["revoke", "--resource", "a"],
+                        ["compact"],
                         ["init"], ["rebase", "--resource", "a", "--to", "1"]]:
             done = self.expect(3, "fence", *command, *STORAGE)
             self.assertIn("--server", done.stderr)
@@ -131,7 +134,8 @@ class ByHand(support.BinaryTest):
         self.assertRegex(done.stdout, r"(?m)^by [^@\s]+@\S+$")
 
     def test_missing_state_is_3_and_names_the_command(self):
-        for command in [["show", "--resource", "a"], ["list"], ["advance", "--resource", "a", "--token", "1"]]:
+        for command in [["show", "--resource", "a"], ["list"], ["advance", "--resource", "a", "--token",
+                                                                "1"]]:
             done = self.expect(3, "fence", *command, *STORAGE)
             self.assertIn("fence init", done.stderr)
 

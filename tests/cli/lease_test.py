@@ -1,6 +1,7 @@
 """'fenceguard lease' against a source, a storage and a running guard."""
 
 import os
+import re
 import socket
 import threading
 import unittest
@@ -83,6 +84,13 @@ class OverAServer(OverASource):
         self.server = self.serve("--max-jump", "0")
         self.WAY = ["--server", self.server.url]
 
+    def test_tokens_beyond_2_to_53_are_exact(self):
+        # The server raises its source only to the neighbourhood of what its guard has seen.
+        mark = 2**53 + 2
+        self.expect(1, "lease", "raise", *self.WAY, "--resource", "a", "--token", str(mark))
+        self.expect(0, "fence", "advance", *self.WAY, "--resource", "other", "--token", str(mark))
+        super().test_tokens_beyond_2_to_53_are_exact()
+
     def test_the_guard_was_advanced_before_the_token_is_printed(self):
         lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
         self.assertEqual(self.server.call("GET", "/v1/fences/a").json["token"], lease["token"])
@@ -113,7 +121,8 @@ class WhatWasAdvanced(support.BinaryTest):
         self.assertGreater(int(lease["token"]), 5000)
 
     def test_a_holder_that_asks_again_and_is_stale_lifts_nothing(self):
-        # A lease is taken, a higher token is seen at the guard, the same holder asks again: the refusal is the truth.
+        # A lease is taken, a higher token is seen at the guard, the same holder asks again: the refusal is
+        # the truth.
         parts = ["--storage", "sqlite:data.db", *SOURCE]
         self.expect(0, "fence", "init", "--storage", "sqlite:data.db", "--floor", "0")
         self.expect(0, "lease", "acquire", *parts, "--resource", "a", "--holder", "me")
@@ -129,9 +138,22 @@ class WhatWasAdvanced(support.BinaryTest):
     def test_many_at_once_take_turns(self):
         parts = ["--storage", "sqlite:data.db"]
         self.expect(0, "fence", "init", *parts)
-        processes = [self.start("lease", "acquire", *parts, "--resource", f"r{n}", "--json") for n in range(6)]
+        processes = [self.start("lease", "acquire", *parts, "--resource", f"r{n}",
+                                "--json") for n in range(6)]
         for process in processes:
             self.assertEqual(process.wait(support.LIMIT_S), 0, process.stderr.read())
+
+
+def whole_request(link):
+    """A request with its body, as it came."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += link.recv(65536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: (\d+)", head).group(1))
+    while len(body) < length:
+        body += link.recv(65536)
+    return head + b"\r\n\r\n" + body
 
 
 class Faults(support.BinaryTest):
@@ -164,7 +186,8 @@ class Faults(support.BinaryTest):
         listener.shutdown(socket.SHUT_RDWR)
 
     def test_a_lost_answer_is_asked_for_again_by_the_same_holder(self):
-        # A relay loses the first answer after the server has granted; the second try must get the very same grant.
+        # A relay loses the first answer after the server has granted; the second try must get the very same
+        # grant.
         server = self.serve()
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
@@ -177,10 +200,11 @@ class Faults(support.BinaryTest):
                 except OSError:
                     return
                 with link:
-                    seen.append(link.recv(65536))
+                    seen.append(whole_request(link))
                     host, _, port = server.control.rpartition(":")
                     with socket.create_connection((host, int(port))) as upstream:
-                        upstream.sendall(seen[-1])
+                        own_host = b"Host: " + server.control.encode()
+                        upstream.sendall(re.sub(rb"Host: \S+", own_host, seen[-1]))
                         answer = upstream.recv(65536)
                     if len(seen) > 1:
                         link.sendall(answer)
@@ -193,17 +217,20 @@ class Faults(support.BinaryTest):
         listener.shutdown(socket.SHUT_RDWR)
 
     def test_bearer_tokens(self):
-        self.write("tokens", "lease for-leases\nadmin for-admins\n")
+        self.write_private("tokens", "lease for-leases-0123456\nadmin for-admins-0123456\n")
         server = self.serve("--control-token-file", "tokens")
         way = ["--server", server.url]
         self.assertIn("server says", self.expect(3, "lease", "acquire", *way, "--resource", "a").stderr)
-        done = self.expect(3, "lease", "acquire", *way, "--resource", "a", env={"FENCEGUARD_SERVER_TOKEN": "wrong"})
+        done = self.expect(3, "lease", "acquire", *way, "--resource", "a",
+                           env={"FENCEGUARD_SERVER_TOKEN": "wrong"})
         self.assertNotIn("wrong", done.stderr)
-        self.expect(0, "lease", "acquire", *way, "--resource", "a", env={"FENCEGUARD_SERVER_TOKEN": "for-leases"})
-        self.write("mine", "for-leases\n")
+        self.expect(0, "lease", "acquire", *way, "--resource", "a",
+                    env={"FENCEGUARD_SERVER_TOKEN": "for-leases-0123456"})
+        self.write("mine", "for-leases-0123456\n")
         self.expect(0, "lease", "acquire", *way, "--resource", "b", "--server-token-file", "mine")
         self.expect(3, "fence", "revoke", *way, "--resource", "b", "--server-token-file", "mine")
-        self.expect(0, "fence", "revoke", *way, "--resource", "b", env={"FENCEGUARD_SERVER_TOKEN": "for-admins"})
+        self.expect(0, "fence", "revoke", *way, "--resource", "b",
+                    env={"FENCEGUARD_SERVER_TOKEN": "for-admins-0123456"})
         self.expect(2, "lease", "show", *way, "--resource", "a", "--server-token-file", "missing")
 
     def test_a_lease_file_that_is_no_database_is_3(self):

@@ -4,9 +4,9 @@ import unittest
 
 import support
 
-COMMANDS = ["serve", "exec", "lease acquire", "lease renew", "lease release", "lease show", "lease raise", "fence show",
-            "fence list", "fence advance", "fence revoke", "fence compact", "fence init", "fence rebase", "sql sqlite",
-            "doctor"]
+COMMANDS = ["demo", "serve", "exec", "lease acquire", "lease renew", "lease release", "lease show",
+            "lease raise", "fence show", "fence list", "fence advance", "fence revoke", "fence compact",
+            "fence init", "fence rebase", "sql sqlite", "doctor"]
 SECRET = "tr0ub4dor"
 
 
@@ -25,7 +25,8 @@ class Usage(support.BinaryTest):
             self.assertIn(f"Usage: fenceguard {command}", text)
             self.assertTrue(all(len(line) <= 110 for line in text.splitlines()), text)
         text = self.expect(0, "serve", "--help").stdout
-        for default in ["127.0.0.1:7420", "127.0.0.1:7421", "sqlite:fenceguard.db", "1099511627776", "100000", "8388608"]:
+        for default in ["127.0.0.1:7420", "127.0.0.1:7421", "sqlite:fenceguard.db", "1099511627776",
+                        "100000", "8388608"]:
             self.assertIn(f"[default: {default}]", " ".join(text.split()))
         self.assertIn("--kill-after TIME", self.expect(0, "exec", "--help").stdout)
 
@@ -57,11 +58,14 @@ class Usage(support.BinaryTest):
             (["lease", "renew", "--resource", "a", "--source", "sqlite:l.db", "--token", "01"], "--token"),
             (["lease", "renew", "--resource", "a", "--source", "sqlite:l.db", "--token", "0"], "--token"),
             (["lease", "acquire", "--resource", "a", "--source", "sqlite:l.db", "--ttl", "1ms"], "10ms"),
-            (["lease", "acquire", "--resource", "a", "--source", "sqlite:l.db", "--holder", "x y"], "--holder"),
-            (["lease", "show", "--resource", "a", "--source", "sqlite:l.db", "--server", "http://127.0.0.1:1"], "--server"),
+            (["lease", "acquire", "--resource", "a", "--source", "sqlite:l.db", "--holder", "x y"],
+             "--holder"),
+            (["lease", "show", "--resource", "a", "--source", "sqlite:l.db", "--server",
+              "http://127.0.0.1:1"], "--server"),
             (["fence", "show", "--resource", "a"], "--storage or --server"),
             (["fence", "list", "--storage", "sqlite:l.db", "--limit", "0"], "--limit"),
-            (["fence", "init", "--storage", "sqlite:s.db", "--source", "sqlite:l.db", "--floor", "3"], "--floor"),
+            (["fence", "init", "--storage", "sqlite:s.db", "--source", "sqlite:l.db", "--floor", "3"],
+             "--floor"),
             (["doctor"], "--source"),
         ]
         for arguments, expected in cases:
@@ -74,7 +78,8 @@ class Usage(support.BinaryTest):
     def test_an_unknown_scheme_lists_the_known_ones(self):
         for arguments in [["serve", "--storage", "oracle:x"], ["serve", "--source", "oracle:x"],
                           ["lease", "show", "--source", "oracle:x", "--resource", "a"],
-                          ["lease", "acquire", "--storage", "oracle:x", "--source", "sqlite:l.db", "--resource", "a"],
+                          ["lease", "acquire", "--storage", "oracle:x", "--source", "sqlite:l.db",
+                           "--resource", "a"],
                           ["fence", "show", "--storage", "oracle:x", "--resource", "a"],
                           ["doctor", "--storage", "oracle:x"]]:
             done = self.expect(2, *arguments)
@@ -91,17 +96,19 @@ class Usage(support.BinaryTest):
         ini = self.write("bad.ini", f"{url}\n")
         unknown = self.write("unknown.ini", f"bogus = {url}\n")
         good = self.write("good.ini", f"storage = {url}\nsource = {url}\n")
-        cases = [["serve", url], ["serve", f"--bogus={url}"], ["serve", "--bogus", url], ["serve", "--storage", url],
-                 ["serve", "--source", url], ["serve", "--state", url], ["serve", f"--init={url}"],
-                 ["serve", "--cache", url], ["serve", "--drain-timeout", url], ["serve", "--listen", url],
-                 ["serve", "--storage", url, "--storage", url], ["serve", f"-x{url}"], ["serve", "--log-level", url],
-                 ["serve", "--storage", f"sqlite:x.db?password={SECRET}"],
+        cases = [["serve", url], ["serve", f"--bogus={url}"], ["serve", "--bogus", url], [url],
+                 ["lease", url],
+                 ["serve", f"--init={url}"], ["serve", "--storage", url, "--storage", url],
+                 ["serve", f"-x{url}"], ["serve", "--storage", f"sqlite:x.db?password={SECRET}"],
                  ["serve", "--config", ini], ["serve", "--config", unknown], ["serve", "--config", good],
-                 ["lease", "show", "--resource", "a", "--source", url], ["lease", url],
+                 ["lease", "show", "--resource", "a", "--source", url],
                  ["lease", "show", "--resource", "a", "--server", f"http://u:{SECRET}@127.0.0.1:1"],
                  ["lease", "show", "--resource", "a", "--token", url, "--source", "sqlite:l.db"],
-                 ["fence", "show", "--resource", "a", "--storage", url], [url],
+                 ["fence", "show", "--resource", "a", "--storage", url],
                  ["doctor", "--source", url], ["doctor", "--storage", url]]
+        for name in ["storage", "source", "state", "cache", "drain-timeout", "listen", "control", "probe",
+                     "log-level"]:
+            cases.append(["serve", f"--{name}", url])
         for arguments in cases:
             with self.subTest(arguments=arguments):
                 done = self.run_binary(*arguments)
@@ -126,7 +133,8 @@ class Usage(support.BinaryTest):
 
     def test_output_that_nobody_can_read_is_not_called_done(self):
         with open("/dev/full", "w") as full:
-            process = self.start("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a", stdout=full)
+            process = self.start("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a",
+                                 stdout=full)
             self.assertEqual(process.wait(support.LIMIT_S), 4)
 
 
