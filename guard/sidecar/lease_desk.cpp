@@ -152,6 +152,7 @@ void LeaseDesk::Impl::released(const Resource& resource) {
 void LeaseDesk::Impl::act(const LeaseQueue::Actions& actions) {
   for (const Action& action : actions) perform(action);
   set_timer();
+  context_.metrics.set_leases_waiting(queue_.asks_open());
   if (idle_ && queue_.is_idle()) std::exchange(idle_, nullptr)();
 }
 

@@ -86,6 +86,8 @@ class LeaseQueue {
 
   // Dismisses everybody who waits and takes no more; steps under way go on to their end.
   void close(Actions& actions);
+  // Asks that are not answered.
+  [[nodiscard]] std::size_t asks_open() const noexcept { return asks_open_; }
   // No step is under way or due.
   [[nodiscard]] bool is_idle() const noexcept { return busy_lines_ == 0; }
 

@@ -72,6 +72,8 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
   conflicts_ =
       &add_counter(registry, "fenceguard_token_conflicts_total", "Numbers that were issued to two holders");
   unknown_ = &add_counter(registry, "fenceguard_unknown_total", "Answers that the outcome is unknown");
+  leases_waiting_ =
+      &add_gauge(registry, "fenceguard_leases_waiting", "Callers for a lease that are not yet answered");
   in_flight_ = &add_gauge(registry, "fenceguard_in_flight", "Requests on the data side not yet answered");
   resources_ = &add_gauge(registry, "fenceguard_resources", "Fences with a record of their own");
   floor_ = &add_gauge(registry, "fenceguard_floor", "Fence of every resource without a record of its own");
@@ -122,6 +124,10 @@ void Metrics::count_advance() {
 }
 void Metrics::count_source_regression() {
   regressions_->Increment();
+}
+
+void Metrics::set_leases_waiting(std::size_t count) {
+  leases_waiting_->Set(static_cast<double>(count));
 }
 
 void Metrics::observe_write(std::chrono::nanoseconds duration) {

@@ -59,6 +59,7 @@ class Metrics {
   void count_advance();
   // A grant whose token the guard had passed already.
   void count_source_regression();
+  void set_leases_waiting(std::size_t count);
   void observe_write(std::chrono::nanoseconds duration);
 
   // Everything as Prometheus text, with these values of the moment.
@@ -75,6 +76,7 @@ class Metrics {
   prometheus::Counter* regressions_;
   prometheus::Counter* conflicts_;
   prometheus::Counter* unknown_;
+  prometheus::Gauge* leases_waiting_;
   prometheus::Gauge* in_flight_;
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;
