@@ -52,6 +52,9 @@ void create(const std::string& path) {
     {
       Database database{draft, Database::Mode::create};
       install(database.handle());
+      // Closing would do it as well, but tell nobody that it failed.
+      const int code = database.checkpoint(true);
+      if (code != SQLITE_OK) throw_error(database.handle(), code, "checkpointing");
     }
     sync_path(draft, O_RDONLY);
     // link() does not replace: where another process was faster, its file stays.

@@ -12,8 +12,14 @@ namespace fenceguard::test {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "fenceguard-test-XXXXXX").string();
+  // In memory where there is such a place, for what needs no disk and is done very often.
+  enum class Place { disk, memory };
+
+  explicit TempDir(Place place = Place::disk) {
+    const std::filesystem::path memory{"/dev/shm"};
+    const bool is_in_memory = place == Place::memory && std::filesystem::is_directory(memory);
+    const auto parent = is_in_memory ? memory : std::filesystem::temp_directory_path();
+    std::string pattern = (parent / "fenceguard-test-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error{"mkdtemp failed"};
     path_ = pattern;
   }

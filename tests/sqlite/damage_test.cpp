@@ -144,7 +144,8 @@ TEST_F(StateFile, AFlippedBitIsNoticedOrChangesNoFence) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random{seed};
   int refused = 0;
-  const std::string copy = "/dev/shm/" + fs::path{folder_.path()}.filename().string() + ".db";
+  const TempDir memory{TempDir::Place::memory};
+  const std::string copy = memory.file("copy.db");
   const int rounds = scaled(1'500);
   for (int round = 0; round < rounds; ++round) {
     for (const char* suffix : {"", "-wal", "-shm", "-guard"}) fs::remove(copy + suffix);
@@ -165,7 +166,6 @@ TEST_F(StateFile, AFlippedBitIsNoticedOrChangesNoFence) {
       ++refused;
     }
   }
-  for (const char* suffix : {"", "-wal", "-shm", "-guard"}) fs::remove(copy + suffix);
   EXPECT_GT(refused, 0);
 }
 
