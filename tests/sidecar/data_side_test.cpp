@@ -191,6 +191,24 @@ TEST_F(DataSideTest, TwoEncodingsAreOneResource) {
   EXPECT_EQ(running_.data("GET", "/%61ccounts/42").body, "70");
 }
 
+TEST_F(DataSideTest, AFaultIsUnavailableOrUnknownAndSaysWhich) {
+  running_.objects().set_fault(FaultKind::unavailable);
+  for (const auto& answer : {put(1), running_.data("GET", "/accounts/42")}) {
+    EXPECT_EQ(answer.status, 503U);
+    EXPECT_EQ(field(answer, "Fencing-Verdict"), "unavailable");
+    EXPECT_EQ(field(answer, "Retry-After"), "1");
+    EXPECT_EQ(problem_of(answer), "unavailable");
+  }
+  running_.objects().set_fault(FaultKind::unknown);
+  const auto unknown = put(1);
+  EXPECT_EQ(unknown.status, 500U);
+  EXPECT_EQ(field(unknown, "Fencing-Verdict"), "unknown");
+  EXPECT_EQ(problem_of(unknown), "unknown");
+  EXPECT_EQ(running_.metric("fenceguard_unknown_total"), 1);
+  running_.objects().set_fault(std::nullopt);
+  EXPECT_EQ(put(1).status, 201U);
+}
+
 TEST(DataSide, WithADepthOneLockCoversEverythingUnderIt) {
   RunningOptions options;
   options.sidecar.resource_depth = 2;

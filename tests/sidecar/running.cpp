@@ -59,8 +59,26 @@ void GatedFences::set_fault(std::optional<FaultKind> kind) {
   fault_ = kind;
 }
 
+void GatedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> done) {
+  std::unique_lock lock{mutex_};
+  if (fault_) return done(Fault{*fault_, "the disk is full"});
+  lock.unlock();
+  inner_.write(std::move(claim), std::move(write), std::move(done));
+}
+
+void GatedObjects::read(Read read, Done<ReadReport> done) {
+  std::unique_lock lock{mutex_};
+  if (fault_) return done(Fault{*fault_, "the disk is full"});
+  lock.unlock();
+  inner_.read(std::move(read), std::move(done));
+}
+
+void GatedObjects::set_fault(std::optional<FaultKind> kind) {
+  const std::scoped_lock lock{mutex_};
+  fault_ = kind;
+}
+
 Running::Running(RunningOptions options) {
-  options.storage.initialise = true;
   real_storage_ = schemes().open_storage(Url::parse("sqlite:" + folder_.file("guard.db")), options.storage);
   TokenSource* source = real_storage_->own_source();
   if (!options.has_own_source) {

@@ -92,18 +92,36 @@ class GatedFences : public FenceStore {
   std::optional<FaultKind> fault_;
 };
 
-class GatedStorage : public Storage {
+// An object store as it is, but for faults.
+class GatedObjects : public ObjectStore {
  public:
-  explicit GatedStorage(Storage& inner) : inner_{inner}, fences_{inner.fences()} {}
-  GatedFences& fences() override { return fences_; }
-  ObjectStore* objects() override { return inner_.objects(); }
+  explicit GatedObjects(ObjectStore& inner) : inner_{inner} {}
+  void write(Claim claim, ObjectWrite write, Done<WriteReport> done) override;
+  void read(Read read, Done<ReadReport> done) override;
+
+  // How the next calls end, instead of being passed on.
+  void set_fault(std::optional<FaultKind> kind);
 
  private:
-  Storage& inner_;
+  ObjectStore& inner_;
+  std::mutex mutex_;
+  std::optional<FaultKind> fault_;
+};
+
+class GatedStorage : public Storage {
+ public:
+  explicit GatedStorage(Storage& inner) : fences_{inner.fences()}, objects_{*inner.objects()} {}
+  GatedFences& fences() override { return fences_; }
+  GatedObjects* objects() override { return &objects_; }
+
+ private:
   GatedFences fences_;
+  GatedObjects objects_;
 };
 
 struct RunningOptions {
+  RunningOptions() { storage.initialise = true; }
+
   SidecarOptions sidecar;
   StorageOptions storage;
   bool has_source = true;
@@ -132,9 +150,10 @@ class Running {
   // The lease that the source has, if any.
   std::optional<LeaseRecord> lease(const std::string& resource) const;
 
-  Sidecar& sidecar() { return *sidecar_; }
+  Sidecar& sidecar() const { return *sidecar_; }
   GatedSource& source() { return *source_; }
   GatedFences& fences() { return storage_->fences(); }
+  GatedObjects& objects() { return *storage_->objects(); }
   const http::TemporaryFolder& folder() const { return folder_; }
 
  private:
