@@ -47,11 +47,11 @@ class ExecFaults(support.BinaryTest):
 
     def test_killing_exec_at_any_moment_leaves_nothing(self):
         # The kill comes after 0, 1, 2, ... ms, through every step of starting up; the loop ends when the
-        # command ran.
-        for delay_ms in range(0, 40):
+        # command had begun to run in several of the rounds.
+        ran = 0
+        for delay_ms in range(1000):
             process = self.start("exec", *SOURCE, "--ttl", "100ms", "--", "sh", "-c",
-                                 f"touch ran{delay_ms}; sleep 1000",
-                                 env={"MARK": self.folder})
+                                 f"touch ran{delay_ms}; sleep 1000", env={"MARK": self.folder})
             try:
                 process.wait(delay_ms / 1000)
             except support.subprocess.TimeoutExpired:
@@ -59,6 +59,10 @@ class ExecFaults(support.BinaryTest):
             process.kill()
             process.wait(support.LIMIT_S)
             self.expect_nothing_left()
+            ran += os.path.exists(self.path(f"ran{delay_ms}"))
+            if ran == 10:
+                return
+        self.fail("the command never came to run")
 
     def test_killing_the_supervisor_ends_the_command_and_exec_says_so(self):
         process = self.tree(script="touch up; sleep 1000 & sleep 1000", members=5)

@@ -140,6 +140,21 @@ class ByHand(support.BinaryTest):
             self.assertIn("fence init", done.stderr)
 
 
+    def test_revoke_ends_the_lease_at_a_separate_source_and_works_without_it(self):
+        parts = [*STORAGE, "--source", "sqlite:leases.db"]
+        self.expect(0, "fence", "init", *parts)
+        lease = self.expect_json(0, "lease", "acquire", *parts, "--resource", "a", "--ttl", "24m")
+        self.assertTrue(self.expect_json(0, "fence", "revoke", *parts, "--resource", "a")["closed"])
+        self.expect(1, "lease", "show", "--source", "sqlite:leases.db", "--resource", "a")
+        after = self.expect_json(0, "lease", "acquire", *parts, "--resource", "a", "--ttl", "24m")
+        self.assertGreater(int(after["token"]), int(lease["token"]))
+        with open(self.path("leases.db"), "r+b") as file:
+            file.write(b"x" * 4096)
+        self.expect(3, "fence", "revoke", *parts, "--resource", "a")
+        self.assertFalse(self.expect_json(0, "fence", "show", *STORAGE, "--resource", "a")["closed"])
+        self.assertTrue(self.expect_json(0, "fence", "revoke", *STORAGE, "--resource", "a")["closed"])
+
+
 class Doctor(support.BinaryTest):
     def test_a_sound_file_is_0(self):
         self.expect(0, "fence", "init", *STORAGE)
