@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+"""PUT of 100 bytes with a valid token over 64 keep-alive connections against `fenceguard serve`, each durable before
+its answer, and the same requests against one nginx worker that only answers 204. Rounds alternate; the line printed
+holds the medians."""
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CONNECTIONS = 64
+NGINX_CONFIG = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx-error.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  keepalive_requests 1000000000;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{ listen 127.0.0.1:{port}; location / {{ return 204; }} }}
+}}
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port, process):
+    limit = time.monotonic() + 10
+    while time.monotonic() < limit:
+        if process.poll() is not None:
+            raise RuntimeError("a server ended at once")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.01)
+    raise RuntimeError("a server does not answer")
+
+
+@contextlib.contextmanager
+def running(command, **options):
+    process = subprocess.Popen(command, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def processor_seconds(pid):
+    """Processor time of a process and, for nginx, of its worker."""
+    total = 0
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    for one in [str(pid)] + children:
+        fields = open(f"/proc/{one}/stat").read().rsplit(")", 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def load(port, seconds, pid):
+    """(requests per second, processor microseconds of the server per request)"""
+    before = processor_seconds(pid)
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", f"{HERE}/put.lua", f"http://127.0.0.1:{port}"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in text or "Socket errors" in text:
+        raise RuntimeError(f"not every PUT was answered with 2xx:\n{text}")
+    done = int(re.search(r"(\d+) requests in", text)[1])
+    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
+    return rate, (processor_seconds(pid) - before) * 1e6 / done
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter rounds, for a look")
+    parser.add_argument("--folder", default=".", help="where files are made; a real disk, not a tmpfs")
+    parser.add_argument("--binary", default=f"{HERE}/../build/release/fenceguard")
+    settings = parser.parse_args()
+    rounds, seconds = (3, 2) if settings.quick else (7, 5)
+
+    with contextlib.ExitStack() as stack:
+        folder = tempfile.mkdtemp(prefix="fenceguard-bench-", dir=os.path.abspath(settings.folder))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        serve = [settings.binary, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--storage",
+                 f"sqlite:{folder}/bench.db"]
+        log = stack.enter_context(open(f"{folder}/serve.log", "w"))
+        ours = stack.enter_context(running(serve, stdout=subprocess.PIPE, stderr=log, text=True))
+        our_port = int(re.search(r"data=127\.0\.0\.1:(\d+)", ours.stdout.readline())[1])
+
+        port = free_port()
+        with open(f"{folder}/nginx.conf", "w") as config:
+            config.write(NGINX_CONFIG.format(folder=folder, port=port))
+        nginx = ["nginx", "-e", f"{folder}/nginx-error.log", "-p", folder, "-c", f"{folder}/nginx.conf"]
+        other = stack.enter_context(running(nginx, stderr=subprocess.DEVNULL))
+        wait_for_port(port, other)
+
+        load(our_port, 2, ours.pid)  # every resource has its fence and its object
+        load(port, 1, other.pid)
+        our_rounds, other_rounds = [], []
+        for _ in range(rounds):
+            our_rounds.append(load(our_port, seconds, ours.pid))
+            other_rounds.append(load(port, seconds, other.pid))
+
+    our_rate, our_cpu = (statistics.median(column) for column in zip(*our_rounds))
+    other_rate, other_cpu = (statistics.median(column) for column in zip(*other_rounds))
+    print(f"durable PUT over {CONNECTIONS} connections: {our_rate / other_rate:.2f} "
+          f"(ours {our_rate:.0f}/s with {our_cpu:.1f} us of processor time each, "
+          f"other {other_rate:.0f}/s with {other_cpu:.1f} us), target >= 0.3")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"put_bench: {error}")
