@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace fenceguard::sqlite {
 namespace {
@@ -220,12 +221,19 @@ void Committer::publish() {
   state_.store(status_.state, std::memory_order_release);
 }
 
-// Without waiting for readers as a rule; a log that they keep from shrinking is emptied by force in the end.
-// What fails is tried again after the next commit: until it succeeds the log keeps everything.
+// Without waiting for readers as a rule. A log that they keep from shrinking is waited for in the end, and if
+// that is in vain not again before the log has doubled: a reader that was stopped must not hold up every
+// commit. What fails is tried again after the next commit: until it succeeds the log keeps everything.
 void Committer::checkpoint_if_due() {
   const int pages = ledger_->database().log_pages();
-  if (pages < checkpoint_pages) return;
-  ledger_->database().checkpoint(pages >= 10 * checkpoint_pages);
+  if (pages < checkpoint_pages) {
+    truncate_pages_ = truncate_pages_min;
+    return;
+  }
+  const bool truncate = pages >= truncate_pages_;
+  const int code = ledger_->database().checkpoint(truncate);
+  if (truncate && code != SQLITE_OK)
+    truncate_pages_ = 2 * std::min(pages, std::numeric_limits<int>::max() / 2);
 }
 
 }  // namespace fenceguard::sqlite

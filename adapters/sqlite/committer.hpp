@@ -7,7 +7,7 @@
 //
 // A transaction that fails before its COMMIT was certainly not applied: its works are answered 'unavailable'.
 // One whose COMMIT fails is unknown; then nothing is written any more until the file was closed, opened and
-// checkpointed again, which is tried twice a second.
+// checkpointed again, which is tried five times a second.
 //
 // Thread safety: submit() and status() from any thread.
 
@@ -78,6 +78,10 @@ class Committer {
   void fail(const std::string& reason);
   void publish();
   void checkpoint_if_due();
+
+  // The log is emptied, which waits for readers, when it has this many pages.
+  static constexpr int truncate_pages_min = 40'000;
+  int truncate_pages_ = truncate_pages_min;
 
   const Open open_;
   std::unique_ptr<Ledger> ledger_;

@@ -54,9 +54,12 @@ void Ledger::begin() {
 CommitEnding Ledger::commit() {
   write_changed();
   const auto ending = database_.commit();
-  if (ending == CommitEnding::committed) {
+  if (ending != CommitEnding::committed) return ending;
+  try {
     cache_changed();
     durable_namespace_ = namespace_;
+  } catch (const std::exception&) {
+    return CommitEnding::unknown;  // no memory: a cache that is behind the file must not be asked any more
   }
   return ending;
 }

@@ -289,6 +289,28 @@ TEST(EmbeddedStorageEnd, TheDestructorAnswersEverythingThatIsStillOpen) {
   EXPECT_EQ(answered, 2 * calls);
 }
 
+// A reader in another process that was stopped keeps the log from shrinking, but does not hold up every
+// commit: it is waited for once, and then not again before the log has doubled.
+TEST(EmbeddedStorageReaders, AReaderThatIsStoppedDoesNotHoldUpEveryWrite) {
+  TempDir folder{TempDir::Place::memory};
+  const auto path = folder.file("fenceguard.db");
+  const OpenStorage storage{path};
+  const std::string body(1'000'000, 'x');
+  ASSERT_EQ(storage.put(claim_of("a", 1), body).ending, ObjectEnding::created);
+  sqlite::Database reader{path, sqlite::Database::Mode::look};
+  sqlite::execute(reader.handle(), "BEGIN; SELECT count(*) FROM fenceguard_object");
+  const int writes = 200;
+  const auto begin = BootClock::now();
+  for (int i = 0; i < writes; ++i) {
+    ASSERT_EQ(storage.put(claim_of("a", 1), body).ending, ObjectEnding::replaced);
+  }
+  EXPECT_GT(std::filesystem::file_size(path + "-wal"), 165'000'000u);
+  EXPECT_LT(BootClock::now() - begin, std::chrono::seconds{25});
+  sqlite::rollback(reader.handle());
+  for (int i = 0; i < 3; ++i) (void)storage.put(claim_of("a", 1), "small");
+  EXPECT_EQ(storage.body("a"), "small");
+}
+
 // A damaged row is refused, and what was read beside it is as fresh as ever.
 TEST(EmbeddedStorageDamage, AReaderThatMetADamagedRowGoesOnSeeingWhatIsCommitted) {
   TempDir folder;
