@@ -1,11 +1,11 @@
 #!/bin/bash
 # Installs what is missing, builds, checks the format, and runs every test. With --sanitize also builds with the
-# address, undefined-behaviour and thread sanitizers and runs the tests that are not about the command line in them.
+# address, undefined-behaviour and thread sanitizers and runs all tests in them but those of the command line.
 # Safe to run again: then it takes as long as the tests themselves.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 readonly usage="usage: scripts/test.sh [--sanitize]"
-readonly sanitized_labels='^(unit|conformance|fault)$'
+readonly sanitized_labels='^(unit|conformance|fault|integration)$'
 sanitize=
 for argument in "$@"; do
   case "$argument" in
