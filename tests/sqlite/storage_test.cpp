@@ -299,13 +299,14 @@ TEST(EmbeddedStorageReaders, AReaderThatIsStoppedDoesNotHoldUpEveryWrite) {
   ASSERT_EQ(storage.put(claim_of("a", 1), body).ending, ObjectEnding::created);
   sqlite::Database reader{path, sqlite::Database::Mode::look};
   sqlite::execute(reader.handle(), "BEGIN; SELECT count(*) FROM fenceguard_object");
-  const int writes = 200;
-  const auto begin = BootClock::now();
-  for (int i = 0; i < writes; ++i) {
+  int held_up = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto start = BootClock::now();
     ASSERT_EQ(storage.put(claim_of("a", 1), body).ending, ObjectEnding::replaced);
+    if (BootClock::now() - start > std::chrono::seconds{5}) ++held_up;
   }
   EXPECT_GT(std::filesystem::file_size(path + "-wal"), 165'000'000u);
-  EXPECT_LT(BootClock::now() - begin, std::chrono::seconds{25});
+  EXPECT_LE(held_up, 2);
   sqlite::rollback(reader.handle());
   for (int i = 0; i < 3; ++i) (void)storage.put(claim_of("a", 1), "small");
   EXPECT_EQ(storage.body("a"), "small");
