@@ -55,6 +55,9 @@ class Statement {
   [[nodiscard]] bool is_null(int column) const {
     return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
   }
+  [[nodiscard]] bool is_text(int column) const {
+    return sqlite3_column_type(statement_.get(), column) == SQLITE_TEXT;
+  }
   // Alive until the next step or reset.
   [[nodiscard]] std::string_view text(int column) const;
   [[nodiscard]] std::string_view blob(int column) const;

@@ -41,11 +41,13 @@ std::int64_t checksum(std::string_view resource, const Fence& fence) {
 
 // Columns: resource, token, holder, sequence, closed, checksum.
 Fence fence_of(const Statement& row) {
+  const bool is_text = row.is_text(0);  // asked first, because reading it as text makes it one
   const auto resource = row.text(0);
   try {
     Fence fence{Token{row.integer(1)}, Holder{std::string{row.text(2)}}, std::nullopt, row.integer(4) != 0};
     if (!row.is_null(3)) fence.sequence = Sequence{row.integer(3)};
-    if (checksum(resource, fence) == row.integer(5)) return fence;
+    // Bytes that are no text would be listed, but not found by their name.
+    if (is_text && checksum(resource, fence) == row.integer(5)) return fence;
   } catch (const InvalidInput&) {
     // No such value was ever written.
   }
@@ -123,13 +125,15 @@ void FenceTable::remove(std::string_view resource) {
 FencePage FenceTable::read_page(Statement& query, std::string_view prefix, std::size_t limit) {
   FencePage page;
   const ResetAtEnd reset{query};
-  while (query.step() && query.text(0).substr(0, prefix.size()) == prefix) {
+  while (query.step()) {
+    Fence fence = fence_of(query);  // first, because it finds out whether the name is damaged
+    const auto name = query.text(0);
+    if (name.substr(0, prefix.size()) != prefix) break;
     if (page.entries.size() == limit) {
       page.has_more = true;
       break;
     }
-    Fence fence = fence_of(query);  // first, because it finds out whether the name is damaged
-    page.entries.push_back({Resource{std::string{query.text(0)}}, std::move(fence)});
+    page.entries.push_back({Resource{std::string{name}}, std::move(fence)});
   }
   return page;
 }

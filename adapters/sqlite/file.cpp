@@ -91,9 +91,16 @@ void require_undamaged(Database& database, const std::string& path) {
   const auto row = fences.load_namespace();
   std::size_t found = 0;
   FenceListing listing{"", "", 10'000};
+  std::string last;
   for (bool has_more = true; has_more;) {
     const auto page = fences.list(listing);
     found += page.entries.size();
+    for (const auto& entry : page.entries) {
+      // What is not where it belongs would be listed, but not found.
+      if (entry.resource.name() <= last)
+        throw Unavailable(fmt::format("{} is damaged (its fences are out of order): restore a backup", path));
+      last = entry.resource.name();
+    }
     has_more = page.has_more;
     if (has_more) listing.after = page.entries.back().resource.name();
   }

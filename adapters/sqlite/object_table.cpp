@@ -32,7 +32,8 @@ ObjectTable::ObjectTable(sqlite3* connection)
             "SELECT body, content_type, version, checksum FROM fenceguard_object WHERE path = ?1"},
       store_{connection, "INSERT OR REPLACE INTO fenceguard_object VALUES (?1, ?2, ?3, ?4, ?5)"},
       remove_{connection, "DELETE FROM fenceguard_object WHERE path = ?1"},
-      all_{connection, "SELECT path, body, content_type, version, checksum FROM fenceguard_object"} {}
+      all_{connection,
+           "SELECT path, body, content_type, version, checksum FROM fenceguard_object ORDER BY path"} {}
 
 std::optional<std::int64_t> ObjectTable::version(std::string_view path) {
   auto& row = version_.bind(path);
@@ -66,9 +67,13 @@ void ObjectTable::remove(std::string_view path) {
 void ObjectTable::verify() {
   auto& row = all_.bind();
   const ResetAtEnd reset{row};
+  std::string last;
   while (row.step()) {
-    if (row.integer(4) != checksum(row.text(0), row.blob(1), row.text(2), row.integer(3)))
-      throw_damaged(row.text(0));
+    const bool is_text = row.is_text(0);  // asked first, because reading it as text makes it one
+    const auto path = row.text(0);
+    const bool is_sound = row.integer(4) == checksum(path, row.blob(1), row.text(2), row.integer(3));
+    if (!is_text || !is_sound || path <= last) throw_damaged(path);
+    last = path;
   }
 }
 

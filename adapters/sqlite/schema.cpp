@@ -19,6 +19,19 @@ std::array<std::string_view, 3> versions() {
   return {sql_001_fences, sql_002_leases, sql_003_objects};
 }
 
+// Whether each of our tables is defined as in a new file: a changed letter there can hide every row.
+bool has_our_definitions(sqlite3* connection) {
+  Database fresh{":memory:", Database::Mode::create};
+  install(fresh.handle());
+  Statement ours{fresh.handle(), "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"};
+  Statement found{connection, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND sql = ?2"};
+  ours.bind();
+  while (ours.step()) {
+    if (!found.bind(ours.text(0), ours.text(1)).step()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int schema_version() noexcept {
@@ -79,6 +92,9 @@ void require_sound(sqlite3* connection, const std::string& path) {
   } catch (const Unavailable& error) {
     finding = error.what();
   }
+  const bool is_ours = finding == "ok" && installed_version(connection) == schema_version();
+  if (is_ours && !has_our_definitions(connection))
+    finding = "its tables are not defined as fenceguard defines them";
   if (finding == "ok") return;
   throw Unavailable(fmt::format(
       "{} is damaged ({}): keep a copy, restore a backup, then run 'fenceguard fence init'", path, finding));

@@ -161,7 +161,9 @@ TEST_F(StateFile, AFlippedBitIsNoticedOrChangesNoFence) {
         ASSERT_EQ(storage.show(name), view) << name;
         const auto claim = claim_of(name, view.record->token.value() - 1, "late");
         ASSERT_EQ(storage.advance(claim).verdict, Verdict::stale) << name;
+        ASSERT_EQ(storage.body(name), "some body");
       }
+      ASSERT_EQ(storage->own_source()->draw(), Token{2});
     } catch (const Unavailable& error) {
       ++refused;
     }
@@ -187,6 +189,9 @@ TEST_F(StateFile, AChangedRowIsRefused) {
            "UPDATE fenceguard_fence SET checksum = checksum + 1 WHERE resource = 'b'",
            "UPDATE fenceguard_fence SET token = 0 WHERE resource = 'a'",
            "DELETE FROM fenceguard_fence WHERE resource = 'a'",
+           "UPDATE fenceguard_fence SET resource = CAST(resource AS BLOB) WHERE resource = 'a'",
+           "UPDATE fenceguard_object SET path = CAST(path AS BLOB) WHERE path = 'a'",
+           "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(sql, 'done_by', 'done_bx')",
            "UPDATE fenceguard_namespace SET floor = 1",
            "UPDATE fenceguard_namespace SET highest = 1",
            "UPDATE fenceguard_object SET body = x'00' WHERE path = 'a'",
