@@ -19,6 +19,11 @@ import unittest
 BINARY = os.environ["FENCEGUARD_BINARY"]
 LIMIT_S = 30
 
+# What nohup and background jobs ignore would be ignored by every process that a test starts.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+
 
 def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
     """The first truthy answer of condition(). Fails after limit_s."""

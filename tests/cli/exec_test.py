@@ -162,9 +162,11 @@ class Signals(Exec):
         self.assertFalse(os.path.exists(self.path("ran")))
 
     def test_stopping_exec_by_sigtstp_stops_the_command_and_sigcont_continues_both(self):
+        # A group of its own in our session: the kernel drops SIGTSTP for a group that nobody in its session
+        # looks after.
         process = self.running("--ttl", "24m",
                                script="touch up; while :; do date +%N > tick; sleep 0.01; done",
-                               start_new_session=False)
+                               start_new_session=False, process_group=0)
         os.set_blocking(process.stdout.fileno(), False)
         process.send_signal(signal.SIGTSTP)
         command = wait_until(lambda: [pid for pid in support.descendants(process.pid) if state(pid) == "T"],
