@@ -114,6 +114,13 @@ void require_undamaged(Database& database, const std::string& path) {
   rollback(database.handle());
 }
 
+// Next to the file itself, wherever path leads: SQLite follows links, so one database must have one lock.
+std::string lock_path(const std::string& path) {
+  std::error_code error;
+  const auto real = fs::canonical(path, error);
+  return (error ? path : real.string()) + "-guard";
+}
+
 }  // namespace
 
 void prepare_file(const std::string& path, Missing missing) {
@@ -147,7 +154,7 @@ void prepare_file(const std::string& path, Missing missing) {
 }
 
 GuardLock::GuardLock(const std::string& path, Kind kind)
-    : descriptor_{open((path + "-guard").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
+    : descriptor_{open(lock_path(path).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
   if (descriptor_ < 0) {
     throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
   }
@@ -167,7 +174,7 @@ GuardLock::~GuardLock() {
 }
 
 bool GuardLock::is_taken(const std::string& path) {
-  const int descriptor = open((path + "-guard").c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = open(lock_path(path).c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return false;
   const bool taken = flock(descriptor, LOCK_SH | LOCK_NB) != 0;
   close(descriptor);

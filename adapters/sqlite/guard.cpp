@@ -63,7 +63,7 @@ class Transaction::State {
     if (!all_admitted) return rulings;
     for (std::size_t i = 0; i < claims.size(); ++i) record(claims[i].resource, rulings[i], *row);
     if (changed_namespace_) fences_.store_namespace(*row);
-    for (const Claim& claim : claims) admitted_.insert_or_assign(claim.resource, claim);
+    for (const Claim& claim : claims) note_admitted(claim);
     refused_ = was_refused_;
     return rulings;
   }
@@ -90,6 +90,14 @@ class Transaction::State {
     row.highest = std::max(row.highest, ruling.fence->token.value());
     fences_.store(resource.name(), *ruling.fence);
     changed_namespace_ = true;
+  }
+
+  // A later claim without a sequence does not undo that an earlier one must be on record.
+  void note_admitted(Claim claim) {
+    const auto before = admitted_.find(claim.resource);
+    const bool is_same_token = before != admitted_.end() && before->second.token == claim.token;
+    if (is_same_token && !claim.sequence) claim.sequence = before->second.sequence;
+    admitted_.insert_or_assign(claim.resource, claim);
   }
 
   std::optional<GuardLock> no_guard_;

@@ -59,6 +59,7 @@ class FenceCalls {
 
  private:
   void close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply);
+  bool end_revoked(const Resource& resource, const FenceView& view);
   void end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply);
 
   const ControlContext& context_;

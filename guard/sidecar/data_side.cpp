@@ -175,6 +175,10 @@ http::Response DataSide::answer_read(const std::optional<Claim>& claim, const Re
   if (report.ruling) {
     add_ruling(response, *report.ruling);
     response.fields.add("Cache-Control", "no-store");
+  } else {
+    // A cache in front must not answer a fenced read with what it kept of a plain one: nothing would advance.
+    response.fields.add("Cache-Control", "no-cache");
+    response.fields.add("Vary", "Fencing-Token");
   }
   response.fields.add("ETag", report.object->etag);
   if (condition == ReadCondition::not_modified) {

@@ -132,12 +132,17 @@ void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> leas
   context_.fences.revoke(resource, std::move(lease), context_.pending.track<FenceView>(closed));
 }
 
-// A lease that was taken since the fence was closed is ended too: its holder finds it lost and takes it
-// again.
+// Ends the present lease if the closed fence cuts it off; one with a higher token was taken since, and stays.
+bool FenceCalls::end_revoked(const Resource& resource, const FenceView& view) {
+  const auto present = context_.source->show(resource);
+  if (!present || present->claim.token.value() > view.highest()) return false;
+  return context_.source->release(present->claim) == Release::released;
+}
+
 void FenceCalls::end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply) {
   bool is_ended = false;
   try {
-    is_ended = context_.source != nullptr && context_.source->end(resource) == Release::released;
+    is_ended = context_.source != nullptr && end_revoked(resource, view);
     if (is_ended) context_.desk->released(resource);
   } catch (const std::exception& error) {
     spdlog::warn("event=\"lease not ended\" resource={} reason={}", quoted(resource.name()),

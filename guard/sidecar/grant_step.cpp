@@ -38,12 +38,12 @@ void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   if (!outcome.ok()) {
     context_.metrics.count(outcome.fault().kind);
     context_.log.failed("lease", resource_, outcome.fault());
-    context_.run_blocking(
-        [self = shared_from_this(), claim = grant.claim, message = outcome.fault().message] {
-          self->give_back(claim);
-          self->end(Fault{FaultKind::unavailable,
-                          "The guard could not be advanced, so no lease was given: " + message});
-        });
+    context_.run_blocking([self = shared_from_this(), grant, message = outcome.fault().message] {
+      // One that the same holder had before was handed out, advanced, by another ask.
+      if (grant.is_new) self->give_back(grant.claim);
+      self->end(Fault{FaultKind::unavailable,
+                      "The guard could not be advanced, so no lease was given: " + message});
+    });
     return;
   }
   const Ruling& ruling = outcome.value();

@@ -190,7 +190,7 @@ void LeaseDesk::Impl::end_step(AskId id, GrantEnd end) {
   if (const auto* held = std::get_if<Held>(&end)) {
     queue_.held(id, held->retry_after, now, actions);
   } else if (auto* grant = std::get_if<Grant>(&end)) {
-    if (queue_.granted(id, grant->claim, grant->ttl, now, actions)) {
+    if (queue_.granted(id, grant->claim, grant->ttl, now, actions, grant->is_new)) {
       context_.metrics.count(grant->is_new ? LeaseEvent::acquired : LeaseEvent::repeated);
       const auto slip = std::make_shared<Slip>(weak_from_this(), id);
       answer(id, Granted{std::move(*grant), [slip] { slip->undelivered(); }});

@@ -101,12 +101,14 @@ void LeaseQueue::held(AskId id, Duration hint, Time now, Actions& actions) {
   proceed(line, now, actions);
 }
 
-bool LeaseQueue::granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions) {
+bool LeaseQueue::granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions,
+                         bool is_new) {
   Entry* entry = find(id, State::stepping);
   if (entry == nullptr) return false;
   const auto line = lines_.find(entry->ask.resource);
   end_step(line->second);
-  entry->owes = claim;
+  // A tenure that the holder had before is not this ask's to take back, whatever becomes of its answer.
+  if (is_new) entry->owes = claim;
   entry->granted = claim.token;
   const bool is_answered = !entry->is_gone;
   if (is_answered) {

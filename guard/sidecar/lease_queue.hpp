@@ -64,8 +64,10 @@ class LeaseQueue {
 
   // The ends of the step `ask`. held: somebody else has the lock, perhaps for another hint.
   void held(AskId id, Duration hint, Time now, Actions& actions);
-  // granted: advanced, and about to be answered. False if the caller is gone: the lease is taken back.
-  [[nodiscard]] bool granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions);
+  // granted: advanced, and about to be answered. False if the caller is gone: the lease is taken back if it
+  // is new. One that the same holder had before was handed out by another ask and stays.
+  [[nodiscard]] bool granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions,
+                             bool is_new = true);
   // failed: no lease is left behind.
   void failed(AskId id, Time now, Actions& actions);
 

@@ -69,6 +69,13 @@ class Starting(support.BinaryTest):
         done = self.expect(3, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
         self.assertIn("fenceguard.db", done.stderr)
 
+    def test_a_link_to_the_file_is_the_same_file(self):
+        self.serve()
+        os.symlink("fenceguard.db", self.path("link.db"))
+        done = self.expect(3, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--storage",
+                           "sqlite:link.db")
+        self.assertIn("another fenceguard", done.stderr)
+
     def test_the_control_side_needs_tokens_to_bind_beyond_loopback(self):
         done = self.run_binary("serve", "--listen", "127.0.0.1:0", "--control", "0.0.0.0:0")
         self.assertIn(done.returncode, (2, 3))

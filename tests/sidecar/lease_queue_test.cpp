@@ -245,6 +245,33 @@ TEST_F(LeaseQueueTest, ALateNewsOfALostAnswerDoesNotTakeADeliveredLease) {
   EXPECT_TRUE(queue_.is_idle());
 }
 
+// a holds its lease and works. It asks again, as a probe, and goes away before the answer: the lease is not
+// that ask's to take back.
+TEST_F(LeaseQueueTest, ALostAnswerDoesNotEndATenureThatTheHolderHadBefore) {
+  const Id first = arrive("a", 0ms, true);
+  EXPECT_TRUE(grant(first, "a", 5));
+  queue_.delivered(first, now_, actions_);
+  const Id probe = arrive("a", 0ms, true);
+  wanted();
+  EXPECT_TRUE(queue_.granted(probe, claim("a", 5), 10s, now_, actions_, false));
+  queue_.undelivered(probe, now_, actions_);
+  EXPECT_EQ(wanted(), Words{});
+  EXPECT_TRUE(queue_.is_idle());
+}
+
+// Both answers are lost, and the second is known to be before the first.
+TEST_F(LeaseQueueTest, ATenureOfWhichNoAnswerArrivedIsTakenBack) {
+  const Id first = arrive("a", 0ms, true);
+  EXPECT_TRUE(grant(first, "a", 5));
+  const Id again = arrive("a", 0ms, true);
+  EXPECT_TRUE(queue_.granted(again, claim("a", 5), 10s, now_, actions_, false));
+  wanted();
+  queue_.undelivered(again, now_, actions_);
+  EXPECT_EQ(wanted(), Words{});
+  queue_.undelivered(first, now_, actions_);
+  EXPECT_EQ(wanted(), Words{"take back 5"});
+}
+
 TEST_F(LeaseQueueTest, AnAskThatFailsPaysWhatItInherited) {
   const Id first = arrive("a", 0ms, true);
   EXPECT_TRUE(grant(first, "a", 5));
