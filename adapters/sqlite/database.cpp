@@ -126,6 +126,8 @@ Database::Database(const std::string& path, Mode mode) {
       return SQLITE_OK;
     };
     sqlite3_wal_hook(connection, note_pages, this);
+    begin_.emplace(connection, "BEGIN IMMEDIATE");
+    commit_.emplace(connection, "COMMIT");
   } catch (const Unavailable& error) {
     throw Unavailable(fmt::format("{}: {}", doing, error.what()));
   }
@@ -154,10 +156,14 @@ CommitEnding Database::commit() {
     rollback(handle());
     throw_error(nullptr, flushed, "writing to the log before a commit");
   }
-  if (sqlite3_exec(handle(), "COMMIT", nullptr, nullptr, nullptr) == SQLITE_OK)
+  commit_->bind();
+  try {
+    commit_->run();
     return CommitEnding::committed;
-  rollback(handle());
-  return CommitEnding::unknown;
+  } catch (const std::exception&) {
+    rollback(handle());
+    return CommitEnding::unknown;
+  }
 }
 
 int Database::checkpoint(bool truncate) noexcept {

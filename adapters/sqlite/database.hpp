@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -110,7 +111,7 @@ class Database {
 
   [[nodiscard]] sqlite3* handle() const noexcept { return connection_.get(); }
 
-  void begin() { execute(handle(), "BEGIN IMMEDIATE"); }
+  void begin() { begin_->bind().run(); }
   // Pages go to the log first, so that a full disk shows before the commit is begun and is certainly nothing
   // (Unavailable, rolled back). What fails in COMMIT itself is unknown: SQLite can answer it with an I/O
   // error and have committed.
@@ -128,6 +129,9 @@ class Database {
   };
   int log_pages_ = 0;
   std::unique_ptr<sqlite3, Close> connection_;
+  // Kept, because reading the words of a transaction anew takes longer than carrying them out.
+  std::optional<Statement> begin_;
+  std::optional<Statement> commit_;
 };
 
 }  // namespace fenceguard::sqlite
