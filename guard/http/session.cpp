@@ -70,7 +70,7 @@ Task<bool> Session::serve_request() {
   if (arrival == Arrival::too_large) {
     co_return co_await respond_refusal({431, "the header block is larger than this server takes"});
   }
-  RequestReader reader{service_->limits.body_bytes_max};
+  RequestReader& reader = reader_.emplace(service_->limits.body_bytes_max);
   const auto refusal =
       reader.read_head(buffer_.view().substr(scanner.skip(), scanner.end() - scanner.skip()));
   buffer_.consume(scanner.end());
@@ -80,18 +80,18 @@ Task<bool> Session::serve_request() {
   is_http_1_0_ = reader.is_http_1_0();
   reader.request().local_socket = service_->is_local;
   is_unread_ = reader.has_body();
-  if (auto early = preview(reader.request())) co_return co_await respond(std::move(*early));
+  answer_ = preview(reader.request());
+  if (answer_) co_return co_await respond();
   if (is_unread_ && !take_buffered_body(reader)) {
     const auto body_refusal = co_await read_body(reader);
     if (body_refusal) co_return co_await respond_refusal(*body_refusal);
   }
   is_unread_ = false;
   dispatch(std::move(reader.request()));
+  reader_.reset();
   while (!answer_ && !is_cut_) co_await wakeup_.wait();
   if (!answer_) co_return false;
-  Response response = std::move(*answer_);
-  answer_.reset();
-  co_return co_await respond(std::move(response));
+  co_return co_await respond();
 }
 
 Task<Session::Arrival> Session::await_head(HeadScanner& scanner) {
@@ -243,10 +243,13 @@ Response Session::refusal_response(Refusal refusal) noexcept {
 }
 
 Task<bool> Session::respond_refusal(Refusal refusal) {
-  co_return co_await respond(refusal_response(refusal));
+  answer_ = refusal_response(refusal);
+  co_return co_await respond();
 }
 
-Task<bool> Session::respond(Response response) {
+Task<bool> Session::respond() {
+  const Response response = std::move(*answer_);
+  answer_.reset();
   if (is_watching_) co_await stop_watching();
   if (response.undelivered && is_peer_gone()) {
     call_safely(response.undelivered);

@@ -71,7 +71,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<MaybeRefusal> read_sized_body(RequestReader& reader);
   Task<MaybeRefusal> read_chunked_body(RequestReader& reader);
   Task<Arrival> fill_buffer();
-  Task<bool> respond(Response response);
+  // Sends answer_.
+  Task<bool> respond();
   Task<bool> respond_refusal(Refusal refusal);
   Task<bool> send_rest(std::string_view head, std::string_view body);
   Task<void> linger();
@@ -102,7 +103,9 @@ class Session : public std::enable_shared_from_this<Session> {
   Wakeup wakeup_;
   SteadyTime deadline_ = SteadyTime::max();
 
-  // The present request.
+  // The present request. It and its answer are here and not in the coroutines, because large frames are dear:
+  // Asio uses them again below 1,020 bytes only.
+  std::optional<RequestReader> reader_;
   std::uint64_t number_ = 0;
   bool is_head_ = false;
   bool is_http_1_0_ = false;
