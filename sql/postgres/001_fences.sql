@@ -1,0 +1,122 @@
+-- The fences of one database: tables, what makes them durable, and the view for people. PostgreSQL 13 and later.
+--
+-- A fence is what is remembered per resource: the highest token seen and whose it was. Only the functions of the next
+-- files write here; the roles that use them need no right on any table.
+
+do $$
+declare
+  version text;
+begin
+  if current_setting('server_version_num')::int < 130000 then
+    raise exception 'fenceguard needs PostgreSQL 13 or later, and this is %', current_setting('server_version');
+  end if;
+  if pg_catalog.getdatabaseencoding() <> 'UTF8' then
+    raise exception 'fenceguard needs a database whose encoding is UTF8, and this one is %',
+      pg_catalog.getdatabaseencoding();
+  end if;
+  if to_regclass('fenceguard.schema_version') is not null then
+    select v.version into version from fenceguard.schema_version v;
+    if version::int > 1 then
+      raise exception 'the schema fenceguard has version %, and this SQL is version 1: install the newer one', version;
+    end if;
+  end if;
+end $$;
+
+create schema if not exists fenceguard;
+
+create table if not exists fenceguard.schema_version (
+  only_row boolean primary key default true check (only_row),
+  version  integer not null
+);
+
+-- The fence of every resource that has no record of its own; only ever rises.
+create table if not exists fenceguard.floor (
+  only_row boolean primary key default true check (only_row),
+  floor    bigint not null check (floor >= 0)
+);
+insert into fenceguard.floor (floor) values (0) on conflict do nothing;
+
+create table if not exists fenceguard.fences (
+  resource    text collate "C" primary key,
+  token       bigint not null check (token > 0),
+  holder      text collate "C" not null,
+  sequence    bigint,                         -- last one that took effect under this token
+  closed      boolean not null default false, -- by a revoke; a higher token opens it again
+  below_floor boolean not null default false, -- kept by triggers, so that a write need not read the floor
+  updated_at  timestamptz not null default clock_timestamp()
+) with (fillfactor = 70);                   -- room for new versions of a row on its own page
+create index if not exists fences_token on fenceguard.fences (token);  -- highest token, and what to compact
+
+-- Fences that were set by hand.
+create table if not exists fenceguard.rebases (
+  resource   text collate "C" not null,
+  token_from bigint,
+  token_to   bigint not null,
+  done_by    text not null,
+  done_at    timestamptz not null default clock_timestamp()
+);
+
+-- What people look at. It names holders, and token and holder together are a claim: grant it with care.
+create or replace view fenceguard.fence as
+  select resource, token, holder, sequence, closed, updated_at from fenceguard.fences;
+
+-- What a claim is checked against at each write. It is read with its owner's rights, says yes or no, and names nobody:
+-- the claims of this transaction are in a setting (see 004_admit.sql).
+create or replace view fenceguard.admissible as
+  select resource,
+    not closed and not below_floor and not pg_is_in_recovery()
+      and strpos(current_setting('fenceguard.claims', true),
+                 E'\n' || resource || E'\t' || token::text || E'\t' || holder || E'\n') > 0 as is_admitted
+  from fenceguard.fences;
+
+create or replace function fenceguard.mark_record_below_floor() returns trigger
+language plpgsql as $$
+begin
+  new.below_floor := new.token < (select f.floor from fenceguard.floor f);
+  return new;
+end $$;
+alter function fenceguard.mark_record_below_floor() set search_path = pg_catalog, pg_temp;
+
+create or replace function fenceguard.mark_records_below_floor() returns trigger
+language plpgsql as $$
+begin
+  update fenceguard.fences f set below_floor = true where f.token < new.floor and not f.below_floor;
+  return null;
+end $$;
+alter function fenceguard.mark_records_below_floor() set search_path = pg_catalog, pg_temp;
+
+drop trigger if exists below_floor on fenceguard.fences;
+create trigger below_floor before insert or update of token on fenceguard.fences
+  for each row execute function fenceguard.mark_record_below_floor();
+drop trigger if exists below_floor on fenceguard.floor;
+create trigger below_floor after update on fenceguard.floor
+  for each row execute function fenceguard.mark_records_below_floor();
+alter table fenceguard.fences enable always trigger below_floor;
+alter table fenceguard.floor enable always trigger below_floor;
+
+-- An advance, and a grant, commit durably whatever the session says and whatever it was set to in between: this runs
+-- at commit. A stronger setting stays.
+create or replace function fenceguard.commit_durably() returns trigger
+language plpgsql as $$
+begin
+  if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  return null;
+end $$;
+alter function fenceguard.commit_durably() set search_path = pg_catalog, pg_temp;
+
+drop trigger if exists durable_insert on fenceguard.fences;
+create constraint trigger durable_insert after insert on fenceguard.fences
+  deferrable initially deferred for each row execute function fenceguard.commit_durably();
+drop trigger if exists durable_update on fenceguard.fences;
+create constraint trigger durable_update after update on fenceguard.fences
+  deferrable initially deferred for each row
+  when (old.token is distinct from new.token or old.closed is distinct from new.closed)
+  execute function fenceguard.commit_durably();
+drop trigger if exists durable_update on fenceguard.floor;
+create constraint trigger durable_update after update on fenceguard.floor
+  deferrable initially deferred for each row execute function fenceguard.commit_durably();
+alter table fenceguard.fences enable always trigger durable_insert;
+alter table fenceguard.fences enable always trigger durable_update;
+alter table fenceguard.floor enable always trigger durable_update;

@@ -1,0 +1,291 @@
+-- Claims are judged in the transaction that writes, and for that transaction only: a pooler between cannot leak one.
+-- An admission holds the fence's lock until the transaction ends, so nothing newer is admitted before this write is
+-- committed or rolled back.
+--
+-- The claims of a transaction are noted in the setting fenceguard.claims, for the triggers of protected tables. That is
+-- no proof of anything, because anybody can set it: it is compared with the fence at every use.
+
+-- The heart of it: rules on a claim for a write in this statement or a later one of this transaction. Answers admitted,
+-- duplicate, stale, conflict, or 'advance' for a claim that is newer than the fence. It runs at every guarded write, so
+-- it does one look-up, has no search_path of its own to be set each time, and spells out whose functions it calls. It
+-- has no rights either: what it may see is the view, which answers yes or no.
+create or replace function fenceguard.rule_on(resource text, token bigint, holder text, sequence bigint) returns text
+language plpgsql as $$
+declare
+  note constant text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
+  is_admitted boolean;
+begin
+  if sequence is null
+     and (pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true), note) operator(pg_catalog.>) 0
+          or pg_catalog.set_config('fenceguard.claims',
+               coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
+             is not null)
+     -- The lock first, and then a look with a snapshot that is newer than it.
+     and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null
+     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+    select a.is_admitted into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) rule_on.resource;
+    if is_admitted then return 'admitted'; end if;
+  end if;
+  return fenceguard.rule_slowly(resource, token, holder, sequence);
+end $$;
+
+-- The rest: refusals, sequences, and transactions above READ COMMITTED, whose snapshot may be older than an advance.
+-- REQUIRES: the fence's lock is shared, or a sequence is given.
+create or replace function fenceguard.rule_slowly(resource text, token bigint, holder text, sequence bigint)
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  verdict text;
+begin
+  perform fenceguard.require_claim(resource, token, holder, sequence);
+  perform fenceguard.require_primary();
+  verdict := fenceguard.look(resource, token, holder, sequence);
+  if verdict <> 'admitted' then return verdict; end if;
+  if sequence is not null then
+    return (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
+  end if;
+  -- Fails with 40001 if the record was changed after the snapshot.
+  perform from fenceguard.fences f where f.resource = rule_slowly.resource for share;
+  return verdict;
+end $$;
+
+create or replace function fenceguard.require_primary() returns void
+language plpgsql as $$
+begin
+  if pg_is_in_recovery() then
+    raise exception 'this server is a standby, whose fences may be older than the primary''s'
+      using errcode = 'read_only_sql_transaction', hint = 'Go to the server that was advanced, for fenced reads too.';
+  end if;
+end $$;
+
+-- The verdict with what is on record in this snapshot, or 'advance' for an admitted claim that is newer. Locks nothing.
+-- A refusal is final all the same, because a fence only rises.
+create or replace function fenceguard.look(resource text, token bigint, holder text, sequence bigint) returns text
+language plpgsql as $$
+declare
+  fence record;
+  verdict text;
+begin
+  select f.token, f.holder, f.sequence, f.closed, o.floor into fence
+  from fenceguard.floor o left join fenceguard.fences f on f.resource = look.resource;
+  if not found then
+    raise exception 'the fences have no floor: the table fenceguard.floor is empty'
+      using errcode = 'object_not_in_prerequisite_state',
+        hint = 'No state is not a licence. Restore it, or run ''fenceguard fence init --storage postgres://...''.';
+  end if;
+  verdict := fenceguard.judge(fence.token, fence.holder, fence.sequence, fence.closed, fence.floor,
+                              token, holder, sequence);
+  if verdict = 'admitted' and token > greatest(fence.token, fence.floor) then return 'advance'; end if;
+  return verdict;
+end $$;
+
+-- Judges with the fence's lock held alone, and records: for a claim that is newer than its fence, or has a sequence.
+-- A claim that would raise the fence by more than jump_max above the highest token seen raises ZF004; null is no bound.
+create or replace function fenceguard.admit_alone(
+  resource text, token bigint, holder text, sequence bigint,
+  drain interval default null, cut boolean default null, jump_max bigint default null,
+  out verdict text, out highest bigint)
+language plpgsql as $$
+declare
+  is_advance boolean := fenceguard.look(resource, token, holder, sequence) = 'advance';
+begin
+  if is_advance then
+    perform fenceguard.require_new_snapshots(resource);
+    perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+  end if;
+  perform fenceguard.lock_alone(resource, token, token - 1, drain, cut);
+  -- Above READ COMMITTED this fails with 40001 if the record was changed after the snapshot.
+  perform from fenceguard.fences f where f.resource = admit_alone.resource for update;
+  verdict := fenceguard.look(resource, token, holder, sequence);
+  if verdict = 'advance' and not is_advance then
+    raise exception 'the fence of % was lowered by hand meanwhile', quote_literal(resource)
+      using errcode = 'serialization_failure';
+  elsif verdict = 'advance' then
+    perform fenceguard.require_plausible(resource, token, jump_max);
+    insert into fenceguard.fences as f (resource, token, holder, sequence)
+    values (resource, token, holder, sequence)
+    on conflict on constraint fences_pkey do update
+      set token = excluded.token, holder = excluded.holder, sequence = excluded.sequence, closed = false,
+          updated_at = clock_timestamp();
+    verdict := 'admitted';
+  elsif verdict = 'admitted' and sequence is not null then
+    update fenceguard.fences f set sequence = admit_alone.sequence, updated_at = clock_timestamp()
+    where f.resource = admit_alone.resource;
+  end if;
+  if verdict = 'admitted' then perform fenceguard.note_admitted(resource, token, holder); end if;
+  highest := fenceguard.highest(resource);
+end $$;
+
+create or replace function fenceguard.note_admitted(resource text, token bigint, holder text) returns void
+language plpgsql as $$
+declare
+  note constant text := E'\n' || resource || E'\t' || token || E'\t' || holder || E'\n';
+  noted constant text := coalesce(current_setting('fenceguard.claims', true), '');
+begin
+  if strpos(noted, note) = 0 then perform set_config('fenceguard.claims', noted || note, true); end if;
+end $$;
+
+-- An advance waits for older writes, and what it then reads must include them: not with an older snapshot.
+create or replace function fenceguard.require_new_snapshots(resource text) returns void
+language plpgsql as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'the claim to % is newer than its fence, and the snapshot of a % transaction would be older than '
+      'the writes that an advance waits for', quote_literal(resource), upper(current_setting('transaction_isolation'))
+      using errcode = 'serialization_failure',
+        hint = 'Call fenceguard.advance(resource, token, holder) in a READ COMMITTED transaction of its own first, '
+          'then start this transaction again.';
+  end if;
+end $$;
+
+create or replace function fenceguard.require_plausible(resource text, token bigint, jump_max bigint) returns void
+language plpgsql as $$
+declare
+  seen constant bigint := greatest((select max(f.token) from fenceguard.fences f),
+                                   (select o.floor from fenceguard.floor o));
+begin
+  if jump_max > 0 and token > seen and token - seen > jump_max then
+    raise exception 'the token for % is more than % above the highest seen here, %', quote_literal(resource), jump_max,
+      seen using errcode = 'ZF004', hint = 'Find out where that number came from. No fence was moved.';
+  end if;
+end $$;
+
+-- Admits the claim in this transaction, or raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing), with token,
+-- highest and resource as JSON in the DETAIL. Answers 'admitted', or 'duplicate': the write with this sequence took
+-- effect before, so write nothing. To be called in a statement of its own, before the first savepoint; a claim that is
+-- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
+create or replace function fenceguard.admit(
+  resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_claim(resource, token, holder, sequence);
+  perform fenceguard.require_primary();
+  verdict := fenceguard.look(resource, token, holder, sequence);
+  if verdict = 'admitted' then verdict := fenceguard.rule_on(resource, token, holder, sequence); end if;
+  if verdict = 'advance' then
+    verdict := (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
+  end if;
+  if verdict in ('stale', 'conflict') then
+    perform fenceguard.refuse(verdict, resource, token, fenceguard.highest(resource));
+  end if;
+end $$;
+
+-- What the next two need of what they may not see themselves.
+create or replace function fenceguard.highest_seen(resource text) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select fenceguard.highest(resource)
+$$;
+
+create or replace function fenceguard.refuse_statement(resource text, token bigint, holder text, sequence bigint)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  verdict constant text := fenceguard.look(resource, token, holder, sequence);
+begin
+  if verdict in ('advance', 'admitted') then
+    raise exception 'the claim to % is newer than its fence, and a statement that writes cannot advance it',
+      quote_literal(resource) using errcode = 'serialization_failure',
+        hint = 'Call fenceguard.advance(resource, token, holder) in a transaction of its own first, then repeat this.';
+  end if;
+  perform fenceguard.refuse(verdict, resource, token, fenceguard.highest(resource));
+  return false;
+end $$;
+
+-- For one-statement writes, where judge and write are one round trip:
+--
+--   with g as materialized (select * from fenceguard.try_admit('accounts/42', 34, 'h'))
+--   update account set balance = 70 from g where g.verdict = 'admitted' and id = 42;
+--
+-- Answers the verdict as a row, and raises nothing for a refusal. Never advances: the statement's snapshot is older
+-- than the wait for older writes, so a claim that is newer than the fence gets 'advance', and is to be advanced in a
+-- transaction of its own first. highest is the fence's token. Stable for the planner alone, which then puts it in line.
+create or replace function fenceguard.try_admit(
+  resource text, token bigint, holder text default '', sequence bigint default null)
+returns table (verdict text, highest bigint) language sql stable as $$
+  select r.verdict, case when r.verdict in ('admitted', 'duplicate', 'conflict') then token
+                         else fenceguard.highest_seen(resource) end
+  from (select fenceguard.rule_on(resource, token, holder, sequence) as verdict offset 0) r
+$$;
+
+-- The same as a condition, and the fastest form:
+--
+--   update account set balance = 70 where id = 42 and fenceguard.admitted('accounts/42', 34, 'h');
+--
+-- True if admitted, false for a duplicate; raises ZF001, ZF002, ZF003, or 40001 for a claim that must advance first.
+-- Where many rows are written, `and (select fenceguard.admitted(...))` judges once.
+create or replace function fenceguard.admitted(
+  resource text, token bigint, holder text default '', sequence bigint default null) returns boolean
+language sql volatile as $$
+  select case fenceguard.rule_on(resource, token, holder, sequence)
+    when 'admitted' then true
+    when 'duplicate' then false
+    else fenceguard.refuse_statement(resource, token, holder, sequence)
+  end
+$$;
+
+-- Several claims, all or none: [{"resource": "accounts/1", "token": "34", "holder": "h", "sequence": null}, ...].
+-- Locked in one order, so writers of overlapping sets do not deadlock. Raises as admit() does for the first that is
+-- refused. If one is a duplicate, nothing is recorded for any: look at the verdicts.
+create or replace function fenceguard.admit_all(claims jsonb)
+returns table (resource text, verdict text, highest bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  c record;
+  is_advance boolean := false;
+  is_duplicate boolean := false;
+begin
+  perform fenceguard.require_primary();
+  for c in select * from fenceguard.read_claims(claims) loop
+    perform fenceguard.require_claim(c.resource, c.token, c.holder, c.sequence);
+    is_advance := is_advance or fenceguard.look(c.resource, c.token, c.holder, c.sequence) = 'advance';
+  end loop;
+  if is_advance then perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key()); end if;
+  -- All locks, then all verdicts, then all records.
+  for c in select r.*, fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen
+           from fenceguard.read_claims(claims) r order by fenceguard.lock_key(r.resource), r.resource loop
+    if c.seen in ('stale', 'conflict') then
+      perform fenceguard.refuse(c.seen, c.resource, c.token, fenceguard.highest(c.resource));
+    elsif c.seen = 'advance' then
+      perform fenceguard.require_new_snapshots(c.resource);
+    end if;
+    if c.seen = 'advance' or c.sequence is not null then
+      perform fenceguard.lock_alone(c.resource, c.token, c.token - 1, null, null);
+    else
+      perform pg_advisory_xact_lock_shared(fenceguard.lock_key(c.resource));
+    end if;
+  end loop;
+  for c in select r.*, fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen
+           from fenceguard.read_claims(claims) r loop
+    if c.seen in ('stale', 'conflict') then
+      perform fenceguard.refuse(c.seen, c.resource, c.token, fenceguard.highest(c.resource));
+    end if;
+    is_duplicate := is_duplicate or c.seen = 'duplicate';
+  end loop;
+  for c in select * from fenceguard.read_claims(claims) loop
+    resource := c.resource;
+    if is_duplicate then
+      verdict := fenceguard.look(c.resource, c.token, c.holder, c.sequence);
+    else
+      verdict := fenceguard.admit(c.resource, c.token, c.holder, c.sequence);
+    end if;
+    highest := fenceguard.highest(c.resource);
+    return next;
+  end loop;
+end $$;
+
+create or replace function fenceguard.read_claims(
+  claims jsonb, out resource text, out token bigint, out holder text, out sequence bigint) returns setof record
+language plpgsql as $$
+begin
+  if claims is null or jsonb_typeof(claims) <> 'array' or jsonb_array_length(claims) = 0 then
+    raise exception 'claims are a JSON array such as [{"resource": "accounts/1", "token": "34", "holder": "h"}]'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if exists (select 1 from jsonb_array_elements(claims) e group by e ->> 'resource' having count(*) > 1) then
+    raise exception 'two claims of one call name the same resource' using errcode = 'invalid_parameter_value';
+  end if;
+  return query select e ->> 'resource', (e ->> 'token')::bigint, coalesce(e ->> 'holder', ''),
+    (e ->> 'sequence')::bigint from jsonb_array_elements(claims) e;
+end $$;

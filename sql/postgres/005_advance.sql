@@ -1,0 +1,144 @@
+-- What a new holder, and an administrator, do to a fence.
+
+-- Judges the claim alone, before the new holder's first read: waits until every write with a lower token is over, and
+-- commits durably. In a READ COMMITTED transaction of its own. Older transactions get drain to end (the setting
+-- fenceguard.drain, or 5 s) and are then cut: their backends are ended, their rollback is known. With cut false it only
+-- waits. Where the lock cannot be had it raises lock_not_available, and nothing was done.
+-- Answers the verdict as a row; highest is the fence's token afterwards.
+create or replace function fenceguard.try_advance(
+  resource text, token bigint, holder text default '', drain interval default null, cut boolean default null,
+  jump_max bigint default null, out verdict text, out highest bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_claim(resource, token, holder, null);
+  perform fenceguard.require_primary();
+  verdict := fenceguard.look(resource, token, holder, null);
+  if verdict = 'admitted' then verdict := fenceguard.rule_on(resource, token, holder, null); end if;
+  if verdict = 'advance' then
+    select a.verdict into verdict
+    from fenceguard.admit_alone(resource, token, holder, null, drain, cut, jump_max) a;
+  end if;
+  highest := fenceguard.highest(resource);
+end $$;
+
+-- The same, raising ZF001, ZF002 or ZF003 for a refusal.
+create or replace function fenceguard.advance(
+  resource text, token bigint, holder text default '', drain interval default null, cut boolean default null,
+  out verdict text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  highest bigint;
+begin
+  select a.verdict, a.highest into verdict, highest
+  from fenceguard.try_advance(resource, token, holder, drain, cut) a;
+  if verdict <> 'admitted' then perform fenceguard.refuse(verdict, resource, token, highest); end if;
+end $$;
+
+-- Closes a fence: its present token is refused from now on, and a higher one opens it again. Drains and cuts like an
+-- advance. A lease that has not advanced yet is cut off with it: the one of fenceguard.leases, which is ended, or the
+-- one that is named. Answers whether there was anything to close.
+create or replace function fenceguard.revoke(
+  resource text, token bigint default null, holder text default '', drain interval default null,
+  cut boolean default null) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  mark bigint := token;
+  fence fenceguard.fences;
+begin
+  perform fenceguard.require_claim(resource, coalesce(token, 1), holder, null);
+  perform fenceguard.require_primary();
+  perform fenceguard.require_new_snapshots(resource);
+  if mark is null then
+    select l.token, l.holder into mark, holder from fenceguard.lease l where l.resource = revoke.resource;
+  end if;
+  perform fenceguard.end_lease(resource);
+  perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+  mark := greatest(mark, fenceguard.highest(resource));
+  perform fenceguard.lock_alone(resource, mark, mark, drain, cut);
+  select f.* into fence from fenceguard.fences f where f.resource = revoke.resource;
+  -- A holder that advanced meanwhile is newer than what was to be cut off; the present one is meant all the same.
+  if fence.token >= mark or (fence.token is not null and mark <= (select o.floor from fenceguard.floor o)) then
+    update fenceguard.fences f set closed = true, updated_at = clock_timestamp() where f.resource = revoke.resource;
+  elsif mark > fenceguard.highest(resource) then
+    insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, mark, holder, true)
+    on conflict on constraint fences_pkey do update
+      set token = excluded.token, holder = excluded.holder, sequence = null, closed = true,
+          updated_at = clock_timestamp();
+  else
+    return false;
+  end if;
+  return true;
+end $$;
+
+-- Folds every record with a token lower than lowest_live into the floor, and drops leases that ended a day ago. Only
+-- where all tokens of this database's fences come from one counter; left out, that is the counter of fenceguard.acquire,
+-- and it is refused if tokens were seen that did not come from there.
+create or replace function fenceguard.compact(
+  lowest_live bigint default null, out dropped bigint, out floor bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s' as $$
+declare
+  live bigint := lowest_live;
+begin
+  perform fenceguard.require_primary();
+  perform fenceguard.require_new_snapshots('');
+  if live is null then
+    live := fenceguard.lowest_live();
+    if (select max(f.token) from fenceguard.fences f) > (select s.last_value from fenceguard.token s) then
+      raise exception 'tokens were seen that did not come from fenceguard.acquire, so its counter does not tell which '
+        'are still live' using errcode = 'object_not_in_prerequisite_state',
+          hint = 'Pass the lowest token that is still held or awaited at the source that you use.';
+    end if;
+  end if;
+  -- Nothing adds a record meanwhile. Whoever waits for us waits briefly: we do not wait long ourselves.
+  if not fenceguard.lock_within(fenceguard.floor_lock_key(), interval '1 s') then
+    raise exception 'a transaction that has advanced a fence is still open' using errcode = 'lock_not_available',
+      hint = 'Compact when it is over.';
+  end if;
+  with gone as (
+    delete from fenceguard.fences f where f.token < live returning f.token
+  ), summary as (
+    select count(*) as dropped, max(g.token) as highest from gone g
+  ), raised as (
+    update fenceguard.floor o set floor = s.highest from summary s where s.highest > o.floor returning o.floor
+  )
+  select s.dropped, coalesce((select r.floor from raised r), o.floor) into dropped, floor
+  from summary s, fenceguard.floor o;
+  delete from fenceguard.leases l where l.expires_at < clock_timestamp() - interval '1 day' and l.keeper_pid is null;
+end $$;
+
+-- Makes this number the floor, or leaves a higher one: after a restore, or for a source that issued tokens before.
+-- Answers the floor.
+create or replace function fenceguard.init(floor bigint default 0) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+declare
+  present bigint;
+begin
+  if init.floor is null or init.floor < 0 then
+    raise exception 'a floor is a number from 0 to 9223372036854775807' using errcode = 'invalid_parameter_value';
+  end if;
+  perform fenceguard.require_primary();
+  if not fenceguard.lock_within(fenceguard.floor_lock_key(), interval '5 s') then
+    raise exception 'a transaction that has advanced a fence is still open' using errcode = 'lock_not_available',
+      hint = 'Try again when it is over.';
+  end if;
+  insert into fenceguard.floor as o (floor) values (init.floor)
+  on conflict (only_row) do update set floor = excluded.floor where excluded.floor > o.floor;
+  select o.floor into present from fenceguard.floor o;
+  return present;
+end $$;
+
+-- Sets a fence by hand and leaves a record of who did it. Lowering one forfeits the guarantee that no stale write lands.
+create or replace function fenceguard.rebase(resource text, token bigint, done_by text default session_user)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_claim(resource, token, '', null);
+  perform fenceguard.require_primary();
+  perform fenceguard.require_new_snapshots(resource);
+  perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+  perform fenceguard.lock_alone(resource, token, greatest(token, fenceguard.highest(resource)), null, null);
+  insert into fenceguard.rebases (resource, token_from, token_to, done_by)
+  values (resource, (select f.token from fenceguard.fences f where f.resource = rebase.resource), token, done_by);
+  insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, '', true)
+  on conflict on constraint fences_pkey do update
+    set token = excluded.token, holder = '', sequence = null, closed = true, updated_at = clock_timestamp();
+end $$;

@@ -1,0 +1,255 @@
+-- The token source: leases by the server's clock, each with a number from one counter. No verdict rests on that clock.
+
+create sequence if not exists fenceguard.token as bigint no cycle;
+
+create table if not exists fenceguard.leases (
+  resource   text collate "C" primary key,
+  token      bigint,                             -- last one granted; nulls: none yet
+  holder     text collate "C",
+  expires_at timestamptz not null default '-infinity',
+  -- A lease that lives by a connection instead ('row': a row that is kept locked; 'advisory': a lock of the session).
+  kept_by    text not null default 'ttl' check (kept_by in ('ttl', 'row', 'advisory')),
+  keeper_pid integer                             -- backend of that connection
+) with (fillfactor = 70);
+drop trigger if exists durable_grant on fenceguard.leases;
+create constraint trigger durable_grant after update on fenceguard.leases
+  deferrable initially deferred for each row when (old.token is distinct from new.token)
+  execute function fenceguard.commit_durably();
+alter table fenceguard.leases enable always trigger durable_grant;
+
+-- What '?lock=row' keeps locked.
+create table if not exists fenceguard.lease_rows (resource text collate "C" primary key);
+
+-- Written by whatever moves the counter outside of a grant, so that it commits durably.
+create table if not exists fenceguard.counter_marks (
+  only_row boolean primary key default true check (only_row),
+  mark     bigint not null
+);
+insert into fenceguard.counter_marks (mark) values (0) on conflict do nothing;
+drop trigger if exists durable_mark on fenceguard.counter_marks;
+create constraint trigger durable_mark after update on fenceguard.counter_marks
+  deferrable initially deferred for each row execute function fenceguard.commit_durably();
+alter table fenceguard.counter_marks enable always trigger durable_mark;
+
+-- Of the counter: shared while a number is drawn and granted, alone to lift it or to look at what is live.
+create or replace function fenceguard.counter_lock_key() returns bigint
+language sql immutable as $$ select -3391278451190272455 $$;
+
+-- Of a session that keeps a lease with '?lock=advisory'.
+create or replace function fenceguard.lease_lock_key(resource text) returns bigint
+language sql immutable as $$ select hashtextextended(resource, 1) $$;
+
+-- The leases that are live, as far as a clock or a keeper's backend can tell.
+create or replace view fenceguard.lease as
+  select l.resource, l.token, l.holder, l.expires_at - clock_timestamp() as remaining, l.kept_by, l.keeper_pid
+  from fenceguard.leases l
+  where l.token is not null and l.expires_at > clock_timestamp()
+    and (l.kept_by = 'ttl' or exists (select from pg_catalog.pg_stat_get_activity(l.keeper_pid)));
+
+create or replace function fenceguard.require_ttl(ttl interval) returns void
+language plpgsql as $$
+begin
+  if ttl is null or ttl < interval '10 ms' or ttl > interval '24 hours' then
+    raise exception 'a time to live is 10 ms to 24 hours, and this is %', coalesce(ttl::text, 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+end $$;
+
+-- Takes the lock of resource for ttl: granted with a new token; or granted with the same token and a lease of at least
+-- ttl from now, if the holder has it already; or held by somebody else, at most for retry_after unless it is released.
+-- The grant is the caller's once this transaction has committed, which it does durably. Nothing was advanced: call
+-- fenceguard.advance() with it before the first read.
+create or replace function fenceguard.acquire(
+  resource text, ttl interval default '10 s', holder text default null,
+  out verdict text, out token bigint, out granted_to text, out is_new boolean, out retry_after interval)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  l fenceguard.leases;
+begin
+  perform fenceguard.require_ttl(ttl);
+  holder := coalesce(holder, replace(gen_random_uuid()::text, '-', ''));
+  l := fenceguard.lock_lease(resource, holder);
+  is_new := not (fenceguard.is_live(l) and l.holder = acquire.holder and l.kept_by = 'ttl');
+  if is_new and fenceguard.is_live(l) then
+    verdict := 'held';
+    is_new := null;
+    retry_after := case when l.kept_by = 'ttl' then l.expires_at - clock_timestamp() else ttl end;
+    return;
+  end if;
+  verdict := 'granted';
+  granted_to := holder;
+  token := case when is_new then fenceguard.draw_above(l.token) else l.token end;
+  update fenceguard.leases u
+  set token = acquire.token, holder = acquire.holder, kept_by = 'ttl', keeper_pid = null,
+      expires_at = case when is_new then clock_timestamp() + ttl
+                        else greatest(l.expires_at, clock_timestamp() + ttl) end
+  where u.resource = acquire.resource;
+end $$;
+
+-- The lease's row, locked; new if there is none. Whoever draws a number comes through here.
+create or replace function fenceguard.lock_lease(resource text, holder text) returns fenceguard.leases
+language plpgsql as $$
+declare
+  l fenceguard.leases;
+begin
+  perform fenceguard.require_claim(resource, 1, holder, null);
+  perform fenceguard.require_primary();
+  perform pg_advisory_xact_lock_shared(fenceguard.counter_lock_key());
+  loop
+    select r.* into l from fenceguard.leases r where r.resource = lock_lease.resource for update;
+    exit when found;
+    insert into fenceguard.leases (resource) values (resource) on conflict do nothing;
+  end loop;
+  return l;
+end $$;
+
+-- REQUIRES: the row is locked by this transaction.
+create or replace function fenceguard.is_live(l fenceguard.leases) returns boolean
+language plpgsql as $$
+begin
+  if l.token is null or l.expires_at <= clock_timestamp() then return false; end if;
+  if l.kept_by = 'ttl' then return true; end if;
+  if l.kept_by = 'advisory' then return not pg_try_advisory_xact_lock(fenceguard.lease_lock_key(l.resource)); end if;
+  perform from fenceguard.lease_rows r where r.resource = l.resource for update skip locked;
+  return not found;
+end $$;
+
+-- REQUIRES: the lease's row and the counter's lock are held.
+create or replace function fenceguard.draw_above(last bigint) returns bigint
+language plpgsql as $$
+declare
+  drawn constant bigint := nextval('fenceguard.token');
+begin
+  if drawn <= last then
+    raise exception 'the counter fenceguard.token stands at %, below the last token of this resource, %', drawn, last
+      using errcode = 'object_not_in_prerequisite_state',
+        hint = format('Somebody set it back. Run: select fenceguard.raise(%s)', last);
+  end if;
+  return drawn;
+end $$;
+
+-- Extends the lease to ttl from now; false: it expired, was released or ended, or belongs to somebody else.
+create or replace function fenceguard.renew(resource text, token bigint, holder text, ttl interval default '10 s')
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_ttl(ttl);
+  update fenceguard.leases l
+  set expires_at = case when l.kept_by = 'ttl' then clock_timestamp() + ttl else l.expires_at end
+  where l.resource = renew.resource and l.token = renew.token and l.holder = renew.holder
+    and l.expires_at > clock_timestamp();
+  return found;
+end $$;
+
+-- Frees the lock if this claim still holds it; answers whether it did. Waiters are notified.
+create or replace function fenceguard.release(resource text, token bigint, holder text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  update fenceguard.leases l set expires_at = '-infinity', keeper_pid = null
+  where l.resource = release.resource and l.token = release.token and l.holder = release.holder
+    and l.expires_at > clock_timestamp();
+  if found then perform pg_notify('fenceguard_released', resource); return true; end if;
+  return false;
+end $$;
+
+-- Ends the present lease, whoever holds it, and the backend that keeps it; answers whether there was one.
+create or replace function fenceguard.end_lease(resource text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  l fenceguard.leases;
+begin
+  select r.* into l from fenceguard.leases r
+  where r.resource = end_lease.resource and r.token is not null and r.expires_at > clock_timestamp() for update;
+  if not found then return false; end if;
+  if l.keeper_pid is not null and fenceguard.is_live(l) then perform pg_terminate_backend(l.keeper_pid); end if;
+  update fenceguard.leases u set expires_at = '-infinity', keeper_pid = null where u.resource = l.resource;
+  perform pg_notify('fenceguard_released', resource);
+  return true;
+end $$;
+
+-- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it.
+create or replace function fenceguard.raise(mark bigint) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if mark is null or mark < 1 then
+    raise exception 'a token is a number from 1 to 9223372036854775807' using errcode = 'invalid_parameter_value';
+  end if;
+  perform fenceguard.require_primary();
+  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  perform setval('fenceguard.token', mark) from fenceguard.token s
+  where s.last_value < mark or (s.last_value = mark and not s.is_called);
+  update fenceguard.counter_marks m set mark = raise.mark;
+end $$;
+
+-- Draws a number and grants nothing: every token granted before is at most this, every later one is higher.
+create or replace function fenceguard.draw() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  drawn bigint;
+begin
+  perform fenceguard.require_primary();
+  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  drawn := nextval('fenceguard.token');
+  update fenceguard.counter_marks m set mark = drawn;
+  return drawn;
+end $$;
+
+-- The lowest token that is held or still to be drawn.
+create or replace function fenceguard.lowest_live() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  next bigint;
+begin
+  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  select case when s.is_called and s.last_value < 9223372036854775807 then s.last_value + 1 else s.last_value end
+  into next from fenceguard.token s;
+  return least(next, (select min(l.token) from fenceguard.lease l));
+end $$;
+
+-- For leases that live by a connection. Whoever wants one first gets the lock on a connection of its own (the keeper)
+-- with hold_row(), in a transaction that stays open, or with pg_advisory_lock(fenceguard.lease_lock_key(resource)); and
+-- then the token by acquire_kept() on another one, which commits it.
+create or replace function fenceguard.prepare_row(resource text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_resource(resource);
+  if not exists (select from fenceguard.lease_rows r where r.resource = prepare_row.resource) then
+    insert into fenceguard.lease_rows (resource) values (resource) on conflict do nothing;
+  end if;
+end $$;
+
+-- True when the row is locked for this transaction. Without wait, false if somebody else has it.
+create or replace function fenceguard.hold_row(resource text, wait boolean) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if wait then
+    perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update;
+  else
+    perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update nowait;
+  end if;
+  return found;
+exception when lock_not_available then
+  return false;
+end $$;
+
+-- The token for a lock that the backend keeper_pid holds. 'held' if a lease of another kind is live.
+create or replace function fenceguard.acquire_kept(
+  resource text, holder text, kept_by text, keeper_pid integer,
+  out verdict text, out token bigint, out retry_after interval)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  l fenceguard.leases;
+begin
+  l := fenceguard.lock_lease(resource, holder);
+  -- A lease that was kept in the same way is over: its lock is ours now.
+  if l.kept_by <> acquire_kept.kept_by and fenceguard.is_live(l) then
+    verdict := 'held';
+    retry_after := l.expires_at - clock_timestamp();
+    return;
+  end if;
+  verdict := 'granted';
+  token := fenceguard.draw_above(l.token);
+  update fenceguard.leases u
+  set token = acquire_kept.token, holder = acquire_kept.holder, kept_by = acquire_kept.kept_by,
+      keeper_pid = acquire_kept.keeper_pid, expires_at = 'infinity'
+  where u.resource = acquire_kept.resource;
+end $$;

@@ -1,0 +1,303 @@
+-- Protected tables: row triggers judge every row that is written, so that no client, psql included, can write one
+-- without a claim that was admitted in its transaction.
+
+-- Judges a write to one row against the claims of this transaction. They are only a setting, so the fence decides. True,
+-- or it raises. Like fenceguard.rule_on() it runs at every write and has no rights of its own.
+-- REQUIRES: called with the search_path of the trigger functions that protect() makes.
+create or replace function fenceguard.check_row(resource text) returns boolean
+language plpgsql as $$
+declare
+  is_admitted boolean;
+begin
+  if pg_advisory_xact_lock_shared(hashtextextended(resource, 0)) is not null then
+    select a.is_admitted into is_admitted from fenceguard.admissible a where a.resource = check_row.resource;
+    if is_admitted and current_setting('transaction_isolation') = 'read committed' then return true; end if;
+  end if;
+  return fenceguard.check_row_slowly(resource);
+end $$;
+
+create or replace function fenceguard.check_row_slowly(resource text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform from fenceguard.admissible a where a.resource = check_row_slowly.resource and a.is_admitted;
+  if not found then perform fenceguard.refuse_row(resource); end if;
+  -- Fails with 40001 if the record was changed after this transaction's snapshot.
+  perform from fenceguard.fences f where f.resource = check_row_slowly.resource for share;
+  return true;
+end $$;
+
+create or replace function fenceguard.refuse_row(resource text) returns void
+language plpgsql as $$
+declare
+  claim record;
+begin
+  if resource is null then
+    raise exception 'the resource of a row in a protected table is null, so no claim can cover it'
+      using errcode = 'null_value_not_allowed',
+        hint = 'Fill the columns that the table''s resource expression uses, or protect it with another expression.';
+  end if;
+  perform fenceguard.require_resource(resource);
+  -- The newest claim to it that was noted.
+  select split_part(note, E'\t', 2)::bigint as token, split_part(note, E'\t', 3) as holder into claim
+  from unnest(string_to_array(current_setting('fenceguard.claims', true), E'\n')) note
+  where split_part(note, E'\t', 1) = resource
+  order by 1 desc limit 1;
+  if found and fenceguard.look(resource, claim.token, claim.holder, null) in ('stale', 'conflict') then
+    perform fenceguard.refuse(fenceguard.look(resource, claim.token, claim.holder, null), resource, claim.token,
+                              fenceguard.highest(resource));
+  end if;
+  perform fenceguard.refuse('missing', resource, null, fenceguard.highest(resource));
+end $$;
+
+create or replace function fenceguard.refuse_truncate() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'TRUNCATE of %, which is protected: it would write rows of any resource', tg_relid::regclass
+    using errcode = 'ZF003', detail = jsonb_build_object('verdict', 'missing', 'resource', null, 'token', null,
+                                                         'highest', null)::text,
+      hint = 'Delete the rows under their claims, or call fenceguard.unprotect() first.';
+end $$;
+
+-- Children at any depth, partitions among them.
+create or replace function fenceguard.children(parent oid) returns setof regclass
+language sql stable as $$
+  with recursive tree as (
+    select i.inhrelid from pg_catalog.pg_inherits i where i.inhparent = parent
+    union
+    select i.inhrelid from pg_catalog.pg_inherits i join tree t on i.inhparent = t.inhrelid
+  )
+  select t.inhrelid::regclass from tree t
+$$;
+
+-- Whether writes to the rows of this one table are judged.
+create or replace function fenceguard.is_protected(relation oid) returns boolean
+language sql stable as $$
+  select exists (select from pg_catalog.pg_trigger g
+                 where g.tgrelid = relation and g.tgname = 'fenceguard_rows' and g.tgenabled = 'A')
+$$;
+
+-- Where no event trigger may be installed: rows of a child that was added after protect() would be written without being
+-- judged, so statements on the parent fail until it was run again.
+create or replace function fenceguard.require_protected_children() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  child regclass;
+begin
+  if exists (select from pg_inherits i where i.inhparent = tg_relid) then
+    select c into child from fenceguard.children(tg_relid) c where not fenceguard.is_protected(c) limit 1;
+    if found then
+      raise exception '%, a child of the protected table %, is not protected', child, tg_relid::regclass
+        using errcode = 'object_not_in_prerequisite_state',
+          hint = format('It was added later. Run fenceguard.protect(%L, ...) again.', tg_relid::regclass);
+    end if;
+  end if;
+  return null;
+end $$;
+
+-- Which tables are protected, and by which expression.
+create or replace view fenceguard.protected as
+  select g.tgrelid::regclass as relation,
+         convert_from(substring(g.tgargs for octet_length(g.tgargs) - 1), 'UTF8') as resource_expression,
+         g.tgenabled = 'A' as is_always, g.tgfoid::regproc as check_function
+  from pg_catalog.pg_trigger g
+  where g.tgname = 'fenceguard_rows' and g.tgparentid = 0 and g.tgnargs = 1;
+
+create or replace function fenceguard.drop_triggers(relation regclass) returns void
+language plpgsql as $$
+declare
+  name text;
+begin
+  foreach name in array array['fenceguard_rows', 'fenceguard_truncate', 'fenceguard_children'] loop
+    -- A partition's copy of a trigger goes with that of its parent.
+    if exists (select from pg_catalog.pg_trigger g
+               where g.tgrelid = relation and g.tgname = name and g.tgparentid = 0) then
+      execute format('drop trigger %I on %s', name, relation);
+    end if;
+  end loop;
+end $$;
+
+-- REQUIRES: as protect().
+create or replace function fenceguard.attach_triggers(relation regclass, check_function text, expression text)
+returns void language plpgsql as $$
+declare
+  name text;
+begin
+  if not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgname = 'fenceguard_rows') then
+    execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row '
+                   'execute function %s(%L)', relation, check_function, expression);
+  end if;
+  if not exists (select from pg_catalog.pg_trigger g
+                 where g.tgrelid = relation and g.tgname = 'fenceguard_truncate') then
+    execute format('create trigger fenceguard_truncate before truncate on %s for each statement '
+                   'execute function fenceguard.refuse_truncate()', relation);
+  end if;
+  if not exists (select from pg_catalog.pg_event_trigger e
+                 where e.evtname = 'fenceguard_children' and e.evtenabled = 'A')
+     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'r' then
+    execute format('create trigger fenceguard_children before update or delete on %s for each statement '
+                   'execute function fenceguard.require_protected_children()', relation);
+  end if;
+  -- Also where session_replication_role says replica.
+  for name in select g.tgname from pg_catalog.pg_trigger g
+              where g.tgrelid = relation and g.tgname like 'fenceguard\_%' and g.tgenabled <> 'A' loop
+    execute format('alter table %s enable always trigger %I', relation, name);
+  end loop;
+end $$;
+
+create or replace function fenceguard.require_protectable(relation regclass) returns void
+language plpgsql as $$
+declare
+  c record;
+begin
+  select k.relkind, k.relowner, k.relpersistence, n.nspname into c
+  from pg_catalog.pg_class k join pg_catalog.pg_namespace n on n.oid = k.relnamespace where k.oid = relation;
+  if c.relkind is null or c.relkind not in ('r', 'p') or c.relpersistence = 't'
+     or c.nspname in ('fenceguard', 'pg_catalog', 'information_schema') then
+    raise exception '% cannot be protected: only ordinary and partitioned tables can', coalesce(relation::text, 'null')
+      using errcode = 'wrong_object_type';
+  end if;
+  if exists (select from pg_catalog.pg_inherits i where i.inhrelid = relation and i.inhparent in
+             (select p.relation from fenceguard.protected p)) then
+    raise exception '% is a child of a protected table, and protected with it', relation
+      using errcode = 'wrong_object_type';
+  end if;
+  if not pg_has_role(current_user, c.relowner, 'usage') then
+    raise exception 'only the owner of % can do this', relation using errcode = 'insufficient_privilege';
+  end if;
+end $$;
+
+-- From now on no row of this table is written, by whatever client or command, without a claim to its resource that was
+-- admitted in the same transaction. The expression gives a row's resource from its own columns: $$ 'accounts/' || id $$.
+-- An update is judged for the old and the new row. Children, partitions, and what is attached later are included;
+-- TRUNCATE is refused. Run again, it puts the new expression in place of the old one. The owner's to call, who also
+-- needs CREATE on the table's schema; the owner (and a superuser) can undo it, and nobody else.
+create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
+language plpgsql as $$
+declare
+  id constant text := substr(replace(gen_random_uuid()::text, '-', ''), 1, 16);
+  schema text;
+  in_line text;
+  child regclass;
+begin
+  perform fenceguard.require_protectable(relation);
+  -- One statement's writes must not slip between the old and the new triggers.
+  execute format('lock table %s in access exclusive mode', relation);
+  select quote_ident(n.nspname) into schema
+  from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
+  in_line := fenceguard.make_resource_function(relation, resource_expression, schema, 'fenceguard_resource_' || id);
+  execute format($f$
+    create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql
+    set search_path = pg_catalog, pg_temp set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
+    set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $check$
+    declare
+      before text;
+      after text;
+    begin
+      if tg_op <> 'DELETE' then
+        after := %1$s.fenceguard_resource_%2$s(%3$s);
+        if not fenceguard.check_row(after) then return null; end if;
+      end if;
+      if tg_op <> 'INSERT' then
+        before := %1$s.fenceguard_resource_%2$s(%4$s);
+        if tg_op = 'UPDATE' and before = after then return null; end if;
+        if not fenceguard.check_row(before) then return null; end if;
+      end if;
+      return null;
+    end $check$
+  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old'));
+  perform fenceguard.unprotect(relation);
+  perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
+  for child in select c from fenceguard.children(relation) c loop
+    perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression);
+  end loop;
+end $$;
+
+-- Makes schema.name(columns of the expression) -> resource, and answers how it is called: '$row$.id, $row$."Day"'.
+-- The expression is taken as PostgreSQL reads it now, with the caller's search_path, and written out in full.
+create or replace function fenceguard.make_resource_function(
+  relation regclass, resource_expression text, schema text, name text) returns text
+language plpgsql as $$
+declare
+  caller_path constant text := current_setting('search_path');
+  view_name constant text := schema || '.' || name;
+  definition text;
+  parameters text;
+  arguments text;
+begin
+  if resource_expression is null or resource_expression ~ '^\s*$' then
+    raise exception 'the resource expression is missing: it gives a row''s resource, such as ''accounts/'' || id'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  execute format('create view %s as select (%s)::pg_catalog.text as resource from only %s as %I',
+                 view_name, resource_expression || E'\n', relation, name);
+  if exists (select from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
+             where r.ev_class = view_name::regclass and d.classid = 'pg_catalog.pg_rewrite'::regclass
+               and d.refclassid = 'pg_catalog.pg_class'::regclass
+               and d.refobjid not in (relation, view_name::regclass)) then
+    raise exception 'the resource expression looks at other tables, and may use columns of % only', relation
+      using errcode = 'invalid_parameter_value';
+  end if;
+  select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum),
+         string_agg(format('$row$.%I', a.attname), ', ' order by a.attnum) into parameters, arguments
+  from pg_catalog.pg_attribute a
+  where a.attrelid = relation and a.attnum in (
+    select d.refobjsubid from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
+    where r.ev_class = view_name::regclass and d.classid = 'pg_catalog.pg_rewrite'::regclass
+      and d.refobjid = relation and d.refobjsubid > 0);
+  if parameters is null then
+    raise exception 'the resource expression uses no column of %', relation using errcode = 'invalid_parameter_value';
+  end if;
+  perform set_config('search_path', '', true);
+  definition := pg_catalog.pg_get_viewdef(view_name::pg_catalog.regclass);
+  perform pg_catalog.set_config('search_path', caller_path, true);
+  execute format('drop view %s', view_name);
+  execute format('create function %s(%s) returns text language sql stable as %L', view_name, parameters,
+                 'select ' || substring(definition from '^\s*SELECT (.*) AS resource\s+FROM ONLY '));
+  return arguments;
+end $$;
+
+-- Takes the protection off again. The table owner's to call.
+create or replace function fenceguard.unprotect(relation regclass) returns void
+language plpgsql as $$
+declare
+  check_function regproc;
+  child regclass;
+begin
+  perform fenceguard.require_protectable(relation);
+  select p.check_function into check_function from fenceguard.protected p where p.relation = unprotect.relation;
+  perform fenceguard.drop_triggers(relation);
+  for child in select c from fenceguard.children(relation) c loop
+    perform fenceguard.drop_triggers(child);
+  end loop;
+  if check_function is not null then
+    execute format('drop function %s()', check_function);
+    execute format('drop function %s', replace(check_function::text, 'fenceguard_check_', 'fenceguard_resource_'));
+  end if;
+end $$;
+
+-- Children that are added to a protected table are protected as they come. Only a superuser can install an event
+-- trigger; without it statements on the parent fail until protect() was run again.
+create or replace function fenceguard.protect_children() returns event_trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  p record;
+begin
+  for p in select r.relation, r.check_function, r.resource_expression, c as child
+           from fenceguard.protected r, fenceguard.children(r.relation) c
+           where not exists (select from pg_catalog.pg_inherits i
+                             join fenceguard.protected q on q.relation = i.inhparent where i.inhrelid = r.relation)
+             and (not fenceguard.is_protected(c) or not exists (
+               select from pg_catalog.pg_trigger g where g.tgrelid = c and g.tgname = 'fenceguard_truncate')) loop
+    perform fenceguard.attach_triggers(p.child, p.check_function::text, p.resource_expression);
+  end loop;
+end $$;
+
+do $$
+begin
+  if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user) then
+    drop event trigger if exists fenceguard_children;
+    create event trigger fenceguard_children on ddl_command_end
+      when tag in ('CREATE TABLE', 'ALTER TABLE') execute function fenceguard.protect_children();
+    alter event trigger fenceguard_children enable always;
+  end if;
+end $$;

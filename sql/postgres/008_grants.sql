@@ -1,0 +1,34 @@
+-- Who may do what. Everybody who can connect may make claims, take leases, and protect tables of his own; nobody but the
+-- installer and those who were granted it may see or touch fences. To narrow it down:
+--
+--   revoke usage on schema fenceguard from public;
+--   grant usage on schema fenceguard to my_application;
+
+do $$
+declare
+  f regprocedure;
+  for_everybody constant text[] := array[
+    'admit', 'try_admit', 'admitted', 'admit_all', 'advance', 'try_advance', 'rule_on', 'rule_slowly', 'highest_seen',
+    'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
+    'hold_row', 'acquire_kept', 'lease_lock_key',
+    'protect', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'make_resource_function',
+    'children', 'is_protected', 'refuse_truncate', 'require_protected_children', 'protect_children'];
+begin
+  revoke all on all tables in schema fenceguard from public;
+  revoke all on all sequences in schema fenceguard from public;
+  grant select on fenceguard.admissible, fenceguard.protected to public;
+  for f in select p.oid from pg_catalog.pg_proc p
+           where p.pronamespace = 'fenceguard'::regnamespace loop
+    if (select p.proname from pg_catalog.pg_proc p where p.oid = f) = any (for_everybody) then
+      execute format('grant execute on function %s to public', f);
+    else
+      execute format('revoke all on function %s from public', f);
+    end if;
+  end loop;
+  -- Once: whoever narrowed it down has decided.
+  if not exists (select from fenceguard.schema_version) then
+    grant usage on schema fenceguard to public;
+  end if;
+end $$;
+
+insert into fenceguard.schema_version (version) values (1) on conflict (only_row) do update set version = excluded.version;
