@@ -152,12 +152,12 @@ begin
   end if;
 end $$;
 
--- Admits the claim in this transaction, or raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing), with token,
--- highest and resource as JSON in the DETAIL. Answers 'admitted', or 'duplicate': the write with this sequence took
--- effect before, so write nothing. To be called in a statement of its own, before the first savepoint; a claim that is
--- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
-create or replace function fenceguard.admit(
-  resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
+-- As admit(), but answers a refusal as a row: for libraries, which must then not commit. highest is the fence's token
+-- afterwards. drain, cut and jump_max: see admit_alone(); null is the setting, or no bound.
+create or replace function fenceguard.rule(
+  resource text, token bigint, holder text default '', sequence bigint default null,
+  drain interval default null, cut boolean default null, jump_max bigint default null,
+  out verdict text, out highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform fenceguard.require_claim(resource, token, holder, sequence);
@@ -165,11 +165,23 @@ begin
   verdict := fenceguard.look(resource, token, holder, sequence);
   if verdict = 'admitted' then verdict := fenceguard.rule_on(resource, token, holder, sequence); end if;
   if verdict = 'advance' then
-    verdict := (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
+    verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
   end if;
-  if verdict in ('stale', 'conflict') then
-    perform fenceguard.refuse(verdict, resource, token, fenceguard.highest(resource));
-  end if;
+  highest := fenceguard.highest(resource);
+end $$;
+
+-- Admits the claim in this transaction, or raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing), with token,
+-- highest and resource as JSON in the DETAIL. Answers 'admitted', or 'duplicate': the write with this sequence took
+-- effect before, so write nothing. To be called in a statement of its own, before the first savepoint; a claim that is
+-- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
+create or replace function fenceguard.admit(
+  resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  highest bigint;
+begin
+  select r.verdict, r.highest into verdict, highest from fenceguard.rule(resource, token, holder, sequence) r;
+  if verdict in ('stale', 'conflict') then perform fenceguard.refuse(verdict, resource, token, highest); end if;
 end $$;
 
 -- What the next two need of what they may not see themselves.

@@ -10,15 +10,8 @@ create or replace function fenceguard.try_advance(
   jump_max bigint default null, out verdict text, out highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform fenceguard.require_claim(resource, token, holder, null);
-  perform fenceguard.require_primary();
-  verdict := fenceguard.look(resource, token, holder, null);
-  if verdict = 'admitted' then verdict := fenceguard.rule_on(resource, token, holder, null); end if;
-  if verdict = 'advance' then
-    select a.verdict into verdict
-    from fenceguard.admit_alone(resource, token, holder, null, drain, cut, jump_max) a;
-  end if;
-  highest := fenceguard.highest(resource);
+  select r.verdict, r.highest into verdict, highest
+  from fenceguard.rule(resource, token, holder, null, drain, cut, jump_max) r;
 end $$;
 
 -- The same, raising ZF001, ZF002 or ZF003 for a refusal.
