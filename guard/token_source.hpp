@@ -89,6 +89,10 @@ class TokenSource {
   // be drawn. Fences below it may be folded into the floor. Nothing if tokens come from several counters.
   [[nodiscard]] virtual std::optional<Token> lowest_live() = 0;
 
+  // True where a lease lives as long as a connection of this process, and not by its time to live alone: it
+  // is gone when the process ends.
+  [[nodiscard]] virtual bool lives_by_connection() const noexcept { return false; }
+
   // Takes the lock, waiting up to options.wait for it, and keeps it renewed until the lease is released,
   // destroyed or lost. Nothing if it stayed held by others. REQUIRES: the source outlives the lease. Nothing
   // was advanced at any guard: advance before the first read (Runner does).

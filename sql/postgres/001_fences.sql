@@ -29,6 +29,10 @@ create table if not exists fenceguard.schema_version (
   version  integer not null
 );
 
+-- For programs, which need to know before they have any right to look.
+create or replace function fenceguard.version() returns integer
+language sql immutable as $$ select 1 $$;
+
 -- The fence of every resource that has no record of its own; only ever rises.
 create table if not exists fenceguard.floor (
   only_row boolean primary key default true check (only_row),

@@ -8,7 +8,7 @@ do $$
 declare
   f regprocedure;
   for_everybody constant text[] := array[
-    'admit', 'rule', 'try_admit', 'admitted', 'admit_all', 'advance', 'try_advance', 'rule_on', 'rule_slowly', 'highest_seen',
+    'version', 'admit', 'rule', 'try_admit', 'admitted', 'admit_all', 'advance', 'try_advance', 'rule_on', 'rule_slowly', 'highest_seen',
     'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key',
     'protect', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'make_resource_function',
@@ -31,4 +31,5 @@ begin
   end if;
 end $$;
 
-insert into fenceguard.schema_version (version) values (1) on conflict (only_row) do update set version = excluded.version;
+insert into fenceguard.schema_version (version) values (fenceguard.version())
+on conflict (only_row) do update set version = excluded.version;
