@@ -1,0 +1,410 @@
+"""Real PostgreSQL servers for tests: each in a temporary folder, on a free port, and gone afterwards.
+
+A Server is a cluster of its own: the newest PostgreSQL that is installed, trusting every local connection, with fsync
+on and room for prepared transactions. A Session is a psql that stays open, so that a test can interleave several. What
+a server left behind is ended and removed when the test's process is over, even if that was killed.
+
+Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
+"""
+
+import atexit
+import glob
+import itertools
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.parse
+
+LIMIT_S = 30
+SQL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "sql", "postgres")
+
+
+def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
+    """The first truthy answer of condition(). Fails after limit_s."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {limit_s} s")
+        time.sleep(0.01)
+
+
+def program(name):
+    """The path of one of PostgreSQL's programs, of the newest version that is installed."""
+    folders = glob.glob("/usr/lib/postgresql/*/bin")
+    folders.sort(key=lambda folder: float(folder.split("/")[-2]))
+    for folder in reversed(folders):
+        if os.access(os.path.join(folder, name), os.X_OK):
+            return os.path.join(folder, name)
+    found = shutil.which(name)
+    if not found:
+        raise AssertionError(f"PostgreSQL's {name} is not installed")
+    return found
+
+
+def environment(extra=None):
+    """The environment without PG*, which would lead psql elsewhere, and with extra."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    clean.update({"LC_ALL": "C.UTF-8"}, **(extra or {}))
+    return clean
+
+
+def server_user():
+    """How subprocess runs a server, which refuses to run as root."""
+    return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def own(path):
+    if os.getuid() == 0:
+        shutil.chown(path, "postgres", "postgres")
+
+
+def run_as_server(*command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, env=environment(), cwd="/", check=False, **server_user())
+    if done.returncode != 0:
+        raise AssertionError(f"{command} failed: {done.stdout}")
+
+
+class SqlError(Exception):
+    """A statement failed: sqlstate, message, detail and hint as the server gave them, and all of psql's stderr."""
+
+    def __init__(self, stderr):
+        super().__init__(stderr)
+        self.stderr = stderr
+        first = re.search(r"^(?:psql:[^\n]*?: )?(ERROR|FATAL|PANIC):  (?:([0-9A-Z]{5}): )?(.*)$", stderr, re.M)
+        self.severity, self.sqlstate, self.message = first.groups() if first else (None, None, stderr)
+        self.detail = self._field("DETAIL")
+        self.hint = self._field("HINT")
+
+    def _field(self, name):
+        found = re.search(rf"^{name}:  (.*)$", self.stderr, re.MULTILINE)
+        return found.group(1) if found else None
+
+
+class ConnectionLost(SqlError):
+    """The connection ended before the answer was complete: what was sent last may or may not have taken effect."""
+
+
+class Server:
+    """A PostgreSQL cluster. Started by its constructor; a context manager that removes it.
+
+    folder holds everything and is the Unix socket's folder; data is the cluster; log_path what the server says.
+    """
+
+    _template = None
+
+    def __init__(self, settings=None, data_from=None):
+        """settings: more of postgresql.conf by name. data_from: makes the cluster, given where; else initdb does."""
+        self.settings = dict(settings or {})
+        self.folder = tempfile.mkdtemp(prefix="fenceguard-pg-")
+        own(self.folder)
+        self.data = os.path.join(self.folder, "data")
+        self.log_path = os.path.join(self.folder, "log")
+        self.process = None
+        self._sessions = []
+        self._ruler = None
+        self._names = itertools.count(1)
+        self._heir = self._watch()
+        atexit.register(self.remove)
+        try:
+            (data_from or self._initialise)(self.data)
+            self._start_on_a_free_port()
+        except BaseException:
+            self.remove()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    # -- the server's life ------------------------------------------------------------------------------------------
+
+    def _watch(self):
+        """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
+        script = ('read -r line; [ -n "$line" ] && exit; kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" '
+                  '2>/dev/null; sleep 1; rm -rf "$1"')
+        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    @classmethod
+    def _initialise(cls, data):
+        """initdb runs once in each process; its outcome is copied."""
+        if cls._template is None:
+            folder = tempfile.mkdtemp(prefix="fenceguard-initdb-")
+            own(folder)
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            template = os.path.join(folder, "data")
+            run_as_server(program("initdb"), "-D", template, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                          "--locale=C.UTF-8", "--no-sync", "--no-instructions")
+            cls._template = template
+        run_as_server("cp", "-a", cls._template, data)
+
+    def _start_on_a_free_port(self):
+        for attempt in itertools.count(1):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if attempt == 5 or "could not bind" not in self.log():
+                    raise
+
+    def start(self, limit_s=LIMIT_S):
+        """Starts it and waits until it accepts connections, which includes its recovery after a crash."""
+        settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.folder,
+                    "max_connections": 200, "max_prepared_transactions": 20, "fsync": "on", "shared_buffers": "32MB",
+                    **self.settings}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([program("postgres"), "-D", self.data, *options], cwd="/",
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+                                            **server_user())
+        try:
+            wait_until(lambda: self._is_ready() or self.process.poll() is not None, limit_s, "a start of PostgreSQL")
+        except AssertionError:
+            self.kill()
+            raise
+        if self.process.poll() is not None:
+            raise AssertionError(f"PostgreSQL did not start: {self.log()[-2000:]}")
+
+    def _is_ready(self):
+        try:
+            with open(os.path.join(self.data, "postmaster.pid"), encoding="utf-8") as file:
+                lines = file.read().split("\n")
+            return lines[0] == str(self.process.pid) and len(lines) > 7 and lines[7].strip() == "ready"
+        except FileNotFoundError:
+            return False
+
+    @property
+    def pid(self):
+        """Of the postmaster."""
+        return self.process.pid
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, mode="fast", limit_s=LIMIT_S):
+        """mode: 'smart', 'fast', or 'immediate', which is a crash: the next start recovers."""
+        if self.is_running():
+            number = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
+            self.process.send_signal(number)
+            self.process.wait(limit_s)
+
+    def kill(self):
+        """SIGKILL to the postmaster; returns when all of its backends have noticed."""
+        if self.is_running():
+            self.process.kill()
+            self.process.wait()
+        wait_until(lambda: not self._has_processes(), what="an end of the backends of a postmaster that was killed")
+
+    def _has_processes(self):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{name}/cwd") == self.data:
+                    return True
+            except OSError:
+                pass
+        return False
+
+    def restart(self, mode="fast"):
+        self.stop(mode)
+        self.start()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def remove(self):
+        """Ends it and everything that it started, and removes its folder. May be called twice."""
+        for session in list(self._sessions):
+            session.close()
+        if self.is_running():
+            self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._heir.poll() is None:
+            self._heir.communicate(b"done\n")
+        atexit.unregister(self.remove)
+
+    def standby(self, settings=None):
+        """A Server that streams from this one, asynchronously, and answers reads. See promote()."""
+        def copy(data):
+            run_as_server(program("pg_basebackup"), "-d", self.conninfo("postgres"), "-D", data, "-R", "-c", "fast",
+                          "--no-sync")
+        return Server({**self.settings, **(settings or {})}, data_from=copy)
+
+    def promote(self):
+        """Makes a standby a primary; returns when it takes writes."""
+        self.psql("select pg_promote(true, 30)")
+
+    # -- its databases ----------------------------------------------------------------------------------------------
+
+    def url(self, dbname="postgres", user="postgres"):
+        quote = urllib.parse.quote
+        return f"postgres://{quote(user, safe='')}@127.0.0.1:{self.port}/{quote(dbname, safe='')}"
+
+    def conninfo(self, dbname="postgres", user="postgres"):
+        """The same, for psql, through the Unix socket."""
+        return f"postgres:///{urllib.parse.quote(dbname, safe='')}?" + urllib.parse.urlencode(
+            {"host": self.folder, "port": self.port, "user": user}, quote_via=urllib.parse.quote)
+
+    def psql(self, sql, dbname="postgres", user="postgres", variables=None, arguments=(), env=None, limit_s=LIMIT_S):
+        """What psql -XqtA says to a script, without the last line feed. Raises SqlError at the first failure."""
+        words = [word for item in (variables or {}).items() for word in ("-v", "=".join(item))]
+        done = subprocess.run([program("psql"), "-XqtA", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", *words,
+                               *arguments, self.conninfo(dbname, user)],
+                              input=sql, capture_output=True, text=True, env=environment(env), timeout=limit_s,
+                              check=False)
+        if done.returncode != 0:
+            raise (ConnectionLost if done.returncode == 2 else SqlError)(done.stderr)
+        return done.stdout.rstrip("\n")
+
+    def create_database(self, name=None, owner="postgres", install=False):
+        """Answers its name. install: with the schema fenceguard."""
+        name = name or f"test_{next(self._names)}"
+        self.psql(f"create database {identifier(name)} owner {identifier(owner)}")
+        if install:
+            self.install(name)
+        return name
+
+    def install(self, dbname, user="postgres"):
+        """Installs sql/postgres/ as a user does, in one transaction."""
+        files = sorted(glob.glob(os.path.join(SQL, "0*.sql")))
+        self.psql("", dbname, user, arguments=["-1", *(word for file in files for word in ("-f", file))])
+
+    def session(self, dbname="postgres", user="postgres", env=None):
+        return Session(self, dbname, user, env)
+
+    def ruler(self):
+        """A session of the superuser that looks at the others."""
+        if self._ruler is None or not self._ruler.is_open():
+            self._ruler = self.session()
+        return self._ruler
+
+    def wait_until_waiting(self, session, limit_s=LIMIT_S):
+        """Returns when what the session has begun waits for a lock."""
+        wait_until(lambda: self.is_waiting(session), limit_s, f"a wait for a lock, of {session.begun!r},")
+
+    def is_waiting(self, session):
+        return self.ruler().run("select count(*) from pg_stat_activity where wait_event_type = 'Lock' "
+                                f"and state = 'active' and pid = {session.pid}") == "1"
+
+    def is_connected(self, pid):
+        return self.ruler().run(f"select count(*) from pg_stat_activity where pid = {pid}") == "1"
+
+
+class Session:
+    """A psql that stays open. pid is its backend's.
+
+    run() answers what a statement (or several) says, as psql -tA prints it, and raises SqlError if any failed, or
+    ConnectionLost. begin_run() and wait() are its two halves. notices holds stderr of what was run last.
+    """
+
+    def __init__(self, server, dbname="postgres", user="postgres", env=None):
+        self.server = server
+        self.begun = None
+        self.notices = ""
+        self._marks = itertools.count(1)
+        self._received = ""
+        self._errors = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen([program("psql"), "-XqtA", "-v", "VERBOSITY=verbose",
+                                          server.conninfo(dbname, user)], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=self._errors, env=environment(env))
+        server._sessions.append(self)
+        self.pid = int(self.run("select pg_backend_pid()"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def run(self, sql, limit_s=LIMIT_S):
+        self.begin_run(sql)
+        return self.wait(limit_s)
+
+    def begin_run(self, sql):
+        """Sends it and does not wait. REQUIRES: what was begun before has been waited for."""
+        assert self.begun is None, f"{self.begun!r} has not been waited for"
+        self.begun = sql
+        self._mark = f"--{next(self._marks)}--end--"
+        self._errors_before = self._errors.seek(0, os.SEEK_END)
+        try:
+            self._process.stdin.write(f"{sql}\n;\n\\echo {self._mark}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # wait() tells
+
+    def is_over(self):
+        """Whether wait() would answer at once."""
+        return self._receive(0)
+
+    def wait(self, limit_s=LIMIT_S):
+        deadline = time.monotonic() + limit_s
+        while not self._receive(max(0, deadline - time.monotonic())):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{self.begun!r} was not over within {limit_s} s")
+        self.begun = None
+        self._errors.seek(self._errors_before)
+        self.notices = self._errors.read()
+        answer, mark, self._received = self._received.partition(self._mark + "\n")
+        if not mark:
+            raise ConnectionLost(self.notices)
+        if re.search(r"^(ERROR|FATAL|PANIC):  ", self.notices, re.MULTILINE):
+            raise SqlError(self.notices)
+        return answer.rstrip("\n")
+
+    def _receive(self, limit_s):
+        """Whether the answer is complete, or never will be."""
+        if self._mark + "\n" in self._received:
+            return True
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            return False
+        data = os.read(self._process.stdout.fileno(), 65536)
+        self._received += data.decode(errors="replace")
+        return not data or self._mark + "\n" in self._received
+
+    def is_open(self):
+        return self._process.poll() is None
+
+    def kill(self):
+        """Ends psql without a farewell to the server."""
+        self._process.kill()
+        self.close()
+
+    def close(self):
+        if self._process.stdin.closed:
+            return
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self._process.wait(0.2 if self.begun else LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+        self.server._sessions.remove(self)
+
+
+def identifier(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text):
+    """REQUIRES: standard_conforming_strings, which is the default."""
+    return "null" if text is None else "'" + str(text).replace("'", "''") + "'"
