@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+"""Guarded writes in PostgreSQL against what a service would do without the guard, by pgbench with prepared statements
+over a Unix socket: 8 clients, 10,000 rows. Rounds of the two sides of each line alternate; a line holds the medians of
+the rounds and of their ratios."""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
+import postgres_server  # noqa: E402
+
+ROWS = 10_000
+TABLE = """
+create table {name}(id integer primary key, balance bigint not null, version bigint not null default 1,
+                    token bigint, holder text) with (fillfactor = 50);
+insert into {name} select g, 100, 1, 1, 'h' from generate_series(1, {rows}) g;
+vacuum (analyze) {name};
+"""
+FENCES = """
+insert into fenceguard.fences(resource, token, holder) select 'accounts/' || g, 1, 'h' from generate_series(1, {rows}) g
+on conflict do nothing;
+vacuum (analyze) fenceguard.fences;
+"""
+ID = "\\set id random(1, 10000)\n"
+PLAIN = ID + "update account set balance = balance + 1 where id = :id;\n"
+SCRIPTS = {
+    "plain": PLAIN,
+    "admitted": ID + "update account set balance = balance + 1 "
+                     "where id = :id and fenceguard.admitted('accounts/' || :id, 1, 'h');\n",
+    "try_admit": ID + "with g as materialized (select * from fenceguard.try_admit('accounts/' || :id, 1, 'h')) "
+                      "update account set balance = balance + 1 from g where g.verdict = 'admitted' and id = :id;\n",
+    "rows": ID + "update account set balance = balance + 1 from (select token, holder from fenceguard.fences "
+                 "where resource = 'accounts/' || :id for share) g "
+                 "where g.token = 1 and g.holder = 'h' and id = :id;\n",
+    "optimistic": ID + "with u as (update account set balance = balance + 1, version = version + 1, token = 1, "
+                       "holder = 'h' where id = :id and version >= 1 and (token is null or token < 1 or "
+                       "(token = 1 and holder = 'h')) returning version) select version, null, null from u union all "
+                       "select * from (select version, token, holder from account where id = :id "
+                       "and not exists (select from u) for no key update) p;\n",
+    "optimistic by hand": ID + "update account set balance = balance + 1, version = version + 1 "
+                               "where id = :id and version >= 1;\n",
+    "by hand": ID + "begin;\nselect token from fenceguard.fences where resource = 'accounts/' || :id for update;\n"
+                    "update account set balance = balance + 1 where id = :id;\ncommit;\n",
+    "admit": ID + "begin;\nselect fenceguard.admit('accounts/' || :id, 1, 'h');\n"
+                  "update account set balance = balance + 1 where id = :id;\ncommit;\n",
+    "admit, two messages": ID + "\\startpipeline\nbegin;\nselect fenceguard.admit('accounts/' || :id, 1, 'h');\n"
+                                "\\endpipeline\n\\startpipeline\nupdate account set balance = balance + 1 "
+                                "where id = :id;\ncommit;\n\\endpipeline\n",
+    "protected": ID + "update protected_account set balance = balance + 1 "
+                      "where id = :id and fenceguard.admitted('accounts/' || :id, 1, 'h');\n",
+    "one resource": ID + "update account set balance = balance + 1 "
+                         "where id = :id and fenceguard.admitted('ledger', 1, 'h');\n",
+}
+
+
+class Bench:
+    def __init__(self, server, seconds, rounds):
+        self.server, self.seconds, self.rounds = server, seconds, rounds
+        self.folder = tempfile.mkdtemp(prefix="fenceguard-bench-")
+        self.database = server.create_database(install=True)
+        self.program = postgres_server.program("pgbench")
+
+    def sql(self, text):
+        return self.server.psql(text, self.database)
+
+    def command(self, script, clients=8, seconds=None):
+        path = os.path.join(self.folder, re.sub(r"\W", "-", script) + ".sql")
+        with open(path, "w") as file:
+            file.write(SCRIPTS[script])
+        return [self.program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds or self.seconds),
+                "-f", path, self.server.conninfo(self.database)]
+
+    def rate(self, script, clients=8):
+        output = subprocess.run(self.command(script, clients), capture_output=True, text=True, check=True).stdout
+        if "number of failed transactions: 0" not in output and "failed" in output:
+            raise RuntimeError(output)
+        return float(re.search(r"tps = ([\d.]+)", output)[1])
+
+    def compare(self, what, ours, other, target, clients=8):
+        self.rate(ours, clients)
+        pairs = [(self.rate(ours, clients), self.rate(other, clients)) for _ in range(self.rounds)]
+        print(f"{what}: {statistics.median(a / b for a, b in pairs):.2f} "
+              f"(ours {statistics.median(a for a, _ in pairs):,.0f}/s, "
+              f"other {statistics.median(b for _, b in pairs):,.0f}/s), target {target}", flush=True)
+
+    def advance_against_a_stream(self):
+        """How long advances take while 16 writers under the present token never leave the fence's lock free."""
+        waits = []
+        for token in range(2, 2 + max(self.rounds, 5)):
+            SCRIPTS["stream"] = SCRIPTS["one resource"].replace("'ledger', 1", f"'ledger', {token - 1}")
+            stream = subprocess.Popen(self.command("stream", 16, 30), stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL)
+            time.sleep(1)
+            with self.server.session(self.database) as session:
+                session.run("select 1")
+                began = time.monotonic()
+                session.run(f"select fenceguard.advance('ledger', {token}, 'h')")
+                waits.append((time.monotonic() - began) * 1000)
+            stream.kill()
+            stream.wait()
+        print(f"an advance against 16 writers under the present token: {statistics.median(waits):.1f} ms, "
+              f"slowest {max(waits):.1f} ms of {len(waits)} (target < 100 ms)", flush=True)
+
+    def bloat(self, writes):
+        def size():
+            return int(self.sql("select pg_total_relation_size('fenceguard.fences')"))
+        before = size()
+        subprocess.run([self.program, "-n", "-M", "prepared", "-c", "8", "-j", "2", "-t", str(writes // 8), "-f",
+                        self.command("admitted")[-2], self.server.conninfo(self.database)],
+                       capture_output=True, check=True)
+        print(f"size of the fence table over {writes:,} equal-token writes: {before:,} bytes before, "
+              f"{size():,} after", flush=True)
+
+    def many_fences(self, count):
+        small = [self.rate("admitted") for _ in range(self.rounds)]
+        self.sql(FENCES.format(rows=count))
+        SCRIPTS["admitted among many"] = SCRIPTS["admitted"].replace("'accounts/' || :id", "'accounts/' || :fence") \
+            .replace(ID, ID + f"\\set fence random(1, {count})\n")
+        large = [self.rate("admitted among many") for _ in range(self.rounds)]
+        small += [self.rate("admitted") for _ in range(self.rounds)]
+        print(f"one-statement write among {count:,} fences: {statistics.median(large) / statistics.median(small):.2f} "
+              f"(ours {statistics.median(large):,.0f}/s, other {statistics.median(small):,.0f}/s with "
+              f"{ROWS:,} of them hot), target >= 0.9", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short rounds")
+    parser.add_argument("--folder", help="ignored: the server's folder is a temporary one")
+    options = parser.parse_args()
+    seconds, rounds = (1, 5) if options.quick else (5, 9)
+    with postgres_server.Server() as server:
+        bench = Bench(server, seconds, rounds)
+        bench.sql(TABLE.format(name="account", rows=ROWS) + TABLE.format(name="protected_account", rows=ROWS)
+                  + FENCES.format(rows=ROWS)
+                  + "insert into fenceguard.fences(resource, token, holder) values ('ledger', 1, 'h');"
+                  + "select fenceguard.protect('protected_account', $$ 'accounts/' || id $$);")
+        bench.compare("guarded UPDATE in one statement, admitted(), over a plain UPDATE", "admitted", "plain", ">= 0.92")
+        bench.compare("the same by try_admit() in a WITH", "try_admit", "plain", ">= 0.92")
+        bench.compare("not shipped: the same by FOR SHARE on the fence's row", "rows", "plain", "none")
+        bench.compare("optimistic UPDATE over a plain UPDATE", "optimistic", "plain", ">= 0.95")
+        bench.compare("optimistic UPDATE over a version column by hand", "optimistic", "optimistic by hand", "none")
+        bench.compare("pessimistic, one statement, over BEGIN, SELECT FOR UPDATE, UPDATE, COMMIT", "admitted", "by hand",
+                      ">= 1.5")
+        bench.compare("pessimistic, BEGIN, admit(), UPDATE, COMMIT in four messages, over the same", "admit", "by hand",
+                      "none")
+        bench.compare("pessimistic, the same in two messages", "admit, two messages", "by hand", ">= 1.5")
+        bench.compare("UPDATE of a protected table over a plain one", "protected", "plain", ">= 0.7")
+        bench.compare("16 writers under one token of one resource over 16 without a guard", "one resource", "plain",
+                      ">= 0.8", clients=16)
+        bench.advance_against_a_stream()
+        bench.bloat(100_000 if options.quick else 1_000_000)
+        bench.many_fences(200_000 if options.quick else 1_000_000)
+
+
+if __name__ == "__main__":
+    main()
