@@ -133,22 +133,27 @@ class Server:
     def _watch(self):
         """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
         script = ('read -r line; [ -n "$line" ] && exit; kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" '
-                  '2>/dev/null; sleep 1; rm -rf "$1"')
-        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
+                  '2>/dev/null; sleep 1; rm -rf "$@"')
+        template = self._template_folder()
+        return subprocess.Popen(["sh", "-c", script, "sh", self.folder, template], stdin=subprocess.PIPE, cwd="/",
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    @classmethod
+    def _template_folder(cls):
+        if Server._template is None:
+            Server._template = tempfile.mkdtemp(prefix="fenceguard-initdb-")
+            own(Server._template)
+            atexit.register(shutil.rmtree, Server._template, ignore_errors=True)
+        return Server._template
 
     @classmethod
     def _initialise(cls, data):
         """initdb runs once in each process; its outcome is copied."""
-        if cls._template is None:
-            folder = tempfile.mkdtemp(prefix="fenceguard-initdb-")
-            own(folder)
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            template = os.path.join(folder, "data")
+        template = os.path.join(cls._template_folder(), "data")
+        if not os.path.exists(template):
             run_as_server(program("initdb"), "-D", template, "-U", "postgres", "-A", "trust", "-E", "UTF8",
                           "--locale=C.UTF-8", "--no-sync", "--no-instructions")
-            cls._template = template
-        run_as_server("cp", "-a", cls._template, data)
+        run_as_server("cp", "-a", template, data)
 
     def _start_on_a_free_port(self):
         for attempt in itertools.count(1):
