@@ -12,7 +12,7 @@
 create or replace function fenceguard.rule_on(resource text, token bigint, holder text, sequence bigint) returns text
 language plpgsql as $$
 declare
-  note constant text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
+  note constant pg_catalog.text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
     operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
     operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
   is_admitted boolean;
@@ -158,6 +158,70 @@ create or replace function fenceguard.rule(
   resource text, token bigint, holder text default '', sequence bigint default null,
   drain interval default null, cut boolean default null, jump_max bigint default null,
   out verdict text, out highest bigint)
+language plpgsql as $$
+begin
+  if fenceguard.equals_fence(resource, token, holder, sequence) then
+    verdict := 'admitted';
+    highest := token;
+  else
+    select r.verdict, r.highest into verdict, highest
+    from fenceguard.rule_fully(resource, token, holder, sequence, drain, cut, jump_max) r;
+  end if;
+end $$;
+
+-- Admits the claim in this transaction, or raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing), with token,
+-- highest and resource as JSON in the DETAIL. Answers 'admitted', or 'duplicate': the write with this sequence took
+-- effect before, so write nothing. To be called in a statement of its own, before the first savepoint; a claim that is
+-- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
+create or replace function fenceguard.admit(
+  resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
+language plpgsql as $$
+declare
+  highest bigint;
+begin
+  if fenceguard.equals_fence(resource, token, holder, sequence) then
+    verdict := 'admitted';
+    return;
+  end if;
+  select r.verdict, r.highest into verdict, highest
+  from fenceguard.rule_fully(resource, token, holder, sequence) r;
+  if verdict operator(pg_catalog.=) any (array['stale', 'conflict']) then
+    perform fenceguard.refuse(verdict, resource, token, highest);
+  end if;
+end $$;
+
+-- The common case of the two: true if the claim equals the fence and shares its lock now. It looks before it locks,
+-- because who then needs the lock alone must not hold it shared: two who did would wait for each other.
+create or replace function fenceguard.equals_fence(resource text, token bigint, holder text, sequence bigint)
+returns boolean language plpgsql as $$
+declare
+  note constant pg_catalog.text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
+  is_admitted boolean;
+begin
+  if sequence is null
+     and (pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true), note) operator(pg_catalog.>) 0
+          or pg_catalog.set_config('fenceguard.claims',
+               coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
+             is not null)
+     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+    select a.is_admitted into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) equals_fence.resource;
+    if is_admitted
+       and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null then
+      select a.is_admitted into is_admitted from fenceguard.admissible a
+      where a.resource operator(pg_catalog.=) equals_fence.resource;
+      return is_admitted is true;
+    end if;
+  end if;
+  return false;
+end $$;
+
+create or replace function fenceguard.rule_fully(
+  resource text, token bigint, holder text, sequence bigint,
+  drain interval default null, cut boolean default null, jump_max bigint default null,
+  out verdict text, out highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform fenceguard.require_claim(resource, token, holder, sequence);
@@ -168,20 +232,6 @@ begin
     verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
   end if;
   highest := fenceguard.highest(resource);
-end $$;
-
--- Admits the claim in this transaction, or raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing), with token,
--- highest and resource as JSON in the DETAIL. Answers 'admitted', or 'duplicate': the write with this sequence took
--- effect before, so write nothing. To be called in a statement of its own, before the first savepoint; a claim that is
--- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
-create or replace function fenceguard.admit(
-  resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  highest bigint;
-begin
-  select r.verdict, r.highest into verdict, highest from fenceguard.rule(resource, token, holder, sequence) r;
-  if verdict in ('stale', 'conflict') then perform fenceguard.refuse(verdict, resource, token, highest); end if;
 end $$;
 
 -- What the next two need of what they may not see themselves.

@@ -3,15 +3,16 @@
 
 -- Judges a write to one row against the claims of this transaction. They are only a setting, so the fence decides. True,
 -- or it raises. Like fenceguard.rule_on() it runs at every write and has no rights of its own.
--- REQUIRES: called with the search_path of the trigger functions that protect() makes.
 create or replace function fenceguard.check_row(resource text) returns boolean
 language plpgsql as $$
 declare
   is_admitted boolean;
 begin
-  if pg_advisory_xact_lock_shared(hashtextextended(resource, 0)) is not null then
-    select a.is_admitted into is_admitted from fenceguard.admissible a where a.resource = check_row.resource;
-    if is_admitted and current_setting('transaction_isolation') = 'read committed' then return true; end if;
+  if pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null
+     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+    select a.is_admitted into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) check_row.resource;
+    if is_admitted then return true; end if;
   end if;
   return fenceguard.check_row_slowly(resource);
 end $$;
@@ -185,26 +186,28 @@ begin
   select quote_ident(n.nspname) into schema
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
   in_line := fenceguard.make_resource_function(relation, resource_expression, schema, 'fenceguard_resource_' || id);
+  -- It runs at every row. What it names is spelled out, so from PostgreSQL 14 on, where the resource function is bound
+  -- when it is made, the path of whoever writes does not matter, nor is it set each time; settings that change how a
+  -- value reads as text are, if the expression has such values.
   execute format($f$
-    create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql
-    set search_path = pg_catalog, pg_temp set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
-    set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $check$
+    create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql %5$s as $check$
     declare
-      before text;
-      after text;
+      before pg_catalog.text;
+      after pg_catalog.text;
     begin
-      if tg_op <> 'DELETE' then
+      if tg_op operator(pg_catalog.<>) 'DELETE' then
         after := %1$s.fenceguard_resource_%2$s(%3$s);
         if not fenceguard.check_row(after) then return null; end if;
       end if;
-      if tg_op <> 'INSERT' then
+      if tg_op operator(pg_catalog.<>) 'INSERT' then
         before := %1$s.fenceguard_resource_%2$s(%4$s);
-        if tg_op = 'UPDATE' and before = after then return null; end if;
+        if after is not null and before operator(pg_catalog.=) after then return null; end if;
         if not fenceguard.check_row(before) then return null; end if;
       end if;
       return null;
     end $check$
-  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old'));
+  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old'),
+       fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc));
   perform fenceguard.unprotect(relation);
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
   for child in select c from fenceguard.children(relation) c loop
@@ -251,9 +254,40 @@ begin
   definition := pg_catalog.pg_get_viewdef(view_name::pg_catalog.regclass);
   perform pg_catalog.set_config('search_path', caller_path, true);
   execute format('drop view %s', view_name);
-  execute format('create function %s(%s) returns text language sql stable as %L', view_name, parameters,
-                 'select ' || substring(definition from '^\s*SELECT (.*) AS resource\s+FROM ONLY '));
+  definition := substring(definition from '^\s*SELECT (.*) AS resource\s+FROM ONLY ');
+  if current_setting('server_version_num')::integer >= 140000 then
+    execute format('create function %s(%s) returns text language sql stable return %s', view_name, parameters,
+                   definition);
+  else
+    execute format('create function %s(%s) returns text language sql stable as %L', view_name, parameters,
+                   'select ' || definition);
+  end if;
   return arguments;
+end $$;
+
+-- The SET clauses of a check function: none where only numbers, texts and uuids are put together.
+create or replace function fenceguard.settings_for(resource_function regproc) returns text
+language plpgsql as $$
+declare
+  -- Without its string literals and quoted names.
+  body constant text := regexp_replace(pg_get_functiondef(resource_function), $r$'([^']|'')*'|"([^"]|"")*"$r$, '', 'g');
+  is_plain boolean;
+  settings text := '';
+begin
+  select bool_and(t in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'text'::regtype,
+                        'character varying'::regtype, 'uuid'::regtype))
+         and substring(body from '\sRETURN (.*)$') !~ '[[:alnum:]_]\s*\('
+         and substring(body from '\sRETURN (.*)$') !~ '::(?!text|bigint|integer|smallint|uuid|character varying)'
+  into is_plain
+  from pg_catalog.pg_proc p, unnest(p.proargtypes::oid[]) t where p.oid = resource_function;
+  if current_setting('server_version_num')::integer < 140000 then
+    settings := 'set search_path = pg_catalog, pg_temp ';
+  end if;
+  if is_plain is not true then
+    settings := settings || $s$set datestyle = 'ISO, YMD' set intervalstyle = 'postgres' set timezone = 'UTC'
+      set extra_float_digits = 1 set bytea_output = 'hex' set lc_monetary = 'C'$s$;
+  end if;
+  return settings;
 end $$;
 
 -- Takes the protection off again. The table owner's to call.
