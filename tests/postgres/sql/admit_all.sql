@@ -1,0 +1,50 @@
+-- Several claims in one call: all or none.
+select * from no_plan();
+
+select fenceguard.advance('a', 5, 'h'), fenceguard.advance('b', 6, 'h') \gset set_up_
+
+select results_eq($$
+  select resource, verdict, highest from fenceguard.admit_all('[
+    {"resource": "b", "token": "6", "holder": "h"}, {"resource": "a", "token": "5", "holder": "h"},
+    {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]')
+$$, $$ values ('b', 'admitted', 6::bigint), ('a', 'admitted', 5), ('c', 'admitted', 9) $$,
+  'equal, newer and sequenced ones in one call, answered in the order of the claims');
+select is(test.fence('c'), '9 x 3 0', 'the newer one is on record with its sequence');
+
+select is(test.outcome($$ select fenceguard.admit_all('[
+    {"resource": "a", "token": "7", "holder": "n"}, {"resource": "b", "token": "5", "holder": "h"}]') $$), 'ZF001',
+  'one of them stale: the call is refused');
+select is(test.fence('a'), '5 h - 0', 'and no other fence moved');
+select is(test.outcome($$ select fenceguard.admit_all('[
+    {"resource": "a", "token": "7", "holder": "n"}, {"resource": "b", "token": "6", "holder": "n"}]') $$), 'ZF002',
+  'one of them a conflict');
+select is(test.fence('a'), '5 h - 0', 'no other fence moved');
+
+select results_eq($$
+  select resource, verdict from fenceguard.admit_all('[
+    {"resource": "a", "token": "8", "holder": "n"}, {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]')
+$$, $$ values ('a', 'advance'), ('c', 'duplicate') $$, 'one of them a duplicate: it took effect before');
+select is(test.fence('a'), '5 h - 0', 'nothing is recorded for any');
+select is(test.outcome($$ select fenceguard.admit_all('[{"resource": "c", "token": "9", "holder": "x", "sequence": "2"}]')
+  $$), 'ZF001', 'overtaken by a later sequence');
+
+-- All of them cover rows of a protected table.
+create table account (id text primary key, balance bigint check (balance >= 0));
+insert into account values ('a', 100), ('b', 0);
+select fenceguard.protect('account', 'id') as set_up \gset
+select is(test.outcome($$
+  select fenceguard.admit_all('[{"resource": "a", "token": "5", "holder": "h"},
+                                {"resource": "b", "token": "6", "holder": "h"}]');
+  update account set balance = balance + case id when 'a' then -40 else 40 end $$), 'ok', 'a transfer between two');
+select results_eq('select id, balance from account order by id', $$ values ('a', 60::bigint), ('b', 40::bigint) $$,
+                  'took effect');
+select is(test.outcome($$
+  select fenceguard.admit_all('[{"resource": "a", "token": "5", "holder": "h"}]');
+  update account set balance = balance + case id when 'a' then -40 else 40 end $$), 'ZF003', 'one claim is not two');
+select is((select sum(balance) from account), 100::numeric, 'nothing was lost');
+
+-- A thousand at once.
+select is((select count(*) from fenceguard.admit_all(
+    (select jsonb_agg(jsonb_build_object('resource', 'many/' || i, 'token', i::text)) from generate_series(1, 1000) i))
+  where verdict = 'admitted'), 1000::bigint, 'a thousand claims');
+select * from finish();
