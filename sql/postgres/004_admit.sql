@@ -286,6 +286,51 @@ language sql volatile as $$
   end
 $$;
 
+-- As a statement of its own in the message, and so in the transaction, of the one that it guards: raises for whatever is
+-- not admitted, a duplicate (ZF005) included, so that the next statement is not begun. For libraries.
+create or replace function fenceguard.require_admitted(
+  resource text, token bigint, holder text default '', sequence bigint default null,
+  drain interval default null, cut boolean default null, jump_max bigint default null) returns void
+language plpgsql as $$
+declare
+  verdict pg_catalog.text;
+  highest bigint;
+begin
+  if fenceguard.equals_fence(resource, token, holder, sequence) then return; end if;
+  select r.verdict, r.highest into verdict, highest
+  from fenceguard.rule_fully(resource, token, holder, sequence, drain, cut, jump_max) r;
+  if verdict operator(pg_catalog.=) 'duplicate' then
+    raise exception 'the write to % with this sequence took effect before', pg_catalog.quote_literal(resource)
+      using errcode = 'ZF005', hint = 'There is nothing to be written.';
+  elsif verdict operator(pg_catalog.<>) 'admitted' then
+    perform fenceguard.refuse(verdict, resource, token, highest);
+  end if;
+end $$;
+
+-- Raises ZF003 unless the claim was admitted in this transaction and no rollback to a savepoint took that back. Rides in
+-- the message of a COMMIT, which then is not begun; nor is it where an earlier statement had failed.
+create or replace function fenceguard.require_noted(resource text, token bigint, holder text default '') returns void
+language plpgsql as $$
+begin
+  if pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true),
+       E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
+       operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
+       operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n') operator(pg_catalog.>) 0 then
+    return;
+  end if;
+  perform fenceguard.refuse('missing', resource, token, fenceguard.highest_seen(resource));
+end $$;
+
+-- After a write whose end was not seen: true proves that the one with this sequence took effect. False proves nothing:
+-- it may still be under way, have been overtaken, or have been rolled back.
+create or replace function fenceguard.took_effect(resource text, token bigint, holder text, sequence bigint)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_claim(resource, token, holder, sequence);
+  perform fenceguard.require_primary();
+  return sequence is not null and fenceguard.look(resource, token, holder, sequence) = 'duplicate';
+end $$;
+
 -- Several claims, all or none: [{"resource": "accounts/1", "token": "34", "holder": "h", "sequence": null}, ...].
 -- Locked in one order, so writers of overlapping sets do not deadlock. Raises as admit() does for the first that is
 -- refused. If one is a duplicate, nothing is recorded for any: look at the verdicts.
@@ -295,45 +340,76 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
   c record;
-  is_advance boolean := false;
-  is_duplicate boolean := false;
+begin
+  for c in select a.resource, a.verdict, a.highest, r.token
+           from fenceguard.rule_all(claims) a join fenceguard.read_claims(claims) r on r.resource = a.resource loop
+    if c.verdict in ('stale', 'conflict') then
+      perform fenceguard.refuse(c.verdict, c.resource, c.token, c.highest);
+    end if;
+    resource := c.resource;
+    verdict := c.verdict;
+    highest := c.highest;
+    return next;
+  end loop;
+end $$;
+
+-- The same with every refusal as a row: for libraries, which must then not commit. Where one claim is not admitted
+-- nothing is recorded for any.
+create or replace function fenceguard.rule_all(
+  claims jsonb, drain interval default null, cut boolean default null, jump_max bigint default null)
+returns table (resource text, verdict text, highest bigint)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  c record;
 begin
   perform fenceguard.require_primary();
   for c in select * from fenceguard.read_claims(claims) loop
     perform fenceguard.require_claim(c.resource, c.token, c.holder, c.sequence);
-    is_advance := is_advance or fenceguard.look(c.resource, c.token, c.holder, c.sequence) = 'advance';
   end loop;
-  if is_advance then perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key()); end if;
-  -- All locks, then all verdicts, then all records.
+  -- All locks, then all verdicts, then all records. A refusal is final without a lock, because a fence only rises.
+  if fenceguard.are_admissible(claims) then
+    perform fenceguard.lock_all(claims, drain, cut);
+    if fenceguard.are_admissible(claims) then
+      for c in select * from fenceguard.read_claims(claims) loop
+        select c.resource, r.verdict, r.highest into resource, verdict, highest
+        from fenceguard.rule_fully(c.resource, c.token, c.holder, c.sequence, drain, cut, jump_max) r;
+        return next;
+      end loop;
+      return;
+    end if;
+  end if;
+  return query
+    select r.resource, case when l.seen = 'advance' then 'admitted' else l.seen end, fenceguard.highest(r.resource)
+    from fenceguard.read_claims(claims) r,
+      lateral (select fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen) l;
+end $$;
+
+-- Whether each of them would be admitted, with what is on record in this snapshot.
+create or replace function fenceguard.are_admissible(claims jsonb) returns boolean
+language plpgsql as $$
+begin
+  return (select bool_and(fenceguard.look(r.resource, r.token, r.holder, r.sequence) in ('admitted', 'advance'))
+          from fenceguard.read_claims(claims) r);
+end $$;
+
+create or replace function fenceguard.lock_all(claims jsonb, drain interval, cut boolean) returns void
+language plpgsql as $$
+declare
+  c record;
+begin
+  if exists (select from fenceguard.read_claims(claims) r
+             where fenceguard.look(r.resource, r.token, r.holder, r.sequence) = 'advance') then
+    perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+  end if;
   for c in select r.*, fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen
            from fenceguard.read_claims(claims) r order by fenceguard.lock_key(r.resource), r.resource loop
-    if c.seen in ('stale', 'conflict') then
-      perform fenceguard.refuse(c.seen, c.resource, c.token, fenceguard.highest(c.resource));
-    elsif c.seen = 'advance' then
-      perform fenceguard.require_new_snapshots(c.resource);
-    end if;
+    if c.seen = 'advance' then perform fenceguard.require_new_snapshots(c.resource); end if;
     if c.seen = 'advance' or c.sequence is not null then
-      perform fenceguard.lock_alone(c.resource, c.token, c.token - 1, null, null);
+      perform fenceguard.lock_alone(c.resource, c.token, c.token - 1, drain, cut);
     else
       perform pg_advisory_xact_lock_shared(fenceguard.lock_key(c.resource));
     end if;
-  end loop;
-  for c in select r.*, fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen
-           from fenceguard.read_claims(claims) r loop
-    if c.seen in ('stale', 'conflict') then
-      perform fenceguard.refuse(c.seen, c.resource, c.token, fenceguard.highest(c.resource));
-    end if;
-    is_duplicate := is_duplicate or c.seen = 'duplicate';
-  end loop;
-  for c in select * from fenceguard.read_claims(claims) loop
-    resource := c.resource;
-    if is_duplicate then
-      verdict := fenceguard.look(c.resource, c.token, c.holder, c.sequence);
-    else
-      verdict := fenceguard.admit(c.resource, c.token, c.holder, c.sequence);
-    end if;
-    highest := fenceguard.highest(c.resource);
-    return next;
   end loop;
 end $$;
 

@@ -8,7 +8,9 @@ do $$
 declare
   f regprocedure;
   for_everybody constant text[] := array[
-    'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'try_admit', 'admitted', 'admit_all', 'advance', 'try_advance', 'rule_on', 'rule_slowly', 'highest_seen',
+    'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'try_admit', 'admitted', 'admit_all', 'rule_all',
+    'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'rule_on', 'rule_slowly',
+    'highest_seen',
     'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key',
     'protect', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'make_resource_function',
