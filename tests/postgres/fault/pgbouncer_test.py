@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+"""Claims through a real PgBouncer in transaction mode, where clients take turns on one connection to the server."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+import postgres_server  # noqa: E402
+from postgres_server import Server, Session, SqlError, wait_until  # noqa: E402
+
+CONFIGURATION = """
+[databases]
+* = host={server.folder} port={server.port} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 1
+ignore_startup_parameters = extra_float_digits
+logfile = {folder}/log
+pidfile = {folder}/pid
+"""
+
+
+class PgBouncer:
+    """In front of a server, with one connection to it per database. Sessions of it are sessions of the server's kind."""
+
+    def __init__(self, server):
+        self.server = server
+        self._sessions = []
+        self._folder = tempfile.TemporaryDirectory(prefix="fenceguard-bouncer-")
+        folder = self._folder.name
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        with open(f"{folder}/pgbouncer.ini", "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION.format(server=server, port=self.port, folder=folder))
+        postgres_server.own(folder)
+        self._process = subprocess.Popen(["/usr/sbin/pgbouncer", "-q", f"{folder}/pgbouncer.ini"], cwd="/",
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.DEVNULL, **postgres_server.server_user())
+        wait_until(self._answers, what="an answer of PgBouncer")
+
+    def _answers(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def conninfo(self, dbname, user):
+        return f"postgres://{user}@127.0.0.1:{self.port}/{dbname}"
+
+    def session(self, dbname):
+        return Session(self, dbname, "postgres")
+
+    def remove(self):
+        for session in list(self._sessions):
+            session.close()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+class PgBouncerTest(unittest.TestCase):
+    def setUp(self):
+        self.server = Server()
+        self.addCleanup(self.server.remove)
+        self.database = self.server.create_database(install=True)
+        self.server.psql("create table account(id integer primary key, balance bigint);"
+                         "insert into account values (42, 100);"
+                         "select fenceguard.protect('account', $$ 'accounts/' || id $$)", self.database)
+        self.bouncer = PgBouncer(self.server)
+        self.addCleanup(self.bouncer.remove)
+        self.a, self.b = self.bouncer.session(self.database), self.bouncer.session(self.database)
+        self.assertEqual(self.a.run("select pg_backend_pid()"), self.b.run("select pg_backend_pid()"),
+                         "the two do not share a connection, so this would show nothing")
+
+    def refusal(self, session, sql):
+        with self.assertRaises(SqlError) as refusal:
+            session.run(sql)
+        session.run("rollback")
+        return refusal.exception.sqlstate
+
+    def test_a_claim_ends_with_its_transaction_and_does_not_leak_to_the_next_client(self):
+        self.assertEqual(self.refusal(self.b, "update account set balance = 1"), "ZF003")
+        self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); update account set balance = 70; commit")
+        self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
+        self.a.run("update account set balance = 71 where id = 42 and fenceguard.admitted('accounts/42', 34, 'a')")
+        self.assertEqual(self.refusal(self.b, "update account set balance = 3"), "ZF003")
+        self.assertEqual(self.refusal(self.b, "begin; update account set balance = 3"), "ZF003")
+        self.assertEqual(self.server.psql("select balance from account", self.database), "71")
+
+    def test_a_claim_that_was_rolled_back_or_refused_leaves_nothing_behind(self):
+        self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); rollback")
+        self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
+        self.a.run("begin; select fenceguard.admit('accounts/42', 35, 'a'); commit")
+        self.assertEqual(self.refusal(self.a, "begin; select fenceguard.admit('accounts/42', 34, 'a')"), "ZF001")
+        self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
+        self.assertEqual(self.server.psql("select balance from account", self.database), "100")
+
+    def test_leases_and_advances_work_through_it(self):
+        granted = self.a.run("select verdict, token from fenceguard.acquire('accounts/42', '1 min', 'a')")
+        self.assertRegex(granted, r"^granted\|\d+$")
+        token = re.search(r"\d+", granted)[0]
+        self.assertEqual(self.b.run("select verdict from fenceguard.acquire('accounts/42', '1 min', 'b')"), "held")
+        self.assertEqual(self.b.run(f"select fenceguard.advance('accounts/42', {token}, 'a')"), "admitted")
+        self.assertEqual(self.a.run(f"select fenceguard.renew('accounts/42', {token}, 'a')"), "t")
+        self.assertEqual(self.b.run(f"select fenceguard.release('accounts/42', {token}, 'a')"), "t")
+
+
+if __name__ == "__main__":
+    unittest.main()
