@@ -17,8 +17,21 @@ enum class Stage {
 };
 
 // Throws the Error that stands for the exception now being handled; one of ours passes as it is. what it was
-// doing begins the message: 'advancing accounts/42'. REQUIRES: called inside a catch block.
+// doing begins the message: 'advancing accounts/42'. Of what the server said, the first line and the hint are
+// kept; its DETAIL may hold a payload. REQUIRES: called inside a catch block.
 [[noreturn]] void raise_current(Stage stage, std::string_view doing);
+
+// True if the server itself answered with this SQLSTATE and that proves a rollback: false where it may have
+// committed before (it is going down, or failed to write).
+[[nodiscard]] bool is_rolled_back(std::string_view state) noexcept;
+
+// True if that rollback had to do with the moment, not with the statement: locks, time limits, conflicts with
+// other transactions, a lack of resources, fences that are not installed.
+[[nodiscard]] bool is_passing(std::string_view state) noexcept;
+
+// The SQLSTATE of the exception now being handled; empty if it has none. libpqxx 6.4 drops that of a
+// transaction_rollback, of which only the class is known: 40000. REQUIRES: called inside a catch block.
+[[nodiscard]] std::string_view current_state() noexcept;
 
 // Calls function and maps what it throws.
 template <class Function>

@@ -7,14 +7,19 @@
 //   Ruling ruling = postgres::admit_in(tx, lease->claim());
 //   if (ruling.verdict == Verdict::admitted) { tx.exec(sql); tx.commit(); }
 //
+// A Ruling from here has a fence only where the claim itself tells all of it (admitted or duplicate, with a
+// sequence), and never changed: nothing is left to be stored.
+//
 // Thread safety: that of the connection.
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <pqxx/pqxx>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "guard/guard.hpp"
@@ -28,31 +33,71 @@ struct AdmitOptions {
   std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
 };
 
-// Judges the claim for the rest of tx. A refusal aborts tx, so that it cannot commit; so does a fault. Call
-// it before the first savepoint. Throws InvalidInput for a subtransaction; Implausible; Unavailable (rolled
-// back: older writes are still open, the snapshot is too old, the fences are not installed).
+// Judges the claim for the rest of tx, in one round trip. After a refusal or a fault every statement of tx
+// fails at the server, and so does its commit: the locks are let go of, and nothing is written, whatever the
+// caller looks at. (It is not aborted on the client's side: libpqxx then sends exec_params() outside of any
+// transaction.) Call it before the first savepoint: rolling back to one that is older takes the admission
+// along. Throws InvalidInput for a subtransaction; Implausible; Unavailable (rolled back: older writes are
+// still open, the snapshot is too old, the fences are not installed).
 [[nodiscard]] Ruling admit_in(pqxx::dbtransaction& tx, const Claim& claim, const AdmitOptions& options = {});
 
 // Several claims, all or none, locked in one order. Rulings in the order of the claims; if one is not
-// admitted nothing is recorded, and tx is aborted.
-[[nodiscard]] std::vector<Ruling> admit_all_in(pqxx::dbtransaction& tx, std::span<const Claim> claims);
+// admitted nothing is recorded, and tx ends as after a refusal. Throws InvalidInput if two claims name one
+// resource, or there is none.
+[[nodiscard]] std::vector<Ruling> admit_all_in(pqxx::dbtransaction& tx, std::span<const Claim> claims,
+                                               const AdmitOptions& options = {});
+
+// Commits tx, and is certain of it. libpqxx's own commit() takes PostgreSQL's ROLLBACK of a transaction in
+// which a statement had failed, its exception caught, for a commit; this one looks first, which is another
+// round trip. Throws OutcomeUnknown if the end was not seen; Unavailable if it was rolled back; what a
+// deferred constraint says passes through, and nothing was committed.
+void commit(pqxx::dbtransaction& tx);
+
+// What Guard::execute() did. result is that of the statement: affected_rows(), and rows if it RETURNs some.
+struct Executed {
+  Ruling ruling;
+  pqxx::result result;  // empty unless admitted
+};
 
 // A guard on a connection of the caller's.
 class Guard : public fenceguard::Guard {
  public:
+  using Parameters = std::vector<std::optional<std::string>>;  // as text; nothing is null
+
   // REQUIRES: the connection outlives the guard, and is used by one thread at a time.
   explicit Guard(pqxx::connection& connection, AdmitOptions options = {})
       : connection_{connection}, options_{options} {}
 
+  // One round trip. READ COMMITTED and durable, whatever the session says.
   [[nodiscard]] Ruling advance(const Claim& claim) override;
 
   // {judge; apply} as one READ COMMITTED transaction: calls apply with it open if the claim is admitted, then
-  // commits. What apply throws passes through after a rollback.
+  // commits. Three round trips beside those of apply. What apply throws passes through after a rollback, and
+  // so does what a deferred constraint says at the commit. Admitted means committed: Unavailable is thrown if
+  // apply swallowed the failure of a statement or aborted; OutcomeUnknown if the end was not seen, or a
+  // statement of apply's ended the transaction, or it rolled back to a savepoint before the admission.
   [[nodiscard]] Ruling write(const Claim& claim, const std::function<void(pqxx::work&)>& apply);
 
+  // Judge and write in one round trip, and one READ COMMITTED transaction that also advances where it must.
+  // The statement is any INSERT, UPDATE, DELETE or MERGE with parameters $1, $2, ..., prepared at its first
+  // use (one more round trip); without parameters it is sent as it stands. What it raises itself passes
+  // through as libpqxx's exception, and nothing was written. Throws as write(); never repeats what may have
+  // taken effect.
+  [[nodiscard]] Executed execute(const Claim& claim, const std::string& statement,
+                                 const Parameters& parameters = {});
+
+  // After OutcomeUnknown: true proves that the write with the claim's sequence took effect. False proves
+  // nothing, and it stays unknown: it may still be under way, be overtaken, or have been rolled back. Throws
+  // InvalidInput without a sequence; Unavailable. The connection may be a new one.
+  [[nodiscard]] bool ask(const Claim& claim);
+
  private:
+  std::string prepared(const std::string& statement);
+  pqxx::result send_guarded(const Claim& claim, const std::string& statement, const Parameters& parameters);
+
   pqxx::connection& connection_;
   AdmitOptions options_;
+  std::map<std::string, std::string> prepared_;  // statement -> name in the session
 };
 
 }  // namespace fenceguard::postgres

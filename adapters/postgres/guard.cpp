@@ -1,0 +1,276 @@
+#include "adapters/postgres/guard.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+
+#include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/rulings.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::postgres {
+namespace {
+
+constexpr const char* read_committed = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+// A savepoint's rollback would take the locks along while the outer transaction writes on.
+void require_outermost(pqxx::dbtransaction& tx) {
+  if (dynamic_cast<pqxx::subtransaction*>(&tx) == nullptr) return;
+  doom(tx);
+  throw InvalidInput("a claim is admitted in a transaction, not in a subtransaction: admit before the first");
+}
+
+// Judges in a transaction of the caller's.
+template <class Function>
+auto judged_in(pqxx::dbtransaction& tx, const std::string& doing, const Function& function) {
+  require_outermost(tx);
+  try {
+    return mapped(Stage::before_commit, doing, function);
+  } catch (...) {
+    doom(tx);
+    throw;
+  }
+}
+
+// The commit that is known to be one. A lost connection is told from what proves a rollback.
+template <class Function>
+void commit_certainly(const Function& send) {
+  try {
+    send();
+  } catch (const pqxx::in_doubt_error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (is_rolled_back(current_state())) throw;
+    throw pqxx::in_doubt_error{error.what()};
+  }
+}
+
+// A transaction whose commit fails where the admission does not stand any more or a statement had failed:
+// PostgreSQL answers such a COMMIT with ROLLBACK, which libpqxx takes for success. The look travels with the
+// COMMIT, in one message.
+#if PQXX_VERSION_MAJOR < 7
+class GuardedWork : public pqxx::work {
+ public:
+  GuardedWork(pqxx::connection& connection, const Claim& claim)
+      : pqxx::internal::namedclass{"guarded write"}, pqxx::work{connection}, claim_{claim} {}
+
+  [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
+
+ private:
+  void do_commit() override {
+    const auto message =
+        fmt::format("SELECT fenceguard.require_noted({}); COMMIT", claim_arguments(*this, claim_));
+    was_commit_sent_ = true;
+    try {
+      commit_certainly([&] { direct_exec(message.c_str()); });
+    } catch (const pqxx::sql_error& error) {
+      // Unless it was the COMMIT that failed, the transaction is still open.
+      const auto& state = error.sqlstate();
+      if (!state.starts_with("23") && !state.starts_with("P0")) direct_exec("ROLLBACK");
+      throw;
+    }
+  }
+
+  const Claim& claim_;
+  bool was_commit_sent_ = false;
+};
+#else
+// libpqxx 7 lets nobody in: the look is a round trip of its own.
+class GuardedWork {
+ public:
+  GuardedWork(pqxx::connection& connection, const Claim& claim) : work_{connection}, claim_{claim} {}
+
+  operator pqxx::work&() noexcept { return work_; }
+  pqxx::result exec(const std::string& sql) { return work_.exec(sql); }
+  void abort() { work_.abort(); }
+  void commit() {
+    work_.exec(fmt::format("SELECT fenceguard.require_noted({})", claim_arguments(work_, claim_)));
+    was_commit_sent_ = true;
+    commit_certainly([&] { work_.commit(); });
+  }
+  [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
+
+ private:
+  pqxx::work work_;
+  const Claim& claim_;
+  bool was_commit_sent_ = false;
+};
+#endif
+
+// What ends a transaction at its COMMIT, or one statement that commits by itself: ours, or the caller's own
+// constraint, which passes through because only the caller can make sense of it.
+[[noreturn]] void raise_at_end(Stage stage, const std::string& doing) {
+  const auto state = current_state();
+  if (state.empty() || !is_rolled_back(state) || is_passing(state) || state == "ZF004") {
+    raise_current(stage, doing);
+  }
+  throw;
+}
+
+std::optional<Verdict> refusal_of(std::string_view state) {
+  if (state == "ZF001") return Verdict::stale;
+  if (state == "ZF002") return Verdict::conflict;
+  if (state == "ZF005") return Verdict::duplicate;
+  return std::nullopt;
+}
+
+std::string writing(const Claim& claim) {
+  return fmt::format("writing {}", claim.resource.name());
+}
+
+}  // namespace
+
+Ruling admit_in(pqxx::dbtransaction& tx, const Claim& claim, const AdmitOptions& options) {
+  const auto ruling = judged_in(tx, fmt::format("admitting a claim to {}", claim.resource.name()), [&] {
+    // Not exec(), which ends the transaction if it fails.
+    const auto rows = tx.exec_params(
+        fmt::format("SELECT verdict, highest FROM fenceguard.rule({})", rule_arguments(tx, claim, options)));
+    return ruling_of(claim, rows[0]);
+  });
+  if (ruling.verdict != Verdict::admitted) doom(tx);
+  return ruling;
+}
+
+std::vector<Ruling> admit_all_in(pqxx::dbtransaction& tx, std::span<const Claim> claims,
+                                 const AdmitOptions& options) {
+  const auto rulings = judged_in(tx, "admitting several claims", [&] {
+    std::set<std::string_view> names;
+    for (const Claim& claim : claims) {
+      if (names.insert(claim.resource.name()).second) continue;
+      throw InvalidInput("two claims of one call name the same resource");
+    }
+    if (claims.empty()) throw InvalidInput("no claims: name at least one");
+    const auto rows = tx.exec_params(
+        fmt::format("SELECT r.resource, r.verdict, r.highest FROM fenceguard.rule_all({}::jsonb, {}) r",
+                    tx.quote(claims_json(claims)), option_arguments(options)));
+    std::map<std::string, pqxx::row> by_resource;
+    for (const auto& row : rows) by_resource.emplace(row[0].c_str(), row);
+    std::vector<Ruling> result;
+    for (const Claim& claim : claims)
+      result.push_back(ruling_of(claim, by_resource.at(claim.resource.name())));
+    return result;
+  });
+  for (const auto& ruling : rulings) {
+    if (ruling.verdict == Verdict::admitted) continue;
+    doom(tx);
+    break;
+  }
+  return rulings;
+}
+
+void commit(pqxx::dbtransaction& tx) {
+  bool was_sent = false;
+  try {
+    tx.exec("SELECT");
+    was_sent = true;
+    commit_certainly([&] { tx.commit(); });
+  } catch (...) {
+    raise_at_end(was_sent ? Stage::at_commit : Stage::before_commit, "committing");
+  }
+}
+
+Ruling Guard::advance(const Claim& claim) {
+  return mapped(Stage::statement, fmt::format("advancing {}", claim.resource.name()), [&] {
+    pqxx::nontransaction tx{connection_};
+    // Two statements in one message are one transaction.
+    const auto rows =
+        tx.exec(fmt::format("{}; SELECT verdict, highest FROM fenceguard.rule({})", read_committed,
+                            rule_arguments(tx, claim.without_sequence(), options_)));
+    return ruling_of(claim.without_sequence(), rows[0]);
+  });
+}
+
+Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& apply) {
+  const auto doing = writing(claim);
+  const auto tx =
+      mapped(Stage::before_commit, doing, [&] { return std::make_unique<GuardedWork>(connection_, claim); });
+  const auto ruling = mapped(Stage::before_commit, doing, [&] {
+    const auto rows = tx->exec(fmt::format("{}; SELECT verdict, highest FROM fenceguard.rule({})",
+                                           read_committed, rule_arguments(*tx, claim, options_)));
+    return ruling_of(claim, rows[0]);
+  });
+  if (ruling.verdict != Verdict::admitted) {
+    tx->abort();
+    return ruling;
+  }
+  apply(*tx);
+  try {
+    tx->commit();
+  } catch (const pqxx::usage_error&) {
+    throw Unavailable(fmt::format("{}: the transaction was aborted; nothing was committed", doing));
+  } catch (...) {
+    if (current_state() == "ZF003") {
+      throw OutcomeUnknown(
+          fmt::format("{}: the admission is gone: a statement ended the transaction, or rolled back to a "
+                      "savepoint that is older; it may or may not have taken effect",
+                      doing));
+    }
+    raise_at_end(tx->was_commit_sent() ? Stage::at_commit : Stage::before_commit, doing);
+  }
+  return ruling;
+}
+
+std::string Guard::prepared(const std::string& statement) {
+  auto& name = prepared_[statement];
+  if (name.empty()) {
+    const auto fresh = "fenceguard_" + Holder::random().id();
+    pqxx::nontransaction{connection_}.exec(fmt::format("PREPARE {} AS {}", fresh, statement));
+    name = fresh;
+  }
+  return name;
+}
+
+pqxx::result Guard::send_guarded(const Claim& claim, const std::string& statement,
+                                 const Parameters& parameters) {
+  const std::string name = parameters.empty() ? "" : prepared(statement);
+  pqxx::nontransaction tx{connection_};
+  std::string call = statement;
+  if (!parameters.empty()) {
+    std::string values;
+    for (const auto& value : parameters) {
+      values += values.empty() ? "" : ", ";
+      values += value ? tx.quote(*value) : "null";
+    }
+    call = fmt::format("EXECUTE {}({})", name, values);
+  }
+  // In one message: one transaction, which ends with it. After a refusal the statement is not begun.
+  return tx.exec(fmt::format("{}; SELECT fenceguard.require_admitted({}); {}", read_committed,
+                             rule_arguments(tx, claim, options_), call));
+}
+
+Executed Guard::execute(const Claim& claim, const std::string& statement, const Parameters& parameters) {
+  const auto doing = writing(claim);
+  for (bool is_first = true;; is_first = false) {
+    try {
+      auto result = send_guarded(claim, statement, parameters);
+      return {make_ruling(claim, Verdict::admitted, claim.token.value()), result};
+    } catch (...) {
+      const auto state = current_state();
+      if (const auto verdict = refusal_of(state)) {
+        const auto highest = mapped(Stage::before_commit, doing, [&] {
+          pqxx::nontransaction tx{connection_};
+          return tx.exec_params1("SELECT fenceguard.highest_seen($1)", claim.resource.name())[0]
+              .as<std::int64_t>();
+        });
+        return {make_ruling(claim, *verdict, highest), {}};
+      }
+      // The statement is prepared no more: the session is another one. Nothing was written.
+      if (state != "26000" || !is_first) raise_at_end(Stage::statement, doing);
+      prepared_.erase(statement);
+    }
+  }
+}
+
+bool Guard::ask(const Claim& claim) {
+  if (!claim.sequence) throw InvalidInput("a write without a sequence leaves no trace to ask for");
+  return mapped(Stage::before_commit, fmt::format("asking after {}", claim.resource.name()), [&] {
+    pqxx::nontransaction tx{connection_};
+    return tx
+        .exec_params1(fmt::format("SELECT fenceguard.took_effect({}, {})", claim_arguments(tx, claim),
+                                  to_string(*claim.sequence)))[0]
+        .as<bool>();
+  });
+}
+
+}  // namespace fenceguard::postgres
