@@ -1,0 +1,232 @@
+#include "adapters/postgres/lease_kept.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "adapters/postgres/patience.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::postgres {
+
+// While it lives, the thread can be interrupted by others.
+class KeptSource::Queued {
+ public:
+  Queued(KeptSource& source, Waiting& waiting) : source_{source} {
+    const std::scoped_lock lock{source_.mutex_};
+    place_ = source_.waiting_.insert(source_.waiting_.end(), &waiting);
+  }
+  ~Queued() {
+    const std::scoped_lock lock{source_.mutex_};
+    source_.waiting_.erase(place_);
+  }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+
+ private:
+  KeptSource& source_;
+  std::list<Waiting*>::iterator place_;
+};
+
+KeptSource::KeptSource(const Address& address, KeptBy kept_by)
+    : pool_{address}, releases_{address}, kept_by_{kept_by} {
+  expirer_ = std::jthread{[this](const std::stop_token& stop) { expire(stop); }};
+}
+
+KeptSource::~KeptSource() {
+  expirer_.request_stop();
+  expirer_.join();
+  for (const auto& [resource, kept] : kept_) {
+    try {
+      const std::scoped_lock lock{kept->mutex};
+      (void)let_go(*kept);
+    } catch (const std::exception&) {
+      // The lock goes with its connection.
+    }
+  }
+}
+
+std::variant<Grant, Held> KeptSource::try_acquire(const Resource& resource, const Holder& holder, Ms ttl) {
+  require_sensible_ttl(ttl);
+  Waiting waiting{resource, holder, {}};
+  return attempt(waiting, ttl, Ms{0});
+}
+
+std::optional<Grant> KeptSource::wait_acquire(const Resource& resource, const Holder& holder,
+                                              const AcquireOptions& options) {
+  require_sensible_ttl(options.ttl);
+  Patience patience{options};
+  std::optional<Releases::Watch> watch;
+  for (;;) {
+    Waiting waiting{resource, holder, {}};
+    const std::stop_callback on_stop{options.stop, [&waiting] { waiting.interrupt.request_stop(); }};
+    const Queued queued{*this, waiting};
+    const auto answer = patience.ask([&] { return attempt(waiting, options.ttl, patience.left()); });
+    if (const auto* grant = std::get_if<Grant>(&answer)) return *grant;
+    if (patience.is_over()) return std::nullopt;
+    if (waiting.interrupt.stop_requested()) continue;  // the same holder has it
+    // A lease of another kind has it, or the server is away.
+    const auto until = patience.until(std::get<Held>(answer).retry_after);
+    if (watch) {
+      watch->wait(until);
+    } else {
+      watch.emplace(releases_, resource, until, options.stop);
+    }
+  }
+}
+
+std::variant<Grant, Held> KeptSource::attempt(Waiting& waiting, Ms ttl, Ms wait) {
+  const auto& [resource, holder, interrupt] = waiting;
+  if (const auto kept = find(resource)) {
+    if (kept->claim.holder == holder) {
+      if (auto grant = grant_again(*kept, ttl)) return *std::move(grant);
+    }
+  }
+  if (kept_by_ == KeptBy::row) calls_.prepare_row(resource);
+  auto keeper = std::make_unique<Keeper>(pool_, kept_by_, resource);
+  if (!keeper->take(wait, interrupt.get_token())) return Held{ttl};
+  const auto asked_at = BootClock::now();
+  try {
+    const auto answer = calls_.acquire_kept(resource, holder, to_string(kept_by_), keeper->pid());
+    if (const auto* token = std::get_if<Token>(&answer)) {
+      return hand_out(waiting, *token, std::move(keeper), ttl, asked_at);
+    }
+    keeper->free();
+    return std::get<Held>(answer);
+  } catch (...) {
+    if (keeper) keeper->free(Keeper::Then::close);
+    throw;
+  }
+}
+
+Grant KeptSource::hand_out(const Waiting& waiting, Token token, std::unique_ptr<Keeper> keeper, Ms ttl,
+                           BootClock::time_point asked_at) {
+  const Claim claim{waiting.resource, token, waiting.holder, std::nullopt};
+  // Somebody else may have had the lock between the keeper's end and the draw.
+  if (!keeper->is_alive()) {
+    (void)calls_.release(claim);
+    throw Unavailable("acquiring " + claim.resource.name() +
+                      ": the connection that kept the lock was lost; nothing is held");
+  }
+  const auto kept = std::make_shared<Kept>(claim, std::move(keeper));
+  kept->expires_at = asked_at + ttl;
+  const std::scoped_lock lock{mutex_};
+  kept_.insert_or_assign(claim.resource, kept);
+  for (auto* other : waiting_) {
+    if (other != &waiting && other->resource == claim.resource && other->holder == claim.holder) {
+      other->interrupt.request_stop();
+    }
+  }
+  expiries_changed_.notify_all();
+  return Grant{claim, ttl, true, asked_at};
+}
+
+std::optional<Grant> KeptSource::grant_again(Kept& kept, Ms ttl) {
+  const std::scoped_lock lock{kept.mutex};
+  const auto asked_at = BootClock::now();
+  if (!confirm(kept, ttl)) return std::nullopt;
+  kept.expires_at = std::max(kept.expires_at, asked_at + ttl);
+  return Grant{kept.claim, ttl, false, asked_at};
+}
+
+Renewal KeptSource::renew(const Claim& claim, Ms ttl) {
+  require_sensible_ttl(ttl);
+  const auto kept = find(claim.resource);
+  if (!kept || kept->claim != claim.without_sequence()) return Renewal::lost;
+  const std::scoped_lock lock{kept->mutex};
+  const auto asked_at = BootClock::now();
+  if (!confirm(*kept, ttl)) return Renewal::lost;
+  kept->expires_at = asked_at + ttl;
+  expiries_changed_.notify_all();
+  return Renewal::renewed;
+}
+
+// Whether the lease is held: the keeper's session is there, and nobody ended the lease. If not, it is over
+// for good. REQUIRES: kept.mutex is held.
+bool KeptSource::confirm(Kept& kept, Ms ttl) {
+  if (!kept.keeper) return false;
+  if (BootClock::now() < kept.expires_at && kept.keeper->is_alive() &&
+      calls_.renew(kept.claim, ttl) == Renewal::renewed) {
+    return true;
+  }
+  (void)let_go(kept);
+  forget(kept);
+  return false;
+}
+
+Release KeptSource::release(const Claim& claim) {
+  const auto kept = find(claim.resource);
+  if (!kept || kept->claim != claim.without_sequence()) return Release::not_held;
+  const std::scoped_lock lock{kept->mutex};
+  forget(*kept);
+  return let_go(*kept);
+}
+
+// Ends a lease that was granted here. REQUIRES: kept.mutex is held.
+Release KeptSource::let_go(Kept& kept) {
+  const auto keeper = std::move(kept.keeper);
+  if (!keeper) return Release::not_held;
+  auto recorded = Release::released;
+  auto then = Keeper::Then::reuse;
+  try {
+    recorded = calls_.release(kept.claim);
+  } catch (const Error&) {
+    // The lock is what counts. Its record says until when: as long as this session lives.
+    then = Keeper::Then::close;
+  }
+  return keeper->free(then) ? recorded : Release::not_held;
+}
+
+std::optional<LeaseRecord> KeptSource::show(const Resource& resource) {
+  const auto shown = calls_.show(resource);
+  if (!shown) return std::nullopt;
+  if (shown->remaining) return LeaseRecord{shown->claim, *shown->remaining};
+  const auto kept = find(resource);
+  // How long another process goes on without renewing is known to that process.
+  if (!kept || kept->claim != shown->claim) return LeaseRecord{shown->claim, AcquireOptions{}.ttl};
+  const std::scoped_lock lock{kept->mutex};
+  const auto left = std::chrono::ceil<Ms>(kept->expires_at - BootClock::now());
+  return LeaseRecord{shown->claim, std::max(left, Ms{0})};
+}
+
+KeptSource::KeptPtr KeptSource::find(const Resource& resource) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = kept_.find(resource);
+  return found == kept_.end() ? nullptr : found->second;
+}
+
+void KeptSource::forget(const Kept& kept) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = kept_.find(kept.claim.resource);
+  if (found != kept_.end() && found->second.get() == &kept) kept_.erase(found);
+}
+
+// Ends what was not renewed in time.
+void KeptSource::expire(const std::stop_token& stop) {
+  // Short, because the clock of a condition variable stands still while the machine is suspended.
+  static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
+  static constexpr std::chrono::nanoseconds busy = Ms{20};
+  while (!stop.stop_requested()) {
+    std::vector<KeptPtr> all;
+    {
+      const std::scoped_lock lock{mutex_};
+      for (const auto& [resource, kept] : kept_) all.push_back(kept);
+    }
+    auto next = BootClock::now() + look_again;
+    for (const auto& kept : all) {
+      const std::unique_lock lock{kept->mutex, std::try_to_lock};
+      if (!lock) {
+        next = std::min(next, BootClock::now() + busy);
+      } else if (BootClock::now() < kept->expires_at) {
+        next = std::min(next, kept->expires_at);
+      } else {
+        forget(*kept);
+        (void)let_go(*kept);
+      }
+    }
+    all.clear();
+    std::unique_lock lock{mutex_};
+    expiries_changed_.wait_for(lock, stop, next - BootClock::now(), [] { return false; });
+  }
+}
+
+}  // namespace fenceguard::postgres

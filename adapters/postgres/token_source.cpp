@@ -1,0 +1,112 @@
+#include "adapters/postgres/token_source.hpp"
+
+#include <fmt/format.h>
+
+#include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/lease_calls.hpp"
+#include "adapters/postgres/lease_kept.hpp"
+#include "adapters/postgres/patience.hpp"
+#include "adapters/postgres/schema.hpp"
+#include "adapters/postgres/waiter.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::postgres {
+namespace {
+
+// Leases by the server's clock.
+class TtlSource : public TokenSource {
+ public:
+  using Ms = std::chrono::milliseconds;
+
+  explicit TtlSource(const Address& address) : pool_{address}, releases_{address} {}
+
+  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+    require_sensible_ttl(ttl);
+    return calls_.acquire(resource, holder, ttl);
+  }
+  Renewal renew(const Claim& claim, Ms ttl) override {
+    require_sensible_ttl(ttl);
+    return calls_.renew(claim, ttl);
+  }
+  Release release(const Claim& claim) override { return calls_.release(claim); }
+  Release end(const Resource& resource) override { return calls_.end(resource); }
+  std::optional<LeaseRecord> show(const Resource& resource) override {
+    const auto shown = calls_.show(resource);
+    if (!shown) return std::nullopt;
+    return LeaseRecord{shown->claim, shown->remaining.value_or(AcquireOptions{}.ttl)};
+  }
+  void raise(const Resource&, Token mark) override { calls_.raise(mark); }
+  Token draw() override { return calls_.draw(); }
+  std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
+
+  std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
+                                    const AcquireOptions& options) override {
+    Patience patience{options};
+    std::optional<Releases::Watch> watch;
+    for (;;) {
+      const auto asked_at = BootClock::now();
+      auto answer = patience.ask([&] { return try_acquire(resource, holder, options.ttl); });
+      if (auto* grant = std::get_if<Grant>(&answer)) {
+        grant->asked_at = asked_at;
+        return std::move(*grant);
+      }
+      if (patience.is_over()) return std::nullopt;
+      const auto until = patience.until(std::get<Held>(answer).retry_after);
+      if (watch) {
+        watch->wait(until);
+      } else {
+        // Asks once more from here on, so that a release before the listening began is not missed.
+        watch.emplace(releases_, resource, until, options.stop);
+      }
+      if (options.stop.stop_requested()) return std::nullopt;
+    }
+  }
+
+ private:
+  Pool pool_;
+  LeaseCalls calls_{pool_};
+  Releases releases_;
+};
+
+// A connection whose machine went away without a word is noticed in half a minute.
+Address lease_address(const Url& url) {
+  auto address = address_of(url, {"lock"});
+  for (const auto& [name, value] : {std::pair{"keepalives_idle", 10},
+                                    {"keepalives_interval", 5},
+                                    {"keepalives_count", 3},
+                                    {"tcp_user_timeout", 25'000}}) {
+    if (!url.parameters.contains(name)) address.conninfo += fmt::format(" {}={}", name, value);
+  }
+  return address;
+}
+
+void require_fit(const Address& address, const std::string& lock) {
+  const auto connection = connect_once(address);
+  mapped(Stage::before_commit, "opening " + address.shown, [&] {
+    {
+      pqxx::nontransaction tx{*connection};
+      require_installed(tx);
+    }
+    if (lock == "advisory" && is_pooled(*connection)) {
+      throw InvalidInput(
+          "?lock=advisory needs a session of its own, and a pooler stands before this server: connect to the "
+          "server itself, or use ?lock=row");
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_source(const Url& url) {
+  const auto address = lease_address(url);
+  const auto found = url.parameters.find("lock");
+  const std::string lock = found == url.parameters.end() ? "ttl" : found->second;
+  if (lock != "ttl" && lock != "row" && lock != "advisory") {
+    throw InvalidInput(fmt::format("?lock is ttl, row or advisory, and this is '{}'", lock));
+  }
+  require_fit(address, lock);
+  if (lock == "ttl") return std::make_unique<TtlSource>(address);
+  return std::make_unique<KeptSource>(address, lock == "row" ? KeptBy::row : KeptBy::advisory);
+}
+
+}  // namespace fenceguard::postgres

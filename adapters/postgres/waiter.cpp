@@ -1,0 +1,137 @@
+#include "adapters/postgres/waiter.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "adapters/postgres/lease_pool.hpp"
+
+namespace fenceguard::postgres {
+namespace {
+
+constexpr std::chrono::seconds reopen_after{1};
+// A condition variable's clock stands still while the machine is suspended: nobody sleeps for longer without
+// a look at the right one.
+constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
+
+int make_eventfd() {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) throw std::system_error{errno, std::generic_category(), "eventfd"};
+  return fd;
+}
+
+// Until there is something to read, or the event came.
+void wait_for_either(int socket, int event) {
+  pollfd both[]{{socket, POLLIN, 0}, {event, POLLIN, 0}};
+  (void)poll(both, 2, -1);
+}
+
+}  // namespace
+
+class Releases::Receiver : public pqxx::notification_receiver {
+ public:
+  Receiver(pqxx::connection& connection, Releases& releases)
+      : notification_receiver{connection, "fenceguard_released"}, releases_{releases} {}
+  void operator()(const std::string& payload, int) override { releases_.heard(payload); }
+
+ private:
+  Releases& releases_;
+};
+
+Releases::Releases(Address address) : address_{std::move(address)}, wake_fd_{make_eventfd()} {}
+
+Releases::~Releases() {
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
+  }
+  close(wake_fd_);
+}
+
+void Releases::run(const std::stop_token& stop) {
+  const std::stop_callback wake{stop, [this] {
+                                  const std::uint64_t one = 1;
+                                  (void)!write(wake_fd_, &one, sizeof one);
+                                }};
+  while (!stop.stop_requested()) {
+    enter(State::opening);
+    try {
+      listen(stop);
+    } catch (const std::exception&) {
+      // Lost, or not to be had: the waiting go by the clock meanwhile.
+    }
+    std::unique_lock lock{mutex_};
+    if (state_ == State::useless) return;
+    state_ = State::failed;
+    changed_.notify_all();
+    changed_.wait_for(lock, stop, reopen_after, [] { return false; });
+    changed_.wait(lock, stop, [this] { return !watches_.empty(); });
+  }
+}
+
+void Releases::listen(const std::stop_token& stop) {
+  const auto connection = connect_once(address_);
+  if (is_pooled(*connection)) return enter(State::useless);
+  {
+    pqxx::nontransaction tx{*connection};
+    tx.exec(
+        "SELECT pg_catalog.set_config('idle_session_timeout', '0', false) "
+        "WHERE pg_catalog.current_setting('idle_session_timeout', true) IS NOT NULL");
+  }
+  const Receiver receiver{*connection, *this};
+  enter(State::listening);
+  while (!stop.stop_requested() && connection->is_open()) {
+    connection->get_notifs();
+    if (connection->is_open()) wait_for_either(connection->sock(), wake_fd_);
+  }
+}
+
+void Releases::enter(State state) {
+  const std::scoped_lock lock{mutex_};
+  state_ = state;
+  if (state == State::listening) {
+    for (auto& [resource, watch] : watches_) watch->heard_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Releases::heard(const std::string& resource) {
+  const std::scoped_lock lock{mutex_};
+  const auto [begin, end] = watches_.equal_range(resource);
+  std::for_each(begin, end, [](auto& entry) { entry.second->heard_ = true; });
+  if (begin != end) changed_.notify_all();
+}
+
+Releases::Watch::Watch(Releases& releases, const Resource& resource, BootClock::time_point until,
+                       std::stop_token stop)
+    : releases_{releases}, stop_{std::move(stop)} {
+  std::unique_lock lock{releases_.mutex_};
+  if (!releases_.thread_.joinable()) {
+    releases_.state_ = State::opening;
+    releases_.thread_ =
+        std::jthread{[&source = releases_](const std::stop_token& over) { source.run(over); }};
+  }
+  place_ = releases_.watches_.emplace(resource.name(), this);
+  releases_.changed_.notify_all();
+  releases_.changed_.wait_for(lock, stop_, until - BootClock::now(),
+                              [this] { return releases_.state_ != State::opening; });
+}
+
+Releases::Watch::~Watch() {
+  const std::scoped_lock lock{releases_.mutex_};
+  releases_.watches_.erase(place_);
+}
+
+void Releases::Watch::wait(BootClock::time_point until) {
+  std::unique_lock lock{releases_.mutex_};
+  while (!heard_ && !stop_.stop_requested() && BootClock::now() < until) {
+    releases_.changed_.wait_for(lock, stop_, std::min(look_again, until - BootClock::now()),
+                                [this] { return heard_; });
+  }
+  heard_ = false;
+}
+
+}  // namespace fenceguard::postgres
