@@ -1,0 +1,13 @@
+-- Installs or upgrades the schema fenceguard, in one transaction: psql DATABASE -f install.sql
+\set ON_ERROR_STOP on
+begin;
+set local client_min_messages = warning;
+\ir 001_fences.sql
+\ir 002_rule.sql
+\ir 003_locks.sql
+\ir 004_admit.sql
+\ir 005_advance.sql
+\ir 006_leases.sql
+\ir 007_protect.sql
+\ir 008_grants.sql
+commit;
