@@ -77,6 +77,18 @@ from test.refusal($$ select set_config('fenceguard.claims', E'\nr\t9007199254741
                      update account set balance = 1 $$) r;
 select is(balance, 100::bigint, 'nothing was written') from account;
 -- A resource that needs quoting does not break its JSON.
+select fenceguard.admit('"\''%s$', 2) as set_up \gset
 select is(r -> 'detail' ->> 'resource', '"\''%s$', 'a resource with quotes and a percent sign comes back as it is')
-from test.refusal($$ select fenceguard.admit('"\''%s$', 2); select fenceguard.admit('"\''%s$', 1) $$) r;
+from test.refusal($$ select fenceguard.admit('"\''%s$', 1) $$) r;
+
+-- A claim that was admitted does not speak for another one in its transaction.
+select fenceguard.advance('two', 7, 'h') as set_up \gset
+select format('select is(test.outcome(%L), %L, %L)', format($$ select fenceguard.admit('two', 7, 'h'); %s $$,
+              format(call, claim)), state, 'beside a claim that was admitted: ' || format(call, claim))
+from (values ('''two'', 6, ''g''', 'ZF001'), ('''two'', 7, ''x''', 'ZF002'), ('''two'', 7, ''h''', 'ok')) c (claim, state),
+     unnest(array['select fenceguard.admit(%s)', 'select fenceguard.admitted(%s)', 'select fenceguard.advance(%s)',
+                  'do $x$ begin perform fenceguard.refuse(verdict, ''two'', 1, 2) from fenceguard.try_admit(%s) '
+                  'where verdict <> ''admitted''; end $x$', 'do $x$ begin perform fenceguard.refuse(verdict, ''two'', '
+                  '1, 2) from fenceguard.rule(%s) where verdict <> ''admitted''; end $x$']) call
+\gexec
 select * from finish();
