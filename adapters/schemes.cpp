@@ -1,5 +1,8 @@
 #include "adapters/schemes.hpp"
 
+#ifdef FENCEGUARD_POSTGRES
+#include "adapters/postgres/scheme.hpp"
+#endif
 #ifdef FENCEGUARD_SQLITE
 #include "adapters/sqlite/scheme.hpp"
 #endif
@@ -10,6 +13,9 @@ const SchemeTable& schemes() {
   static const SchemeTable table{{
 #ifdef FENCEGUARD_SQLITE
       sqlite::scheme(),
+#endif
+#ifdef FENCEGUARD_POSTGRES
+      postgres::scheme(),
 #endif
   }};
   return table;

@@ -39,6 +39,10 @@ std::unique_ptr<UnguardedDoor> SchemeTable::open_unguarded(const Url& url) const
   return offered(find(url).open_unguarded, url, "storage that can be reached round the guard")(url);
 }
 
+std::unique_ptr<DirectDoor> SchemeTable::open_direct(const Url& url, const std::string& place) const {
+  return offered(find(url).open_direct, url, "storage whose clients write to it themselves")(url, place);
+}
+
 std::vector<Finding> SchemeTable::examine_source(const Url& url) const {
   return offered(find(url).examine_source, url, "token source")(url);
 }

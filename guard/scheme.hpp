@@ -21,6 +21,8 @@ struct Finding {
   Level level = Level::ok;
   std::string check;    // what was looked at: 'journal mode'
   std::string message;  // what was found and, if it is not well, what to do
+
+  friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 // Functions that are empty are not offered. All throw InvalidInput for a bad URL and Unavailable for what
@@ -30,6 +32,8 @@ struct Scheme {
   std::function<std::unique_ptr<TokenSource>(const Url&)> open_source;
   std::function<std::unique_ptr<Storage>(const Url&, const StorageOptions&)> open_storage;
   std::function<std::unique_ptr<UnguardedDoor>(const Url&)> open_unguarded;
+  // For storages without objects, whose clients write to them themselves. place: a fresh name.
+  std::function<std::unique_ptr<DirectDoor>(const Url&, const std::string& place)> open_direct;
   std::function<std::vector<Finding>(const Url&)> examine_source;
   std::function<std::vector<Finding>(const Url&)> examine_storage;
   std::function<std::string()> install_sql;  // for services that keep the fence in their own database
@@ -46,6 +50,7 @@ class SchemeTable {
   [[nodiscard]] std::unique_ptr<TokenSource> open_source(const Url& url) const;
   [[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) const;
   [[nodiscard]] std::unique_ptr<UnguardedDoor> open_unguarded(const Url& url) const;
+  [[nodiscard]] std::unique_ptr<DirectDoor> open_direct(const Url& url, const std::string& place) const;
   [[nodiscard]] std::vector<Finding> examine_source(const Url& url) const;
   [[nodiscard]] std::vector<Finding> examine_storage(const Url& url) const;
   // The SQL to install for the scheme of this name ('sqlite').

@@ -23,7 +23,8 @@ namespace fenceguard {
 enum class StoreState {
   ready,
   uninitialised,  // no state was found, and no state is not a licence: unavailable until it is initialised
-  failed,         // a commit's end was not seen, or the state is damaged; unavailable until it was reopened
+  failed,  // not reached, or not fit to be used: a commit's end was not seen, or the state is damaged; a file
+           // is unavailable until it was reopened, a server until it answers again
 };
 
 struct StoreStatus {
@@ -170,6 +171,19 @@ class UnguardedDoor {
   virtual ~UnguardedDoor() = default;
   [[nodiscard]] virtual std::optional<std::string> read(const std::string& path) = 0;
   virtual void write(const std::string& path, const std::string& body) = 0;
+};
+
+// A client of a storage whose clients write to it themselves, as the demonstration needs one: straight into
+// the data, with a claim that is judged in the same step, or without asking any fence.
+class DirectDoor : public UnguardedDoor {
+ public:
+  using UnguardedDoor::write;
+  // Makes the place that is written to, and removes it with everything in it. Neither minds a repetition.
+  virtual void make_place() = 0;
+  virtual void remove_place() = 0;
+  // {judge; apply} as one atomic step.
+  [[nodiscard]] virtual Ruling write(const Claim& claim, const std::string& path,
+                                     const std::string& body) = 0;
 };
 
 // A FenceStore as a Guard for code that waits. Thread-safe. REQUIRES: the store outlives it.

@@ -30,7 +30,7 @@ struct Command {
 [[nodiscard]] Command serve_command();
 [[nodiscard]] Command exec_command();
 [[nodiscard]] Command doctor_command();
-[[nodiscard]] Command sql_command();
+[[nodiscard]] std::vector<Command> sql_commands();
 [[nodiscard]] std::vector<Command> lease_commands();
 [[nodiscard]] std::vector<Command> fence_commands();
 

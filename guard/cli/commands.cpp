@@ -7,7 +7,7 @@ const std::vector<Command>& commands() {
     std::vector<Command> list{demo_command(), serve_command(), exec_command()};
     for (auto&& command : lease_commands()) list.push_back(command);
     for (auto&& command : fence_commands()) list.push_back(command);
-    list.push_back(sql_command());
+    for (auto&& command : sql_commands()) list.push_back(command);
     list.push_back(doctor_command());
     return list;
   }();

@@ -73,7 +73,7 @@ void check(const DemoOptions& options) {
   if (!options.source.empty()) (void)schemes().find(Url::parse(options.source));
   if (options.storage.empty()) return;
   const auto url = Url::parse(options.storage);
-  if (!schemes().find(url).open_unguarded)
+  if (const auto& scheme = schemes().find(url); !scheme.open_unguarded && !scheme.open_direct)
     throw InvalidInput(fmt::format(
         "--storage: the demonstration also writes round the guard, and a {}: storage offers no way for that",
         url.scheme));
@@ -90,8 +90,10 @@ Stage stage_for(const DemoOptions& options, const std::string& folder, bool guar
     stage.initialise = true;
   } else {
     stage.storage = options.storage;
-    stage.resource = fmt::format("fenceguard-demo/{}", Holder::random().id().substr(0, 8));
+    const auto suffix = Holder::random().id().substr(0, 12);
+    stage.resource = fmt::format("fenceguard-demo/{}", suffix);
     stage.is_borrowed = true;
+    if (schemes().find(Url::parse(stage.storage)).open_direct) stage.place = "fenceguard_demo_" + suffix;
   }
   return stage;
 }

@@ -112,6 +112,39 @@ class OpenAccount : public Account {
   std::string path_;
 };
 
+// Straight into a storage that judges the claim itself, in the transaction that writes. What it reads is read
+// after the advance, which came with the lock.
+class DirectAccount : public Account {
+ public:
+  DirectAccount(const ClientTask& task)
+      : door_{schemes().open_direct(Url::parse(task.door), task.place)},
+        path_{task.resource},
+        is_guarded_{task.guarded} {}
+
+  std::int64_t read(const Claim& /*claim*/) override { return balance_from(door_->read(path_).value_or("")); }
+
+  WriteAnswer write(const Claim& claim, std::int64_t balance) override {
+    if (!is_guarded_) {
+      door_->write(path_, std::to_string(balance));
+      return {};
+    }
+    const auto ruling = door_->write(claim, path_, std::to_string(balance));
+    if (ruling.verdict == Verdict::admitted) return {};
+    if (ruling.verdict != Verdict::stale) {
+      throw Unavailable(
+          fmt::format("the balance cannot be written: the storage answered {}", to_string(ruling.verdict)));
+    }
+    WriteAnswer answer{.step = Step::refused};
+    if (ruling.highest > 0) answer.highest = Token{ruling.highest};
+    return answer;
+  }
+
+ private:
+  std::unique_ptr<DirectDoor> door_;
+  std::string path_;
+  bool is_guarded_;
+};
+
 // The leases of the guard's control side.
 class Lock {
  public:
@@ -240,7 +273,9 @@ void run_client() {
     throw InvalidInput("a client of the demonstration is started by it alone");
   const auto task = decode_task(line);
   std::unique_ptr<Account> account;
-  if (task.door.empty())
+  if (!task.place.empty())
+    account = std::make_unique<DirectAccount>(task);
+  else if (task.door.empty())
     account = std::make_unique<GuardedAccount>(task.data, task.resource);
   else
     account = std::make_unique<OpenAccount>(task.door, task.resource);

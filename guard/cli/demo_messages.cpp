@@ -135,6 +135,8 @@ std::string encode(const ClientTask& task) {
                                       {"control", task.control},
                                       {"data", task.data},
                                       {"door", task.door},
+                                      {"place", task.place},
+                                      {"guarded", task.guarded},
                                       {"resource", task.resource},
                                       {"add", task.add},
                                       {"ttl_ms", task.ttl.count()}});
@@ -151,6 +153,8 @@ ClientTask decode_task(std::string_view line) {
     task.control = text_at(object, "control");
     task.data = text_at(object, "data");
     task.door = text_at(object, "door");
+    task.place = text_at(object, "place");
+    task.guarded = object.at("guarded").as_bool();
     task.resource = text_at(object, "resource");
     task.add = object.at("add").to_number<std::int64_t>();
     task.ttl = std::chrono::milliseconds{object.at("ttl_ms").to_number<std::int64_t>()};

@@ -18,7 +18,9 @@ struct ClientTask {
   Party who = Party::a;
   std::string control;   // http://HOST:PORT of the guard's control side, where the leases are
   std::string data;      // http://HOST:PORT of the guard's data side
-  std::string door;      // the storage's URL, for a client that goes round the guard; empty: through it
+  std::string door;      // the storage's URL, for a client that writes to it itself; empty: through the guard
+  std::string place;     // where in it, for a storage whose clients all do; empty: the guard's own objects
+  bool guarded = true;   // carries its claim with every write
   std::string resource;  // the account, and its lock
   std::int64_t add = 0;
   std::chrono::milliseconds ttl{};

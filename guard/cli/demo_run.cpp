@@ -52,7 +52,9 @@ bool refusal_saved_both(const Run& run) {
   const auto second_grant = find_from(run, rollback, Step::lock_granted, Party::a);
   const auto second_write = find_from(run, second_grant, Step::written, Party::a);
   if (other_write >= resumed || second_write == run.events.end()) return false;
-  return refusal->status == 412 && second_grant->token > refusal->token && loss(run) == Loss::none;
+  // A storage that its clients write to themselves answers a word, and no number.
+  if (refusal->status != (run.direct ? 0 : 412)) return false;
+  return second_grant->token > refusal->token && loss(run) == Loss::none;
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ struct Event {
 
 struct Run {
   bool guarded = false;  // the writes went through the guard
+  bool direct = false;   // the clients write to the storage themselves, and it is what judges
   std::string resource;  // the account, and its lock
   std::int64_t initial = 100;
   std::int64_t add_a = 50;

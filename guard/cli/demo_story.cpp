@@ -52,8 +52,8 @@ class Server {
  private:
   static ChildOptions options(const Stage& stage) {
     ChildOptions options;
-    options.arguments = {"serve",       "--listen",    "127.0.0.1:0", "--control",
-                         "127.0.0.1:0", "--log-level", "warning"};
+    options.arguments = {"serve", "--control", "127.0.0.1:0", "--log-level", "warning"};
+    if (stage.place.empty()) options.arguments.insert(options.arguments.end(), {"--listen", "127.0.0.1:0"});
     if (stage.initialise && !stage.source.empty()) options.arguments.emplace_back("--init");
     // Not as arguments, which everybody on the machine can read: they may hold passwords.
     options.environment["FENCEGUARD_STORAGE"] = stage.storage;
@@ -78,18 +78,43 @@ class Server {
   std::string control_;
 };
 
+// A place of the demonstration's own in a storage that its clients write to themselves; gone with its owner.
+class Place {
+ public:
+  Place(const std::string& storage, const std::string& name)
+      : door_{schemes().open_direct(Url::parse(storage), name)} {
+    door_->make_place();
+  }
+  ~Place() {
+    try {
+      if (door_) door_->remove_place();
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "fenceguard demo: {}\n", error.what());
+    }
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  [[nodiscard]] DirectDoor& door() { return *door_; }
+
+ private:
+  std::unique_ptr<DirectDoor> door_;
+};
+
 class Story {
  public:
   Story(const Stage& stage, Run& run, Interrupts& interrupts)
       : stage_{stage},
         run_{run},
         interrupts_{interrupts},
+        place_{stage.place.empty() ? nullptr : std::make_unique<Place>(stage.storage, stage.place)},
         server_{stage, interrupts},
         control_{server_.control(), answer_limit},
-        door_{schemes().open_unguarded(Url::parse(stage.storage))} {}
+        own_door_{place_ ? nullptr : schemes().open_unguarded(Url::parse(stage.storage))},
+        door_{place_ ? place_->door() : *own_door_} {}
 
   void tell() {
-    door_->write(stage_.resource, std::to_string(run_.initial));
+    door_.write(stage_.resource, std::to_string(run_.initial));
     Child a{interrupts_, {.arguments = {"demo-client", "A"}, .environment = {}, .log_file = {}}};
     Child b{interrupts_, {.arguments = {"demo-client", "B"}, .environment = {}, .log_file = {}}};
     start_ = now();
@@ -117,7 +142,9 @@ class Story {
     task.who = who;
     task.control = server_.control();
     task.data = server_.data();
-    if (!run_.guarded) task.door = stage_.storage;
+    if (!run_.guarded || run_.direct) task.door = stage_.storage;
+    task.place = stage_.place;
+    task.guarded = run_.guarded;
     task.resource = stage_.resource;
     task.add = who == Party::a ? run_.add_a : run_.add_b;
     task.ttl = run_.ttl;
@@ -166,14 +193,14 @@ class Story {
   }
 
   void conclude() {
-    const auto balance = door_->read(stage_.resource);
+    const auto balance = door_.read(stage_.resource);
     run_.final_balance = balance ? parse_decimal(*balance) : std::nullopt;
     std::ranges::stable_sort(run_.events, {}, &Event::ended);
     for (auto& event : run_.events) {
       event.began -= start_;
       event.ended -= start_;
     }
-    if (stage_.is_borrowed) remove_account();
+    if (stage_.is_borrowed && !place_) remove_account();
     server_.end();
   }
 
@@ -200,9 +227,11 @@ class Story {
   const Stage& stage_;
   Run& run_;
   Interrupts& interrupts_;
+  std::unique_ptr<Place> place_;  // outlives whatever writes there
   Server server_;
   http::Client control_;
-  std::unique_ptr<UnguardedDoor> door_;
+  std::unique_ptr<UnguardedDoor> own_door_;
+  UnguardedDoor& door_;
   std::chrono::microseconds start_{};
 };
 
@@ -211,6 +240,7 @@ class Story {
 Run tell_gc_pause(const Stage& stage, bool guarded, Interrupts& interrupts) {
   Run run;
   run.guarded = guarded;
+  run.direct = !stage.place.empty();
   run.resource = stage.resource;
   Story{stage, run, interrupts}.tell();
   return run;

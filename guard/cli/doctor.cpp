@@ -46,7 +46,10 @@ int doctor(const Settings& settings) {
   std::vector<Finding> findings;
   if (source) findings = schemes().examine_source(*source);
   if (storage) {
-    for (auto&& finding : schemes().examine_storage(*storage)) findings.push_back(std::move(finding));
+    // Where both are in one place, what it is like is told once.
+    for (auto&& finding : schemes().examine_storage(*storage)) {
+      if (std::ranges::find(findings, finding) == findings.end()) findings.push_back(std::move(finding));
+    }
   }
   print(findings, settings.is_on("json"));
   const bool is_in_danger = std::ranges::count(findings, Finding::Level::danger, &Finding::level) > 0;
@@ -65,16 +68,26 @@ Command doctor_command() {
           .run = doctor};
 }
 
-Command sql_command() {
-  const auto run = [](const Settings&) {
+std::vector<Command> sql_commands() {
+  const auto run_postgres = [](const Settings&) {
+    print_out(schemes().install_sql("postgres"));
+    return exit_done;
+  };
+  const auto run_sqlite = [](const Settings&) {
     print_out(schemes().install_sql("sqlite"));
     return exit_done;
   };
-  return {.name = "sql sqlite",
-          .synopsis = "",
-          .summary = "print the SQL for services that keep fences in their own SQLite database",
-          .settings = {},
-          .run = run};
+  return {{.name = "sql postgres",
+           .synopsis = "| psql DATABASE",
+           .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",
+           .settings = {},
+           .run = run_postgres,
+           .notes = "It can be run again, and upgrades."},
+          {.name = "sql sqlite",
+           .synopsis = "",
+           .summary = "print the SQL for services that keep fences in their own SQLite database",
+           .settings = {},
+           .run = run_sqlite}};
 }
 
 }  // namespace fenceguard::cli

@@ -3,6 +3,7 @@
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
 #include "guard/cli/output.hpp"
+#include "guard/cli/staying.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::cli {
@@ -52,20 +53,31 @@ int acquire(const Settings& settings) {
     complain(taken.refusal ? fmt::format("the guard refused the claim as {}", why) : "held by somebody else");
     return exit_refused;
   }
+  std::optional<EndingSignals> signals;
+  if (source->lives_by_connection()) signals.emplace();
   auto report = claim_report(taken.grant->claim);
   if (settings.is_on("json")) {
     report.add_number("ttl_ms", taken.grant->ttl.count()).print(true);
   } else {
     report.add("ttl", fmt::format("{}ms", taken.grant->ttl.count())).print(false);
   }
-  return exit_done;
+  return signals ? stay(*signals, *source, *taken.grant) : exit_done;
+}
+
+// True if this very claim is the present lease.
+bool is_held(TokenSource& source, const Claim& claim) {
+  const auto record = source.show(claim.resource);
+  return record && record->claim == claim;
 }
 
 int renew(const Settings& settings) {
   require_one_way(settings);
   const auto ttl = settings.duration("ttl");
   require_sensible_ttl(ttl);
-  if (open_source(settings)->renew(claim_of(settings), ttl) == Renewal::lost) {
+  const auto source = open_source(settings);
+  if (source->lives_by_connection() && is_held(*source, claim_of(settings))) {
+    complain("held, and nothing to renew: it lives as long as the process that took it, whatever the time");
+  } else if (source->lives_by_connection() || source->renew(claim_of(settings), ttl) == Renewal::lost) {
     complain("lost: the lease expired, was released, or belongs to somebody else");
     return exit_refused;
   }
@@ -75,7 +87,15 @@ int renew(const Settings& settings) {
 
 int release(const Settings& settings) {
   require_one_way(settings);
-  if (open_source(settings)->release(claim_of(settings)) == Release::not_held) {
+  const auto source = open_source(settings);
+  if (source->lives_by_connection() && is_held(*source, claim_of(settings))) {
+    complain(
+        "still held: it lives as long as the process that took it; end that one (SIGTERM gives it back), or "
+        "cut "
+        "it off with 'fenceguard fence revoke'");
+    return exit_refused;
+  }
+  if (source->lives_by_connection() || source->release(claim_of(settings)) == Release::not_held) {
     complain("not held: the lease expired, was released before, or belongs to somebody else");
     return exit_refused;
   }
@@ -124,11 +144,15 @@ std::vector<Command> lease_commands() {
   return {
       {.name = "lease acquire",
        .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
-       .summary = "take the lock and print its token; it stays held for its time to live",
+       .summary = "take the lock and print its token; it stays held for its time to live, or as long as this "
+                  "process lives",
        .settings =
            with_way({storage_setting, resource_setting, ttl_setting, wait_setting, new_holder_setting}),
        .run = acquire,
-       .notes = "With --server or --storage the guard has been advanced before the token is printed."},
+       .notes =
+           "With --server or --storage the guard has been advanced before the token is printed. Where a "
+           "lease lives by a connection (postgres: with lock=row or lock=advisory) it stays until SIGTERM or "
+           "SIGINT and then gives the lock back; exit 1 if the lease was lost before."},
       {.name = "lease renew",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER --holder ID [--ttl TIME]",
        .summary = "extend a lease that is held",

@@ -25,7 +25,7 @@ std::vector<Setting> settings_table() {
   using enum Kind;
   return {
       {"listen", address, "ADDR", "127.0.0.1:7420",
-       "data side: HOST:PORT (port 0: a free one) or unix:/path"},
+       "data side: HOST:PORT (port 0: a free one) or unix:/path; a storage that keeps no objects has none"},
       {"control", address, "ADDR", "127.0.0.1:7421", "control side, likewise"},
       {"probe", address, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
       {"storage", url, "URL", "sqlite:fenceguard.db", "what is protected"},
@@ -95,7 +95,7 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   options.probe = settings.text("probe");
   options.control_token_file = settings.text("control-token-file");
   options.control_hosts = settings.list("control-host");
-  options.storage_scheme = storage.scheme;
+  options.storage_scheme = schemes().find(storage).names.front();
   options.resource_depth =
       static_cast<std::size_t>(number_within(settings, "resource-depth", 0, Resource::bytes_max));
   options.threads = static_cast<unsigned>(number_within(settings, "threads", 1, 256));
@@ -142,6 +142,21 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
   return parts;
 }
 
+// A storage without objects has no data side: its clients write to it themselves, and carry their claims
+// there.
+void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
+  if (settings.is_given("listen")) {
+    throw InvalidInput(fmt::format(
+        "--listen: the clients of a {}: storage write to it themselves, each under its claim; there "
+        "is no data side to listen on",
+        storage.scheme));
+  }
+  options.listen.clear();
+  spdlog::info("event=\"no data side\" reason={}",
+               quoted(fmt::format("the clients of a {}: storage write to it themselves, each under its claim",
+                                  storage.scheme)));
+}
+
 void reload(Sidecar& sidecar) {
   try {
     sidecar.reload_tokens();
@@ -175,10 +190,12 @@ int serve(const Settings& settings) {
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
   const auto parts = open_parts(settings, storage_url);
+  if (parts.storage->objects() == nullptr) leave_out_data_side(settings, storage_url, options);
   Sidecar sidecar{*parts.storage, parts.source, std::move(options)};
-  spdlog::info("event=listening data={} control={} storage={} version={}", sidecar.data_address(),
-               sidecar.control_address(), storage_url.redacted(), FENCEGUARD_VERSION);
-  print_out(fmt::format("listening data={} control={}\n", sidecar.data_address(), sidecar.control_address()));
+  const std::string data = sidecar.data_address().empty() ? "none" : sidecar.data_address();
+  spdlog::info("event=listening data={} control={} storage={} version={}", data, sidecar.control_address(),
+               storage_url.redacted(), FENCEGUARD_VERSION);
+  print_out(fmt::format("listening data={} control={}\n", data, sidecar.control_address()));
   int number = 0;
   while (sigwait(&signals, &number) == 0 && number == SIGHUP) reload(sidecar);
   spdlog::info("event=stopping signal={}", number);
@@ -191,15 +208,16 @@ int serve(const Settings& settings) {
 }  // namespace
 
 Command serve_command() {
-  return {.name = "serve",
-          .synopsis = "[--storage URL] [--source URL] [--listen ADDR] [--control ADDR] [OPTION…]",
-          .summary = "run a guard in front of a storage",
-          .settings = settings_table(),
-          .run = serve,
-          .notes =
-              "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready. SIGTERM and SIGINT "
-              "drain and "
-              "end it, SIGHUP reads the file of bearer tokens again."};
+  return {
+      .name = "serve",
+      .synopsis = "[--storage URL] [--source URL] [--listen ADDR] [--control ADDR] [OPTION…]",
+      .summary = "run a guard in front of a storage",
+      .settings = settings_table(),
+      .run = serve,
+      .notes =
+          "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
+          "storage whose clients write to it themselves (postgres:). SIGTERM and SIGINT drain and end it, "
+          "SIGHUP reads the file of bearer tokens again."};
 }
 
 }  // namespace fenceguard::cli

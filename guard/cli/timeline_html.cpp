@@ -62,11 +62,16 @@ svg .value { fill: var(--ground); stroke: var(--line); }
 svg .cross { stroke: var(--bad); stroke-width: 3; fill: none; stroke-linecap: round; }
 )css";
 
+std::string way_of(const Run& run) {
+  if (!run.guarded)
+    return "Both clients take the lock, but write straight into the storage, which knows of no lock. ";
+  if (run.direct)
+    return "The same story, but every write carries its token, judged in the transaction that writes. ";
+  return "The same story, but every write carries its token to the guard in front of the storage. ";
+}
+
 std::string explanation(const Run& run) {
-  std::string text =
-      run.guarded
-          ? "The same story, but every write carries its token to the guard in front of the storage. "
-          : "Both clients take the lock, but write straight into the storage, which knows of no lock. ";
+  const std::string text = way_of(run);
   if (!is_as_it_must_be(run)) return text + "This time it did not come out as it must.";
   return text + (run.guarded
                      ? "The guard has seen B's higher token, so A's late write is refused and A starts again."

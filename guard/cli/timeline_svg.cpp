@@ -106,7 +106,8 @@ class Picture {
     const auto token = event.token ? to_string(*event.token) : "?";
     const auto highest = event.highest ? to_string(*event.highest) : "?";
     arrow({guard_line, client,
-           fmt::format("REFUSED: {} stale, token {} is below {}", event.status, token, highest)},
+           fmt::format("REFUSED: {}stale, token {} is below {}",
+                       event.status == 0 ? "" : fmt::format("{} ", event.status), token, highest)},
           Tone::good, event.ended);
   }
 

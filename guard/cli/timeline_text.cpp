@@ -130,6 +130,10 @@ Row row_of(const Event& event, const Words& words) {
 }
 
 std::string heading(const Run& run) {
+  if (run.direct)
+    return run.guarded
+               ? "2. THROUGH THE GUARD: every write carries its token, and its own transaction judges it"
+               : "1. ROUND THE GUARD: the same lock, but the clients write without their tokens";
   return run.guarded ? "2. THROUGH THE GUARD: every write carries its token, and the guard judges it"
                      : "1. ROUND THE GUARD: the same lock, but the clients write straight into the storage";
 }

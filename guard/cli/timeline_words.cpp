@@ -59,7 +59,7 @@ class Narrator {
     words.lock = fmt::format("token {} for {}", number(event.token), letter(event.who));
     if (words.lease_ran_out) words.lock = fmt::format("{}'s lease ran out; {}", letter(*holder_), words.lock);
     if (run_.guarded && event.highest)
-      words.storage = fmt::format("guard: {} or higher", number(event.highest));
+      words.storage = fmt::format("{}: {} or higher", run_.direct ? "fence" : "guard", number(event.highest));
     holder_ = event.who;
     return words;
   }

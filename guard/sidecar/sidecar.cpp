@@ -13,8 +13,10 @@
 namespace fenceguard {
 namespace {
 
-ObjectStore& objects_of(Storage& storage) {
-  if (ObjectStore* objects = storage.objects()) return *objects;
+// Null if there is to be no data side.
+ObjectStore* objects_of(Storage& storage, const SidecarOptions& options) {
+  if (options.listen.empty()) return nullptr;
+  if (ObjectStore* objects = storage.objects()) return objects;
   throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
 }
 
@@ -39,12 +41,14 @@ class Sidecar::Impl {
         desk_{source != nullptr ? std::make_unique<LeaseDesk>(*source, storage.fences(), metrics_, log_)
                                 : nullptr},
         hosts_{options_.control_hosts},
-        data_side_{objects_of(storage), metrics_, log_, options_.resource_depth},
         probe_side_{storage.fences(), metrics_, [this] { return data_.in_flight(); }},
         control_side_{
             {storage.fences(), source, desk_.get(), metrics_, log_, pending_}, hosts_, *tokens_, probe_side_},
         data_{options_.threads},
         control_{1} {
+    if (ObjectStore* objects = objects_of(storage, options_)) {
+      data_side_.emplace(*objects, metrics_, log_, options_.resource_depth);
+    }
     try {
       listen();
     } catch (...) {
@@ -68,7 +72,7 @@ class Sidecar::Impl {
     was_clean_ = control_.drain(left) && was_clean_;
     // What a store or a source has not answered yet refers to us: it is waited for, though nobody hears of
     // it.
-    data_side_.wait_idle();
+    if (data_side_) data_side_->wait_idle();
     pending_.wait();
     if (desk_) desk_->finish();
     pending_.wait();
@@ -82,7 +86,7 @@ class Sidecar::Impl {
     hosts_.set_address(control_address_);
     if (!options_.probe.empty()) control_.listen(options_.probe, probe_side_, limits);
     // Last, so that nothing is written by a guard that then fails to start.
-    data_address_ = data_.listen(options_.listen, data_side_, options_.data_limits);
+    if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits);
   }
 
   SidecarOptions options_;
@@ -92,7 +96,7 @@ class Sidecar::Impl {
   PendingCalls pending_;
   std::unique_ptr<LeaseDesk> desk_;
   HostCheck hosts_;
-  DataSide data_side_;
+  std::optional<DataSide> data_side_;
   ProbeSide probe_side_;
   ControlSide control_side_;
   std::string data_address_;

@@ -20,7 +20,7 @@
 namespace fenceguard {
 
 struct SidecarOptions {
-  std::string listen = "127.0.0.1:7420";
+  std::string listen = "127.0.0.1:7420";  // empty: no data side, for a storage that keeps no objects
   std::string control = "127.0.0.1:7421";
   std::string probe;  // empty: none
   std::string
@@ -43,7 +43,7 @@ class Sidecar {
   Sidecar(const Sidecar&) = delete;
   Sidecar& operator=(const Sidecar&) = delete;
 
-  // The addresses as bound.
+  // The addresses as bound; empty where there is no data side.
   [[nodiscard]] const std::string& data_address() const noexcept;
   [[nodiscard]] const std::string& control_address() const noexcept;
 

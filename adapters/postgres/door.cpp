@@ -1,0 +1,85 @@
+#include "adapters/postgres/door.hpp"
+
+#include <fmt/format.h>
+
+#include "adapters/postgres/connect.hpp"
+#include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/schema.hpp"
+
+namespace fenceguard::postgres {
+namespace {
+
+class TableDoor : public DirectDoor {
+ public:
+  TableDoor(const Url& url, const std::string& place)
+      : connection_{connect(address_of(url, {"lock"}))},
+        quiet_{*connection_},
+        schema_{connection_->quote_name(place)},
+        table_{schema_ + ".accounts"} {
+    run("looking for the fences", [](pqxx::work& tx) { require_installed(tx); });
+  }
+
+  void make_place() override {
+    run("making a table for the demonstration", [this](pqxx::work& tx) {
+      tx.exec(fmt::format("CREATE SCHEMA {}", schema_));
+      tx.exec(fmt::format("CREATE TABLE {} (path text PRIMARY KEY, body text NOT NULL)", table_));
+    });
+  }
+
+  void remove_place() override {
+    run("removing the demonstration's table",
+        [this](pqxx::work& tx) { tx.exec(fmt::format("DROP SCHEMA IF EXISTS {} CASCADE", schema_)); });
+  }
+
+  std::optional<std::string> read(const std::string& path) override {
+    std::optional<std::string> body;
+    run("reading an account", [&](pqxx::work& tx) {
+      const auto rows = tx.exec_params(fmt::format("SELECT body FROM {} WHERE path = $1", table_), path);
+      if (!rows.empty()) body = rows[0][0].as<std::string>();
+    });
+    return body;
+  }
+
+  void write(const std::string& path, const std::string& body) override {
+    run("writing an account", [&](pqxx::work& tx) { store(tx, path, body); });
+  }
+
+  Ruling write(const Claim& claim, const std::string& path, const std::string& body) override {
+    return Guard{*connection_}.write(claim, [&](pqxx::work& tx) { store(tx, path, body); });
+  }
+
+ private:
+  template <class Function>
+  void run(std::string_view doing, Function&& function) {
+    Stage stage = Stage::before_commit;
+    try {
+      pqxx::work tx{*connection_};
+      function(tx);
+      stage = Stage::at_commit;
+      tx.commit();
+    } catch (...) {
+      raise_current(stage, doing);
+    }
+  }
+
+  void store(pqxx::work& tx, const std::string& path, const std::string& body) const {
+    tx.exec_params(fmt::format("INSERT INTO {} VALUES ($1, $2) ON CONFLICT (path) DO UPDATE SET"
+                               " body = excluded.body",
+                               table_),
+                   path, body);
+  }
+
+  std::unique_ptr<pqxx::connection> connection_;
+  pqxx::quiet_errorhandler quiet_;
+  std::string schema_;
+  std::string table_;
+};
+
+}  // namespace
+
+std::unique_ptr<DirectDoor> open_direct(const Url& url, const std::string& place) {
+  return std::make_unique<TableDoor>(url, place);
+}
+
+}  // namespace fenceguard::postgres

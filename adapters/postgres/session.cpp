@@ -1,0 +1,93 @@
+#include "adapters/postgres/session.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "adapters/postgres/schema.hpp"
+
+namespace fenceguard::postgres {
+namespace {
+
+// A peer that is gone without a word is noticed within about 15 s.
+constexpr std::pair<const char*, const char*> limits[] = {{"keepalives_idle", "5"},
+                                                          {"keepalives_interval", "3"},
+                                                          {"keepalives_count", "3"},
+                                                          {"tcp_user_timeout", "15000"}};
+
+}  // namespace
+
+Address address_with_limits(Url url, std::initializer_list<std::string_view> own) {
+  std::string shown = url.redacted();
+  for (const auto& [name, value] : limits) url.parameters.try_emplace(name, value);
+  Address address = address_of(url, own);
+  address.shown = std::move(shown);
+  return address;
+}
+
+Fault one_line_fault() {
+  Fault fault = current_fault();
+  // libpq tells of each host on a line of its own.
+  std::ranges::replace_if(
+      fault.message, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return fault;
+}
+
+Session::Running::Running(Session& running) : session{running} {
+  const std::scoped_lock lock{session.mutex_};
+  session.running_since_ = BootClock::now();
+}
+
+Session::Running::~Running() {
+  const std::scoped_lock lock{session.mutex_};
+  session.running_since_.reset();
+}
+
+void Session::break_off_after(std::chrono::milliseconds limit) {
+  const std::scoped_lock lock{mutex_};
+  if (socket_ < 0 || !running_since_ || BootClock::now() - *running_since_ < limit) return;
+  ::shutdown(socket_, SHUT_RDWR);
+}
+
+std::unique_ptr<pqxx::work> Session::begin() {
+  const bool was_open = connection_ != nullptr;
+  if (!was_open) open();
+  try {
+    auto tx = std::make_unique<pqxx::work>(*connection_);
+    tx->exec("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    if (!is_checked_) require_installed(*tx);
+    is_checked_ = true;
+    return tx;
+  } catch (const pqxx::failure&) {
+    if (!was_open || connection_->is_open()) throw;
+  }
+  // It broke while it was idle: nothing was asked on it.
+  close();
+  return begin();
+}
+
+void Session::open() {
+  connection_ = connect(address_);
+  quiet_ = std::make_unique<pqxx::quiet_errorhandler>(*connection_);
+#if PQXX_VERSION_MAJOR < 7
+  // Older ones open a lost connection again by themselves, under our feet.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  connection_->inhibit_reactivation(true);
+#pragma GCC diagnostic pop
+#endif
+  is_checked_ = false;
+  const std::scoped_lock lock{mutex_};
+  socket_ = connection_->sock();
+}
+
+void Session::close() {
+  {
+    const std::scoped_lock lock{mutex_};
+    socket_ = -1;
+  }
+  quiet_.reset();
+  connection_.reset();
+}
+
+}  // namespace fenceguard::postgres

@@ -1,0 +1,89 @@
+#pragma once
+
+// Session: a connection for a thread that works in the background. It is opened when it is first needed,
+// opened again when it broke, and can be cut off from outside, so that a server that does not answer holds
+// nobody up for ever.
+//
+// Thread safety: run() by one thread at a time; break_off_after() by any.
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <pqxx/pqxx>
+#include <string>
+#include <string_view>
+
+#include "adapters/postgres/connect.hpp"
+#include "adapters/postgres/errors.hpp"
+#include "guard/clock.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::postgres {
+
+// The address with limits after which a peer that is gone counts as gone, where the URL says nothing.
+[[nodiscard]] Address address_with_limits(Url url, std::initializer_list<std::string_view> own);
+
+// The fault now being handled, in one line. REQUIRES: inside a catch block.
+[[nodiscard]] Fault one_line_fault();
+
+// Thrown by a function of run() where the server rolled the transaction back by itself, and it may simply be
+// made again.
+class RolledBack : public Unavailable {
+ public:
+  explicit RolledBack(const std::string& why) : Unavailable{why + "; rolled back, try again"} {}
+};
+
+class Session {
+ public:
+  // REQUIRES: the address outlives the session.
+  explicit Session(const Address& address) : address_{address} {}
+  ~Session() { close(); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // function(tx) in a READ COMMITTED transaction of its own, whatever the database's default, and then its
+  // COMMIT. Throws what function throws, as one of our errors, after a rollback; OutcomeUnknown where the
+  // COMMIT was sent and its end not seen. Nothing is repeated, but a BEGIN that found a broken connection.
+  template <class Function>
+  auto run(std::string_view doing, Function&& function) {
+    const Running running{*this};
+    auto tx = mapped(Stage::before_commit, doing, [this] { return begin(); });
+    Stage stage = Stage::before_commit;
+    try {
+      auto answer = function(*tx);
+      stage = Stage::at_commit;
+      tx->commit();
+      return answer;
+    } catch (...) {
+      tx.reset();
+      if (!connection_->is_open()) close();
+      raise_current(stage, doing);
+    }
+  }
+
+  // Ends the connection if a run() has taken longer than limit: it then fails like any other lost connection.
+  void break_off_after(std::chrono::milliseconds limit);
+
+ private:
+  struct Running {
+    explicit Running(Session& session);
+    ~Running();
+    Session& session;
+  };
+
+  [[nodiscard]] std::unique_ptr<pqxx::work> begin();
+  void open();
+  void close();
+
+  const Address& address_;
+  std::unique_ptr<pqxx::connection> connection_;
+  std::unique_ptr<pqxx::errorhandler> quiet_;
+  bool is_checked_ = false;  // the fences are installed
+
+  std::mutex mutex_;  // guards the following
+  int socket_ = -1;
+  std::optional<BootClock::time_point> running_since_;
+};
+
+}  // namespace fenceguard::postgres

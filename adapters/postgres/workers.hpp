@@ -1,0 +1,84 @@
+#pragma once
+
+// Workers: a few threads, each with a session of its own, for calls that are answered later. Calls in one
+// order run one after another, in the order in which they came; all others side by side. So an advance that
+// waits in the database for older writes holds up those of its own resource, and no others while a thread is
+// free.
+//
+// Thread-safe.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "adapters/postgres/session.hpp"
+
+namespace fenceguard::postgres {
+
+class Workers {
+ public:
+  // REQUIRES: the address outlives the workers.
+  Workers(const Address& address, unsigned threads);
+  // Refuses what is queued and answers what runs; what is not over after a grace loses its connection.
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // function(tx) -> T in a transaction, see Session::run(); it is run again, a few times, where it throws
+  // RolledBack. order: empty for none. doing begins the messages: 'advancing accounts/42'.
+  template <class T, class Function>
+  void ask(std::string order, std::string doing, Function function, Done<T> done) {
+    enqueue({std::move(order),
+             [doing = std::move(doing), function = std::move(function),
+              done = std::move(done)](Session* session) { done(answer<T>(session, doing, function)); }});
+  }
+
+  // See Session::break_off_after().
+  void break_off_after(std::chrono::milliseconds limit);
+
+ private:
+  static constexpr int attempts_max = 4;
+
+  struct Task {
+    std::string order;
+    std::function<void(Session*)> run;  // called with null if it was refused
+  };
+
+  template <class T, class Function>
+  static Outcome<T> answer(Session* session, const std::string& doing, const Function& function) {
+    if (session == nullptr) {
+      return Fault{FaultKind::unavailable,
+                   doing + ": too many calls wait for the database, or the guard is stopping"};
+    }
+    for (int attempt = 1;; ++attempt) {
+      try {
+        return session->run(doing, function);
+      } catch (const RolledBack&) {
+        if (attempt == attempts_max) return one_line_fault();
+      } catch (...) {
+        return one_line_fault();
+      }
+    }
+  }
+
+  void enqueue(Task task);
+  void work(Session& session);
+  // The next task whose order is not at work, if there is one. REQUIRES: the mutex is held.
+  [[nodiscard]] std::deque<Task>::iterator next();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Task> queue_;
+  std::unordered_set<std::string> at_work_;
+  std::size_t running_ = 0;
+  bool is_stopping_ = false;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace fenceguard::postgres
