@@ -97,7 +97,7 @@ bool Keeper::take(std::chrono::milliseconds wait, const std::stop_token& stop) {
     }
     if (!is_held) {
       (void)exec("ROLLBACK");
-      pool_.give_back(std::move(connection_));
+      recycle();
     }
     return is_held;
   } catch (...) {
@@ -151,24 +151,25 @@ bool Keeper::is_alive() {
   return false;
 }
 
-bool Keeper::free(Then then) {
+bool Keeper::free() {
   if (!connection_) return false;
-  bool was_held = false;
   try {
-    if (kept_by_ == KeptBy::row) {
-      was_held = exec("SELECT pg_catalog.pg_backend_pid()")[0][0].as<int>() == pid_;
+    if (kept_by_ == KeptBy::advisory) {
+      const auto key = fmt::format("fenceguard.lease_lock_key({})", connection_->quote(resource_));
+      if (exec(fmt::format("SELECT pg_catalog.pg_advisory_unlock({})", key))[0][0].as<bool>()) return true;
+    } else if (is_alive()) {
       (void)exec("ROLLBACK");
-    } else {
-      was_held = exec(fmt::format("SELECT pg_catalog.pg_advisory_unlock(fenceguard.lease_lock_key({}))",
-                                  connection_->quote(resource_)))[0][0]
-                     .as<bool>();
+      return true;
     }
-    if (then == Then::reuse) pool_.give_back(std::move(connection_));
   } catch (const std::exception&) {
-    was_held = false;
+    // Uncertain is lost.
   }
   connection_.reset();
-  return was_held;
+  return false;
+}
+
+void Keeper::recycle() noexcept {
+  if (connection_) pool_.give_back(std::move(connection_));
 }
 
 }  // namespace fenceguard::postgres

@@ -24,7 +24,7 @@ class Keeper {
  public:
   // Takes a connection out of the pool. REQUIRES: the pool outlives the keeper. Throws Unavailable.
   Keeper(Pool& pool, KeptBy kept_by, const Resource& resource);
-  // Closes the connection, unless free() was called.
+  // Closes the connection, unless it was recycled.
   ~Keeper() = default;
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
@@ -39,9 +39,11 @@ class Keeper {
   // Asks the session. False: it is gone, or may be; then so is the connection.
   [[nodiscard]] bool is_alive();
 
-  enum class Then { reuse, close };
-  // Frees the lock, and gives the connection back or closes it. True: it was held until now.
-  bool free(Then then = Then::reuse);
+  // Frees the lock; true: it was held until now.
+  bool free();
+
+  // Gives the connection back to the pool. REQUIRES: the lock was freed.
+  void recycle() noexcept;
 
  private:
   void begin(std::chrono::milliseconds wait);

@@ -90,10 +90,10 @@ std::variant<Grant, Held> KeptSource::attempt(Waiting& waiting, Ms ttl, Ms wait)
     if (const auto* token = std::get_if<Token>(&answer)) {
       return hand_out(waiting, *token, std::move(keeper), ttl, asked_at);
     }
-    keeper->free();
+    if (keeper->free()) keeper->recycle();
     return std::get<Held>(answer);
   } catch (...) {
-    if (keeper) keeper->free(Keeper::Then::close);
+    if (keeper) keeper->free();
     throw;
   }
 }
@@ -161,19 +161,19 @@ Release KeptSource::release(const Claim& claim) {
   return let_go(*kept);
 }
 
-// Ends a lease that was granted here. REQUIRES: kept.mutex is held.
+// Ends a lease that was granted here: first the lock, then its record, so that whoever finds no record finds
+// no lock either. REQUIRES: kept.mutex is held.
 Release KeptSource::let_go(Kept& kept) {
   const auto keeper = std::move(kept.keeper);
   if (!keeper) return Release::not_held;
-  auto recorded = Release::released;
-  auto then = Keeper::Then::reuse;
+  const bool was_held = keeper->free();
   try {
-    recorded = calls_.release(kept.claim);
+    (void)calls_.release(kept.claim);
+    keeper->recycle();
   } catch (const Error&) {
-    // The lock is what counts. Its record says until when: as long as this session lives.
-    then = Keeper::Then::close;
+    // The record stays, and counts for as long as this session lives: it ends here.
   }
-  return keeper->free(then) ? recorded : Release::not_held;
+  return was_held ? Release::released : Release::not_held;
 }
 
 std::optional<LeaseRecord> KeptSource::show(const Resource& resource) {

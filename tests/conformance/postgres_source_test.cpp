@@ -1,0 +1,29 @@
+#include "adapters/postgres/token_source.hpp"
+#include "tests/conformance/token_source_suite.hpp"
+#include "tests/postgres/source/server.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+// A database of its own, in which each handle opens connections of its own.
+class OwnDatabase : public SourceSpace {
+ public:
+  explicit OwnDatabase(std::string parameters) : parameters_{std::move(parameters)} {}
+  std::unique_ptr<TokenSource> open() override { return postgres::open_source(database_.url(parameters_)); }
+
+ private:
+  Database database_;
+  std::string parameters_;
+};
+
+SourceKind kind(const std::string& name, const std::string& parameters) {
+  return {name, [parameters] { return std::make_unique<OwnDatabase>(parameters); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, TokenSourceSuite,
+                         testing::Values(kind("ttl", ""), kind("row", "?lock=row"),
+                                         kind("advisory", "?lock=advisory")),
+                         source_kind_name);
+
+}  // namespace
+}  // namespace fenceguard::test

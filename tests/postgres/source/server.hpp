@@ -1,0 +1,116 @@
+#pragma once
+
+// The PostgreSQL server beside which a test program runs (tests/postgres/with_server.py), and databases in
+// it.
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <pqxx/pqxx>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "adapters/postgres/schema.hpp"
+#include "guard/clock.hpp"
+#include "guard/url.hpp"
+
+namespace fenceguard::test {
+
+inline std::string server_setting(const std::string& name) {
+  const char* value = std::getenv(("FENCEGUARD_POSTGRES_" + name).c_str());
+  if (value == nullptr) throw std::runtime_error{"run it through tests/postgres/with_server.py"};
+  return value;
+}
+
+inline std::string server_port() {
+  return server_setting("PORT");
+}
+
+// Moves the server: 'stop immediate', 'start', 'restart fast'. Returns when it is done.
+inline void move_server(const std::string& line) {
+  const std::string path = server_setting("CONTROL");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  char answer[200]{};
+  const bool is_sent = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                       write(fd, (line + "\n").data(), line.size() + 1) > 0 &&
+                       read(fd, answer, sizeof answer - 1) > 0;
+  close(fd);
+  if (!is_sent || std::string_view{answer} != "ok\n") throw std::runtime_error{line + ": " + answer};
+}
+
+// Runs SQL as the superuser, and answers the first value of the last statement.
+inline std::string run_sql(const std::string& database, const std::string& sql) {
+  pqxx::connection connection{
+      fmt::format("host=127.0.0.1 port={} user=postgres dbname={}", server_port(), database)};
+  pqxx::nontransaction tx{connection};
+  const auto rows = tx.exec(sql);
+  return rows.empty() || rows.columns() == 0 || rows[0][0].is_null() ? "" : rows[0][0].as<std::string>();
+}
+
+// Waits for condition, with a limit. True: it came.
+inline bool eventually(const std::function<bool()>& condition,
+                       std::chrono::seconds limit = std::chrono::seconds{20}) {
+  const auto deadline = BootClock::now() + limit;
+  while (!condition()) {
+    if (BootClock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+  return true;
+}
+
+// A fresh database, with the fences installed or not, that is dropped at the end.
+class Database {
+ public:
+  enum class Fences { installed, missing };
+
+  explicit Database(Fences fences = Fences::installed) {
+    static std::atomic<int> next{0};
+    name_ = fmt::format("source_{}_{}", getpid(), ++next);
+    run_sql("postgres", fmt::format("CREATE DATABASE {} TEMPLATE {}", name_,
+                                    fences == Fences::installed ? installed_template() : "template0"));
+  }
+  ~Database() {
+    try {
+      run_sql("postgres", fmt::format("DROP DATABASE {} WITH (FORCE)", name_));
+    } catch (const std::exception&) {
+      // It goes with the server.
+    }
+  }
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  std::string run(const std::string& sql) const { return run_sql(name_, sql); }
+
+  // parameters: '?lock=row'. port: of what stands before the server.
+  [[nodiscard]] Url url(const std::string& parameters = "", const std::string& user = "postgres",
+                        const std::string& port = server_port()) const {
+    return Url::parse(fmt::format("postgres://{}@127.0.0.1:{}/{}{}", user, port, name_, parameters));
+  }
+
+ private:
+  static const std::string& installed_template() {
+    static const std::string name = [] {
+      const auto made = fmt::format("source_template_{}", getpid());
+      run_sql("postgres", "CREATE DATABASE " + made + " TEMPLATE template0");
+      run_sql(made, postgres::install_sql());
+      return made;
+    }();
+    return name;
+  }
+
+  std::string name_;
+};
+
+}  // namespace fenceguard::test
