@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "adapters/postgres/patience.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::postgres {
@@ -47,7 +46,7 @@ KeptSource::~KeptSource() {
 
 std::variant<Grant, Held> KeptSource::try_acquire(const Resource& resource, const Holder& holder, Ms ttl) {
   require_sensible_ttl(ttl);
-  Waiting waiting{resource, holder, {}};
+  Waiting waiting{resource, holder};
   return attempt(waiting, ttl, Ms{0});
 }
 
@@ -57,7 +56,7 @@ std::optional<Grant> KeptSource::wait_acquire(const Resource& resource, const Ho
   Patience patience{options};
   std::optional<Releases::Watch> watch;
   for (;;) {
-    Waiting waiting{resource, holder, {}};
+    Waiting waiting{resource, holder, &patience};
     const std::stop_callback on_stop{options.stop, [&waiting] { waiting.interrupt.request_stop(); }};
     const Queued queued{*this, waiting};
     const auto answer = patience.ask([&] { return attempt(waiting, options.ttl, patience.left()); });
@@ -75,7 +74,7 @@ std::optional<Grant> KeptSource::wait_acquire(const Resource& resource, const Ho
 }
 
 std::variant<Grant, Held> KeptSource::attempt(Waiting& waiting, Ms ttl, Ms wait) {
-  const auto& [resource, holder, interrupt] = waiting;
+  const auto& [resource, holder, patience, interrupt] = waiting;
   if (const auto kept = find(resource)) {
     if (kept->claim.holder == holder) {
       if (auto grant = grant_again(*kept, ttl)) return *std::move(grant);
@@ -83,6 +82,7 @@ std::variant<Grant, Held> KeptSource::attempt(Waiting& waiting, Ms ttl, Ms wait)
   }
   if (kept_by_ == KeptBy::row) calls_.prepare_row(resource);
   auto keeper = std::make_unique<Keeper>(pool_, kept_by_, resource);
+  if (patience != nullptr) patience->reached();
   if (!keeper->take(wait, interrupt.get_token())) return Held{ttl};
   const auto asked_at = BootClock::now();
   try {

@@ -18,6 +18,7 @@
 
 #include "adapters/postgres/keeper.hpp"
 #include "adapters/postgres/lease_calls.hpp"
+#include "adapters/postgres/patience.hpp"
 #include "adapters/postgres/waiter.hpp"
 #include "guard/token_source.hpp"
 
@@ -60,8 +61,9 @@ class KeptSource : public TokenSource {
   struct Waiting {
     const Resource& resource;
     const Holder& holder;
-    std::stop_source
-        interrupt;  // by a stop request, or because the same holder was granted the lock meanwhile
+    Patience* patience = nullptr;  // none: it asks once
+    // By a stop request, or because the same holder was granted the lock meanwhile.
+    std::stop_source interrupt{};
   };
   class Queued;
 

@@ -33,16 +33,19 @@ class Patience {
     return std::min(deadline_, BootClock::now() + retry_after);
   }
 
-  // What attempt() answers; 'held' for a moment if the server went away since the last time.
+  // The server was there: from now on its going away is waited out.
+  void reached() { was_reached_ = true; }
+
+  // What attempt() answers; 'held' for a moment if the server was there before and went away.
   template <class Attempt>
   [[nodiscard]] std::variant<Grant, Held> ask(Attempt&& attempt) {
     try {
       auto answer = attempt();
-      was_answered_ = true;
+      reached();
       return answer;
     } catch (const Unavailable&) {
       if (stop_.stop_requested()) return Held{};
-      if (!was_answered_ || is_over()) throw;
+      if (!was_reached_ || is_over()) throw;
       return Held{away_retry};
     }
   }
@@ -53,7 +56,7 @@ class Patience {
 
   std::stop_token stop_;
   BootClock::time_point deadline_;
-  bool was_answered_ = false;
+  bool was_reached_ = false;
 };
 
 }  // namespace fenceguard::postgres

@@ -34,17 +34,18 @@ class Processes : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Processes, TakeTurnsAndTokensRise) {
-  std::int64_t last = 0;
-  ChildProcess first{arguments("first")};
-  for (int turn = 0; turn < 3; ++turn) {
-    ChildProcess second{arguments("second")};
-    if (turn == 0) last = std::max(last, token_of(first));
-    first.close_input();
-    const auto token = token_of(second);
+  auto present = std::make_unique<ChildProcess>(arguments("0"));
+  auto last = token_of(*present);
+  EXPECT_GT(last, 0);
+  for (int turn = 1; turn < 4; ++turn) {
+    auto next = std::make_unique<ChildProcess>(arguments(std::to_string(turn)));
+    EXPECT_EQ(next->read_line(), "asking");
+    present->close_input();
+    EXPECT_EQ(present->read_line(), "released");
+    const auto token = token_of(*next);
     EXPECT_GT(token, last);
     last = token;
-    second.close_input();
-    EXPECT_EQ(second.read_line(), "released");
+    present = std::move(next);
   }
 }
 
