@@ -65,6 +65,12 @@ bool is_passing(std::string_view state) noexcept {
   return is_any_class(state, {"40", "53", "55", "57", "25P", "3F000"});
 }
 
+void raise_or_pass(Stage stage, std::string_view doing) {
+  const auto state = current_state();
+  if (!is_rolled_back(state) || is_passing(state) || state == "ZF004") raise_current(stage, doing);
+  throw;
+}
+
 std::string_view current_state() noexcept {
   // Classes that libpqxx 6.4 names without keeping the state.
   thread_local std::string state;

@@ -21,6 +21,11 @@ enum class Stage {
 // kept; its DETAIL may hold a payload. REQUIRES: called inside a catch block.
 [[noreturn]] void raise_current(Stage stage, std::string_view doing);
 
+// For a statement of the caller's own, or a COMMIT: throws as raise_current() where the moment or the
+// connection is to blame, and lets pass what only the caller can make sense of, such as a constraint. Nothing
+// took effect then. REQUIRES: called inside a catch block.
+[[noreturn]] void raise_or_pass(Stage stage, std::string_view doing);
+
 // True if the server itself answered with this SQLSTATE and that proves a rollback: false where it may have
 // committed before (it is going down, or failed to write).
 [[nodiscard]] bool is_rolled_back(std::string_view state) noexcept;

@@ -98,16 +98,6 @@ class GuardedWork {
 };
 #endif
 
-// What ends a transaction at its COMMIT, or one statement that commits by itself: ours, or the caller's own
-// constraint, which passes through because only the caller can make sense of it.
-[[noreturn]] void raise_at_end(Stage stage, const std::string& doing) {
-  const auto state = current_state();
-  if (state.empty() || !is_rolled_back(state) || is_passing(state) || state == "ZF004") {
-    raise_current(stage, doing);
-  }
-  throw;
-}
-
 std::optional<Verdict> refusal_of(std::string_view state) {
   if (state == "ZF001") return Verdict::stale;
   if (state == "ZF002") return Verdict::conflict;
@@ -166,7 +156,7 @@ void commit(pqxx::dbtransaction& tx) {
     was_sent = true;
     commit_certainly([&] { tx.commit(); });
   } catch (...) {
-    raise_at_end(was_sent ? Stage::at_commit : Stage::before_commit, "committing");
+    raise_or_pass(was_sent ? Stage::at_commit : Stage::before_commit, "committing");
   }
 }
 
@@ -206,7 +196,7 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
                       "savepoint that is older; it may or may not have taken effect",
                       doing));
     }
-    raise_at_end(tx->was_commit_sent() ? Stage::at_commit : Stage::before_commit, doing);
+    raise_or_pass(tx->was_commit_sent() ? Stage::at_commit : Stage::before_commit, doing);
   }
   return ruling;
 }
@@ -256,7 +246,7 @@ Executed Guard::execute(const Claim& claim, const std::string& statement, const 
         return {make_ruling(claim, *verdict, highest), {}};
       }
       // The statement is prepared no more: the session is another one. Nothing was written.
-      if (state != "26000" || !is_first) raise_at_end(Stage::statement, doing);
+      if (state != "26000" || !is_first) raise_or_pass(Stage::statement, doing);
       prepared_.erase(statement);
     }
   }

@@ -34,11 +34,12 @@ struct AdmitOptions {
 };
 
 // Judges the claim for the rest of tx, in one round trip. After a refusal or a fault every statement of tx
-// fails at the server, and so does its commit: the locks are let go of, and nothing is written, whatever the
-// caller looks at. (It is not aborted on the client's side: libpqxx then sends exec_params() outside of any
-// transaction.) Call it before the first savepoint: rolling back to one that is older takes the admission
-// along. Throws InvalidInput for a subtransaction; Implausible; Unavailable (rolled back: older writes are
-// still open, the snapshot is too old, the fences are not installed).
+// fails at the server, and nothing of it is written, whatever the caller looks at; its locks are let go of at
+// once, and tx.commit() throws. (libpqxx throws once and forgets; commit() below does not. tx is not aborted
+// on the client's side, because libpqxx then sends exec_params() outside of any transaction.) Call it before
+// the first savepoint: rolling back to one that is older takes the admission along. Throws InvalidInput for a
+// subtransaction; Implausible; Unavailable (rolled back: older writes are still open, the snapshot is too
+// old, the fences are not installed).
 [[nodiscard]] Ruling admit_in(pqxx::dbtransaction& tx, const Claim& claim, const AdmitOptions& options = {});
 
 // Several claims, all or none, locked in one order. Rulings in the order of the claims; if one is not

@@ -1,0 +1,92 @@
+#pragma once
+
+// A database of a test's own in the server that the test program runs beside; dropped at the end.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <pqxx/pqxx>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "adapters/postgres/schema.hpp"
+
+namespace fenceguard::test {
+
+inline std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error{fmt::format("{} is not set: run with_server.py", name)};
+  return value;
+}
+
+// Waits for a condition, with a limit.
+inline bool comes_true(const std::function<bool()>& condition,
+                       std::chrono::seconds limit = std::chrono::seconds{30}) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  }
+  return true;
+}
+
+class Database {
+ public:
+  Database() : name_{fmt::format("test_{}_{}", getpid(), ++count())} {
+    pqxx::connection server{from_environment("FENCEGUARD_POSTGRES_URL")};
+    pqxx::nontransaction{server}.exec("CREATE DATABASE " + name_);
+  }
+
+  ~Database() {
+    try {
+      pqxx::connection server{from_environment("FENCEGUARD_POSTGRES_URL")};
+      pqxx::nontransaction{server}.exec(fmt::format("DROP DATABASE {} WITH (FORCE)", name_));
+    } catch (const std::exception&) {
+      // It goes with the server.
+    }
+  }
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  // Another port: that of a proxy.
+  [[nodiscard]] std::string conninfo(const std::string& port = "") const {
+    return fmt::format("host=127.0.0.1 port={} user=postgres dbname={} sslmode=disable gssencmode=disable",
+                       port.empty() ? from_environment("FENCEGUARD_POSTGRES_PORT") : port, name_);
+  }
+
+  [[nodiscard]] std::unique_ptr<pqxx::connection> connect(const std::string& port = "") const {
+    return std::make_unique<pqxx::connection>(conninfo(port));
+  }
+
+  // The rows of one statement, or script, on a connection of its own.
+  pqxx::result run(const std::string& sql) const {
+    const auto connection = connect();
+    return pqxx::nontransaction{*connection}.exec(sql);
+  }
+
+  // The first field.
+  [[nodiscard]] std::string ask(const std::string& sql) const {
+    const auto rows = run(sql);
+    return rows.empty() ? "" : rows[0][0].c_str();
+  }
+
+  void install() const { run("SET client_min_messages = warning;" + postgres::install_sql()); }
+
+ private:
+  static std::atomic<int>& count() {
+    static std::atomic<int> counter{0};
+    return counter;
+  }
+
+  std::string name_;
+};
+
+}  // namespace fenceguard::test

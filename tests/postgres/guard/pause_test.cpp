@@ -1,0 +1,162 @@
+// A holder that stops between its admission and its commit: killed, or stopped for longer than anybody waits.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "adapters/postgres/guard.hpp"
+#include "guard/error.hpp"
+#include "tests/postgres/guard/accounts.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A process of its own that stops in the middle of a guarded write, and says by its exit status how that
+// ended.
+class StoppedHolder {
+ public:
+  enum Ending { done = 10, refused, nothing, unknown, other };
+
+  explicit StoppedHolder(const std::function<Verdict()>& write) : pid_{fork()} {
+    if (pid_ != 0) return;
+    _exit(ending_of(write));
+  }
+  ~StoppedHolder() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  StoppedHolder(const StoppedHolder&) = delete;
+  StoppedHolder& operator=(const StoppedHolder&) = delete;
+
+  void wait_until_stopped() const {
+    int status = 0;
+    ASSERT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status)) << status;
+  }
+
+  // Wakes it up and hears how it ended.
+  Ending wake() {
+    kill(pid_, SIGCONT);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? static_cast<Ending>(WEXITSTATUS(status)) : other;
+  }
+
+ private:
+  static Ending ending_of(const std::function<Verdict()>& write) {
+    try {
+      return write() == Verdict::admitted ? done : refused;
+    } catch (const OutcomeUnknown&) {
+      return unknown;
+    } catch (const Unavailable&) {
+      return nothing;
+    } catch (const pqxx::failure&) {
+      return nothing;  // of a statement before any COMMIT
+    } catch (const std::exception&) {
+      return other;
+    }
+  }
+
+  pid_t pid_;
+};
+
+class Pause : public Accounts {
+ protected:
+  // Writes 60 under token 33, and stops itself between the admission and the write or, then, the commit.
+  std::function<Verdict()> stopping(bool is_before_write) {
+    return [this, is_before_write] {
+      const auto connection = database_.connect();
+      return postgres::Guard{*connection}
+          .write(claim(33, "a"),
+                 [&](pqxx::work& tx) {
+                   if (is_before_write) raise(SIGSTOP);
+                   set_balance(tx, 60);
+                   if (!is_before_write) raise(SIGSTOP);
+                 })
+          .verdict;
+    };
+  }
+};
+
+TEST_F(Pause, AHolderThatWasStoppedIsCutAndHasWrittenNothing) {
+  connection_.reset();
+  for (const bool is_before_write : {true, false}) {
+    database_.run("DELETE FROM fenceguard.fences");
+    StoppedHolder holder{stopping(is_before_write)};
+    holder.wait_until_stopped();
+    const auto connection = database_.connect();
+    postgres::Guard next{*connection, {.drain = 100ms}};
+    const auto begun = std::chrono::steady_clock::now();
+    ASSERT_EQ(next.advance(claim(34, "b")).verdict, Verdict::admitted);
+    EXPECT_GE(std::chrono::steady_clock::now() - begun, 100ms);
+    EXPECT_EQ(balance(), 100);
+    // The commit's lost connection is unknown, although here it was cut before.
+    const auto ending = holder.wake();
+    EXPECT_TRUE(ending == StoppedHolder::nothing || ending == StoppedHolder::unknown) << ending;
+    EXPECT_EQ(balance(), 100);
+    EXPECT_EQ(fence(), "34 b ");
+  }
+}
+
+TEST_F(Pause, WhoeverOnlyWaitsIsUnavailableUntilTheHolderIsDone) {
+  connection_.reset();
+  StoppedHolder holder{stopping(false)};
+  holder.wait_until_stopped();
+  const auto connection = database_.connect();
+  postgres::Guard next{*connection, {.drain = 50ms, .cut = false}};
+  EXPECT_THROW((void)next.advance(claim(34, "b")), Unavailable);
+  EXPECT_THROW((void)next.execute(claim(34, "b"), "UPDATE account SET balance = 1"), Unavailable);
+  EXPECT_EQ(holder.wake(), StoppedHolder::done);
+  EXPECT_EQ(balance(), 60);
+  EXPECT_EQ(next.advance(claim(34, "b")).verdict, Verdict::admitted);
+}
+
+TEST_F(Pause, ABackendThatIsEndedBetweenAdmissionAndCommitHasWrittenNothing) {
+  const auto end_backend = [&](const pqxx::transaction_base& tx) {
+    database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", tx.conn().backendpid()));
+  };
+  for (int round = 0; round < 10; ++round) {
+    const auto connection = database_.connect();
+    postgres::Guard guard{*connection};
+    const auto write = [&] {
+      return guard.write(claim(34), [&](pqxx::work& tx) {
+        set_balance(tx, 70);
+        end_backend(tx);
+      });
+    };
+    // The COMMIT may have been sent into a connection that was closed only then.
+    try {
+      (void)write();
+      ADD_FAILURE() << "reported as committed";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.kind() == FaultKind::unknown || error.kind() == FaultKind::unavailable);
+    }
+    EXPECT_EQ(balance(), 100);
+    EXPECT_EQ(fence(), "");
+  }
+}
+
+// After the loss nothing of the old transaction reaches the server by a connection that libpqxx opens anew.
+TEST_F(Pause, WhatIsSentAfterTheLossIsNotWrittenOutsideOfTheTransaction) {
+  pqxx::work tx{*connection_};
+  ASSERT_EQ(postgres::admit_in(tx, claim(34)).verdict, Verdict::admitted);
+  database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", connection_->backendpid()));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = 1"));
+    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1", 1));
+  }
+  EXPECT_ANY_THROW(tx.exec("UPDATE account SET balance = 1"));
+  EXPECT_ANY_THROW(tx.exec("UPDATE account SET balance = 1"));
+  EXPECT_ANY_THROW(tx.commit());
+  EXPECT_EQ(balance(), 100);
+}
+
+}  // namespace
+}  // namespace fenceguard::test
