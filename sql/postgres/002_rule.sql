@@ -33,7 +33,7 @@ begin
     raise exception 'a token is a number from 1 to 9223372036854775807, and this is %', token
       using errcode = 'invalid_parameter_value', hint = 'Pass the token that came with the lease.';
   end if;
-  if holder is null or octet_length(holder) > 128 or holder ~ '[^\u0021-\u007e]' then
+  if holder is null or octet_length(holder) > 128 or holder ~ E'[^\\u0021-\\u007e]' then
     raise exception 'a holder is up to 128 bytes of visible ASCII without spaces'
       using errcode = 'invalid_parameter_value', hint = 'Pass the holder that came with the lease.';
   end if;
@@ -51,10 +51,10 @@ begin
   objection := case
     when resource is null then 'a resource is missing: it is null'
     when resource = '' or octet_length(resource) > 512 then 'a resource has a name of 1 to 512 bytes'
-    when resource ~ '[\u0001-\u001f\u007f-\u009f]' then 'a resource''s name has no control characters'
+    when resource ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' then 'a resource''s name has no control characters'
     when resource ~ '(^|/)(/|$)'
       then 'a resource has no empty segment: no slash at either end, no two in a row'
-    when resource ~ '(^|/)\.{1,2}(/|$)' then 'a resource has no dot segment (''.'' or ''..'')'
+    when resource ~ '(^|/)[.]{1,2}(/|$)' then 'a resource has no dot segment (''.'' or ''..'')'
   end;
   if objection is not null then
     raise exception '%', objection using errcode = 'invalid_parameter_value';

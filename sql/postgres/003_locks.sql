@@ -10,7 +10,7 @@
 
 -- Of a fence. Two resources whose hashes are equal wait for each other, and nothing else.
 create or replace function fenceguard.lock_key(resource text) returns bigint
-language sql immutable as $$ select hashtextextended(resource, 0) $$;
+language sql immutable as $$ select hashtextextended(resource collate "C", 0) $$;
 
 -- Of the floor: shared by whoever may add a record, alone for compacting.
 create or replace function fenceguard.floor_lock_key() returns bigint
@@ -33,13 +33,14 @@ begin
   end loop;
 end $$;
 
--- Who holds or awaits the lock of a fence, and under which token at most (null where no tag tells). A prepared
--- transaction has no pid.
+-- Who holds or awaits the lock of a fence, alone or shared, and under which token at most (null where no tag tells). A
+-- prepared transaction has no pid.
 create or replace function fenceguard.lock_holders(
-  resource text, out pid integer, out granted boolean, out shared boolean, out token_max bigint) returns setof record
-language sql stable as $$
+  resource text, out pid integer, out transaction text, out granted boolean, out alone boolean, out token_max bigint)
+returns setof record language sql stable as $$
   with advisory as materialized (
-    select l.pid, l.granted, l.mode, l.objsubid, (l.classid::bigint << 32) | l.objid::bigint as key
+    select l.pid, l.virtualtransaction, l.granted, l.mode, l.objsubid,
+      (l.classid::bigint << 32) | l.objid::bigint as key
     from pg_catalog.pg_locks l
     where l.locktype = 'advisory' and l.database = (select d.oid from pg_catalog.pg_database d
                                                     where d.datname = current_database())
@@ -49,25 +50,33 @@ language sql stable as $$
     where a.objsubid = 2 and a.granted and (a.key >> 23) = (fenceguard.lock_key(resource) >> 23)
     group by 1, 2
   )
-  select a.pid, a.granted, a.mode = 'ShareLock',
+  select a.pid, a.virtualtransaction, bool_or(a.granted), bool_or(a.granted and a.mode = 'ExclusiveLock'),
     (select sum(t.bits << (21 * t.part::integer)) from tags t
      where t.pid is not distinct from a.pid having count(*) = 3)::bigint
   from advisory a
   where a.objsubid = 1 and a.key = fenceguard.lock_key(resource)
+  group by 1, 2
 $$;
 
--- Ends the backends that hold the lock of a fence under a token of at most token_max; answers how many. Sharing it
--- means writing under the fence's own token. Whether they had committed before is known once the lock was obtained.
+-- Ends the backends that hold the lock of a fence under a token of at most token_max; answers how many. Who holds it
+-- alone has its token in its tags (without any it is no claim of ours). Who shares it writes under the fence's own
+-- token, so that one is looked up after the locks. Whether they had committed before is known once the lock was had.
 create or replace function fenceguard.cut_older(resource text, token_max bigint) returns integer
 language plpgsql as $$
 declare
+  -- Above READ COMMITTED the fence that we see may be older than who shares its lock now.
+  may_be_newer constant boolean := current_setting('transaction_isolation') <> 'read committed';
+  held text[];
+  sharing text[];
   ended integer;
 begin
+  select array_agg(h.transaction) filter (where h.alone and coalesce(h.token_max, 0) <= cut_older.token_max),
+         array_agg(h.transaction) filter (where not h.alone) into held, sharing
+  from fenceguard.lock_holders(resource) h where h.granted and h.pid <> pg_backend_pid();
+  if not may_be_newer and fenceguard.highest(resource) <= cut_older.token_max then held := held || sharing; end if;
+  -- Only as long as they are in that transaction.
   select count(*) filter (where pg_terminate_backend(h.pid)) into ended
-  from fenceguard.lock_holders(resource) h
-  where h.granted and h.pid is not null and h.pid <> pg_backend_pid()
-    and case when h.shared then fenceguard.highest(resource) <= cut_older.token_max
-             else h.token_max <= cut_older.token_max end;
+  from fenceguard.lock_holders(resource) h where h.granted and h.pid is not null and h.transaction = any (held);
   return ended;
 exception when insufficient_privilege then
   raise exception 'a client that is stopped inside its transaction holds the fence of %, and its backend may not be '
@@ -113,28 +122,48 @@ begin
         using errcode = 'lock_not_available';
     end if;
     -- After a cut the lock is free within moments; what stays is newer, or cannot be ended.
-    if cut and fenceguard.cut_older(resource, token_max) > 0 then
+    if clock_timestamp() - begun > drain + interval '5 s' then
+      perform fenceguard.refuse_busy(resource, drain, cut);
+    elsif cut and fenceguard.cut_older(resource, token_max) > 0 then
       was_cut := true;
-    elsif not was_cut or clock_timestamp() - begun > drain + interval '10 s' then
+    elsif not was_cut then
       perform fenceguard.refuse_busy(resource, drain, cut);
     end if;
     wait := least(interval '0.2 s', begun + own_timeout - clock_timestamp());
   end loop;
 end $$;
 
--- False if the lock was not had in time.
-create or replace function fenceguard.lock_within(key bigint, wait interval) returns boolean
-language plpgsql as $$
+-- False if the lock was not had in time, or in the session's own lock_timeout.
+create or replace function fenceguard.lock_within(key bigint, wait interval, shared boolean default false)
+returns boolean language plpgsql as $$
 declare
   own_timeout constant text := current_setting('lock_timeout');
-  wait_ms constant bigint := least(greatest(extract(epoch from wait) * 1000, 1), 2147483647);
+  longest constant interval := least(wait, nullif(own_timeout::interval, interval '0'));
+  wait_ms constant bigint := least(greatest(extract(epoch from longest) * 1000, 1), 2147483647);
 begin
+  if shared and pg_try_advisory_xact_lock_shared(key) then return true; end if;
   perform set_config('lock_timeout', wait_ms::text, true);
-  perform pg_advisory_xact_lock(key);
+  if shared then
+    perform pg_advisory_xact_lock_shared(key);
+  else
+    perform pg_advisory_xact_lock(key);
+  end if;
   perform set_config('lock_timeout', own_timeout, true);
   return true;
 exception when lock_not_available then
   return false;  -- the setting went back with the sub-transaction
+end $$;
+
+-- The lock of the floor or of the counter: whoever keeps it in an open transaction must not stop everybody for ever.
+create or replace function fenceguard.lock_or_refuse(key bigint, wait interval, shared boolean) returns void
+language plpgsql as $$
+begin
+  if fenceguard.lock_within(key, wait, shared) then return; end if;
+  raise exception 'another transaction, still open, keeps the lock of fenceguard''s %',
+      case key when fenceguard.floor_lock_key() then 'floor' else 'counter' end
+    using errcode = 'lock_not_available',
+      detail = format('Waited %s. Nothing was done.', wait),
+      hint = 'Try again when it is over. Advances, leases and fence commands belong into transactions of their own.';
 end $$;
 
 create or replace function fenceguard.refuse_busy(resource text, drain interval, cut boolean) returns void
@@ -158,6 +187,11 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   newest bigint := token;
 begin
+  perform fenceguard.require_resource(resource);
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'cut() needs to see the present fence: call it in a READ COMMITTED transaction'
+      using errcode = 'invalid_transaction_state';
+  end if;
   if newest is null then
     select max(h.token_max) into newest from fenceguard.lock_holders(resource) h where not h.granted;
   end if;

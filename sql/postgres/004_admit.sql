@@ -23,13 +23,13 @@ begin
                coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
              is not null)
      -- The lock first, and then a look with a snapshot that is newer than it.
-     and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null
+     and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select a.is_admitted into is_admitted from fenceguard.admissible a
-    where a.resource operator(pg_catalog.=) rule_on.resource;
+    select true into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) rule_on.resource collate "C";
     if is_admitted then return 'admitted'; end if;
   end if;
-  return fenceguard.rule_slowly(resource, token, holder, sequence);
+  return fenceguard.rule_slowly(resource collate "C", token, holder collate "C", sequence);
 end $$;
 
 -- The rest: refusals, sequences, and transactions above READ COMMITTED, whose snapshot may be older than an advance.
@@ -42,13 +42,23 @@ begin
   perform fenceguard.require_claim(resource, token, holder, sequence);
   perform fenceguard.require_primary();
   verdict := fenceguard.look(resource, token, holder, sequence);
-  if verdict <> 'admitted' then return verdict; end if;
+  if verdict <> 'admitted' then
+    if sequence is null then perform fenceguard.forget(resource, token, holder); end if;
+    return verdict;
+  end if;
   if sequence is not null then
     return (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
   end if;
-  -- Fails with 40001 if the record was changed after the snapshot.
-  perform from fenceguard.fences f where f.resource = rule_slowly.resource for share;
+  perform fenceguard.require_unchanged(resource);
   return verdict;
+end $$;
+
+-- Fails with 40001 if the record was changed after this transaction's snapshot. What only reads, reads that snapshot.
+create or replace function fenceguard.require_unchanged(resource text) returns void
+language plpgsql as $$
+begin
+  if current_setting('transaction_read_only') = 'on' then return; end if;
+  perform from fenceguard.fences f where f.resource = require_unchanged.resource for share;
 end $$;
 
 create or replace function fenceguard.require_primary() returns void
@@ -93,7 +103,7 @@ declare
 begin
   if is_advance then
     perform fenceguard.require_new_snapshots(resource);
-    perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+    perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   end if;
   perform fenceguard.lock_alone(resource, token, token - 1, drain, cut);
   -- Above READ COMMITTED this fails with 40001 if the record was changed after the snapshot.
@@ -104,6 +114,7 @@ begin
       using errcode = 'serialization_failure';
   elsif verdict = 'advance' then
     perform fenceguard.require_plausible(resource, token, jump_max);
+    set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;  -- looked at when it commits
     insert into fenceguard.fences as f (resource, token, holder, sequence)
     values (resource, token, holder, sequence)
     on conflict on constraint fences_pkey do update
@@ -125,6 +136,14 @@ declare
   noted constant text := coalesce(current_setting('fenceguard.claims', true), '');
 begin
   if strpos(noted, note) = 0 then perform set_config('fenceguard.claims', noted || note, true); end if;
+end $$;
+
+-- What was refused must not look like a claim of this transaction.
+create or replace function fenceguard.forget(resource text, token bigint, holder text) returns void
+language plpgsql as $$
+begin
+  perform set_config('fenceguard.claims', replace(current_setting('fenceguard.claims', true),
+    E'\n' || resource || E'\t' || token || E'\t' || holder || E'\n', ''), true);
 end $$;
 
 -- An advance waits for older writes, and what it then reads must include them: not with an older snapshot.
@@ -165,7 +184,7 @@ begin
     highest := token;
   else
     select r.verdict, r.highest into verdict, highest
-    from fenceguard.rule_fully(resource, token, holder, sequence, drain, cut, jump_max) r;
+    from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence, drain, cut, jump_max) r;
   end if;
 end $$;
 
@@ -184,7 +203,7 @@ begin
     return;
   end if;
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule_fully(resource, token, holder, sequence) r;
+  from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence) r;
   if verdict operator(pg_catalog.=) any (array['stale', 'conflict']) then
     perform fenceguard.refuse(verdict, resource, token, highest);
   end if;
@@ -206,12 +225,12 @@ begin
                coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
              is not null)
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select a.is_admitted into is_admitted from fenceguard.admissible a
-    where a.resource operator(pg_catalog.=) equals_fence.resource;
+    select true into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
     if is_admitted
-       and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null then
-      select a.is_admitted into is_admitted from fenceguard.admissible a
-      where a.resource operator(pg_catalog.=) equals_fence.resource;
+       and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null then
+      select true into is_admitted from fenceguard.admissible a
+      where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
       return is_admitted is true;
     end if;
   end if;
@@ -230,6 +249,9 @@ begin
   if verdict = 'admitted' then verdict := fenceguard.rule_on(resource, token, holder, sequence); end if;
   if verdict = 'advance' then
     verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
+  end if;
+  if verdict in ('stale', 'conflict') and sequence is null then
+    perform fenceguard.forget(resource, token, holder);
   end if;
   highest := fenceguard.highest(resource);
 end $$;
@@ -298,7 +320,7 @@ declare
 begin
   if fenceguard.equals_fence(resource, token, holder, sequence) then return; end if;
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule_fully(resource, token, holder, sequence, drain, cut, jump_max) r;
+  from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence, drain, cut, jump_max) r;
   if verdict operator(pg_catalog.=) 'duplicate' then
     raise exception 'the write to % with this sequence took effect before', pg_catalog.quote_literal(resource)
       using errcode = 'ZF005', hint = 'There is nothing to be written.';
@@ -333,7 +355,7 @@ end $$;
 
 -- Several claims, all or none: [{"resource": "accounts/1", "token": "34", "holder": "h", "sequence": null}, ...].
 -- Locked in one order, so writers of overlapping sets do not deadlock. Raises as admit() does for the first that is
--- refused. If one is a duplicate, nothing is recorded for any: look at the verdicts.
+-- refused, and ZF005 if some are duplicates and some are not.
 create or replace function fenceguard.admit_all(claims jsonb)
 returns table (resource text, verdict text, highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -341,10 +363,14 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   c record;
 begin
-  for c in select a.resource, a.verdict, a.highest, r.token
-           from fenceguard.rule_all(claims) a join fenceguard.read_claims(claims) r on r.resource = a.resource loop
+  for c in select a.*, (select r.token from fenceguard.read_claims(claims) r where r.resource = a.resource) as token
+           from fenceguard.rule_all(claims) a loop
     if c.verdict in ('stale', 'conflict') then
       perform fenceguard.refuse(c.verdict, c.resource, c.token, c.highest);
+    end if;
+    if c.verdict = 'duplicate' and exists (select from fenceguard.rule_all(claims) a where a.verdict = 'admitted') then
+      raise exception 'some of these claims took effect before and some did not, so they were not one write'
+        using errcode = 'ZF005', hint = 'Nothing was recorded. Give one write''s claims their sequences together.';
     end if;
     resource := c.resource;
     verdict := c.verdict;
@@ -400,7 +426,7 @@ declare
 begin
   if exists (select from fenceguard.read_claims(claims) r
              where fenceguard.look(r.resource, r.token, r.holder, r.sequence) = 'advance') then
-    perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+    perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   end if;
   for c in select r.*, fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen
            from fenceguard.read_claims(claims) r order by fenceguard.lock_key(r.resource), r.resource loop

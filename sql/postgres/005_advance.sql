@@ -35,35 +35,35 @@ create or replace function fenceguard.revoke(
   cut boolean default null) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  mark bigint := token;
-  fence fenceguard.fences;
+  lease record;
+  mark bigint;
 begin
   perform fenceguard.require_claim(resource, coalesce(token, 1), holder, null);
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
-  if mark is null then
-    select l.token, l.holder into mark, holder from fenceguard.lease l where l.resource = revoke.resource;
-  end if;
-  perform fenceguard.end_lease(resource);
-  perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
-  mark := greatest(mark, fenceguard.highest(resource));
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
+  mark := greatest(token, (select l.token from fenceguard.lease l where l.resource = revoke.resource),
+                   fenceguard.highest(resource));
+  -- The fence first: a client that is stopped in its transaction may keep the lease's row as well.
   perform fenceguard.lock_alone(resource, mark, mark, drain, cut);
-  select f.* into fence from fenceguard.fences f where f.resource = revoke.resource;
-  -- A holder that advanced meanwhile is newer than what was to be cut off; the present one is meant all the same.
-  if fence.token >= mark or (fence.token is not null and mark <= (select o.floor from fenceguard.floor o)) then
-    update fenceguard.fences f set closed = true, updated_at = clock_timestamp() where f.resource = revoke.resource;
-  elsif mark > fenceguard.highest(resource) then
-    insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, mark, holder, true)
+  select e.token, e.holder into lease from fenceguard.end_present_lease(resource) e;
+  if lease.token > coalesce(token, 0) then
+    token := lease.token;
+    holder := lease.holder;
+  end if;
+  set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;
+  if token > fenceguard.highest(resource) then
+    insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, holder, true)
     on conflict on constraint fences_pkey do update
       set token = excluded.token, holder = excluded.holder, sequence = null, closed = true,
           updated_at = clock_timestamp();
-  else
-    return false;
+    return true;
   end if;
-  return true;
+  update fenceguard.fences f set closed = true, updated_at = clock_timestamp() where f.resource = revoke.resource;
+  return found;
 end $$;
 
--- Folds every record with a token lower than lowest_live into the floor, and drops leases that ended a day ago. Only
+-- Folds every record with a token lower than lowest_live into the floor, and drops leases that are long over. Only
 -- where all tokens of this database's fences come from one counter; left out, that is the counter of fenceguard.acquire,
 -- and it is refused if tokens were seen that did not come from there.
 create or replace function fenceguard.compact(
@@ -83,10 +83,8 @@ begin
     end if;
   end if;
   -- Nothing adds a record meanwhile. Whoever waits for us waits briefly: we do not wait long ourselves.
-  if not fenceguard.lock_within(fenceguard.floor_lock_key(), interval '1 s') then
-    raise exception 'a transaction that has advanced a fence is still open' using errcode = 'lock_not_available',
-      hint = 'Compact when it is over.';
-  end if;
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '1 s', false);
+  set constraints fenceguard.durable_update deferred;
   with gone as (
     delete from fenceguard.fences f where f.token < live returning f.token
   ), summary as (
@@ -96,7 +94,7 @@ begin
   )
   select s.dropped, coalesce((select r.floor from raised r), o.floor) into dropped, floor
   from summary s, fenceguard.floor o;
-  delete from fenceguard.leases l where l.expires_at < clock_timestamp() - interval '1 day' and l.keeper_pid is null;
+  delete from fenceguard.leases l where l.expires_at < clock_timestamp() - interval '1 day';
 end $$;
 
 -- Makes this number the floor, or leaves a higher one: after a restore, or for a source that issued tokens before.
@@ -110,10 +108,9 @@ begin
     raise exception 'a floor is a number from 0 to 9223372036854775807' using errcode = 'invalid_parameter_value';
   end if;
   perform fenceguard.require_primary();
-  if not fenceguard.lock_within(fenceguard.floor_lock_key(), interval '5 s') then
-    raise exception 'a transaction that has advanced a fence is still open' using errcode = 'lock_not_available',
-      hint = 'Try again when it is over.';
-  end if;
+  perform fenceguard.require_new_snapshots('');
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '5 s', false);
+  set constraints fenceguard.durable_update deferred;
   insert into fenceguard.floor as o (floor) values (init.floor)
   on conflict (only_row) do update set floor = excluded.floor where excluded.floor > o.floor;
   select o.floor into present from fenceguard.floor o;
@@ -127,8 +124,9 @@ begin
   perform fenceguard.require_claim(resource, token, '', null);
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
-  perform pg_advisory_xact_lock_shared(fenceguard.floor_lock_key());
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   perform fenceguard.lock_alone(resource, token, greatest(token, fenceguard.highest(resource)), null, null);
+  set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;
   insert into fenceguard.rebases (resource, token_from, token_to, done_by)
   values (resource, (select f.token from fenceguard.fences f where f.resource = rebase.resource), token, done_by);
   insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, '', true)

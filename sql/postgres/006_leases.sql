@@ -9,7 +9,7 @@ create table if not exists fenceguard.leases (
   expires_at timestamptz not null default '-infinity',
   -- A lease that lives by a connection instead ('row': a row that is kept locked; 'advisory': a lock of the session).
   kept_by    text not null default 'ttl' check (kept_by in ('ttl', 'row', 'advisory')),
-  keeper_pid integer                             -- backend of that connection
+  keeper_pid integer                             -- backend of that connection when it was granted, for people
 ) with (fillfactor = 70);
 drop trigger if exists durable_grant on fenceguard.leases;
 create constraint trigger durable_grant after update on fenceguard.leases
@@ -35,16 +35,27 @@ alter table fenceguard.counter_marks enable always trigger durable_mark;
 create or replace function fenceguard.counter_lock_key() returns bigint
 language sql immutable as $$ select -3391278451190272455 $$;
 
--- Of a session that keeps a lease with '?lock=advisory'.
+-- Of the connection that keeps a lease, whichever way: who holds this lock is the keeper.
 create or replace function fenceguard.lease_lock_key(resource text) returns bigint
-language sql immutable as $$ select hashtextextended(resource, 1) $$;
+language sql immutable as $$ select hashtextextended(resource collate "C", 1) $$;
 
--- The leases that are live, as far as a clock or a keeper's backend can tell.
+-- The backend that keeps a lease now; null: none.
+create or replace function fenceguard.keeper(resource text) returns integer
+language sql stable as $$
+  select l.pid from pg_catalog.pg_locks l
+  where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ExclusiveLock' and l.granted
+    and (l.classid::bigint << 32) | l.objid::bigint = fenceguard.lease_lock_key(resource)
+    and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+  limit 1
+$$;
+
+-- The leases that are live.
 create or replace view fenceguard.lease as
-  select l.resource, l.token, l.holder, l.expires_at - clock_timestamp() as remaining, l.kept_by, l.keeper_pid
+  select l.resource, l.token, l.holder,
+    case when l.expires_at < 'infinity' then l.expires_at - clock_timestamp() end as remaining, l.kept_by, l.keeper_pid
   from fenceguard.leases l
   where l.token is not null and l.expires_at > clock_timestamp()
-    and (l.kept_by = 'ttl' or exists (select from pg_catalog.pg_stat_get_activity(l.keeper_pid)));
+    and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null);
 
 create or replace function fenceguard.require_ttl(ttl interval) returns void
 language plpgsql as $$
@@ -62,7 +73,7 @@ end $$;
 create or replace function fenceguard.acquire(
   resource text, ttl interval default '10 s', holder text default null,
   out verdict text, out token bigint, out granted_to text, out is_new boolean, out retry_after interval)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
   l fenceguard.leases;
 begin
@@ -79,6 +90,7 @@ begin
   verdict := 'granted';
   granted_to := holder;
   token := case when is_new then fenceguard.draw_above(l.token) else l.token end;
+  set constraints fenceguard.durable_grant deferred;  -- looked at when it commits
   update fenceguard.leases u
   set token = acquire.token, holder = acquire.holder, kept_by = 'ttl', keeper_pid = null,
       expires_at = case when is_new then clock_timestamp() + ttl
@@ -94,7 +106,7 @@ declare
 begin
   perform fenceguard.require_claim(resource, 1, holder, null);
   perform fenceguard.require_primary();
-  perform pg_advisory_xact_lock_shared(fenceguard.counter_lock_key());
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '5 s', true);
   loop
     select r.* into l from fenceguard.leases r where r.resource = lock_lease.resource for update;
     exit when found;
@@ -108,10 +120,7 @@ create or replace function fenceguard.is_live(l fenceguard.leases) returns boole
 language plpgsql as $$
 begin
   if l.token is null or l.expires_at <= clock_timestamp() then return false; end if;
-  if l.kept_by = 'ttl' then return true; end if;
-  if l.kept_by = 'advisory' then return not pg_try_advisory_xact_lock(fenceguard.lease_lock_key(l.resource)); end if;
-  perform from fenceguard.lease_rows r where r.resource = l.resource for update skip locked;
-  return not found;
+  return l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null;
 end $$;
 
 -- REQUIRES: the lease's row and the counter's lock are held.
@@ -130,7 +139,7 @@ end $$;
 
 -- Extends the lease to ttl from now; false: it expired, was released or ended, or belongs to somebody else.
 create or replace function fenceguard.renew(resource text, token bigint, holder text, ttl interval default '10 s')
-returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 begin
   perform fenceguard.require_ttl(ttl);
   update fenceguard.leases l
@@ -142,7 +151,7 @@ end $$;
 
 -- Frees the lock if this claim still holds it; answers whether it did. Waiters are notified.
 create or replace function fenceguard.release(resource text, token bigint, holder text) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 begin
   update fenceguard.leases l set expires_at = '-infinity', keeper_pid = null
   where l.resource = release.resource and l.token = release.token and l.holder = release.holder
@@ -151,19 +160,25 @@ begin
   return false;
 end $$;
 
--- Ends the present lease, whoever holds it, and the backend that keeps it; answers whether there was one.
+-- Ends the present lease, whoever holds it, and the connection that keeps it; answers whether there was one.
 create or replace function fenceguard.end_lease(resource text) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+begin
+  return exists (select from fenceguard.end_present_lease(resource) e where e.token is not null);
+end $$;
+
+create or replace function fenceguard.end_present_lease(resource text, out token bigint, out holder text)
+language plpgsql as $$
 declare
   l fenceguard.leases;
 begin
-  select r.* into l from fenceguard.leases r
-  where r.resource = end_lease.resource and r.token is not null and r.expires_at > clock_timestamp() for update;
-  if not found then return false; end if;
-  if l.keeper_pid is not null and fenceguard.is_live(l) then perform pg_terminate_backend(l.keeper_pid); end if;
+  select r.* into l from fenceguard.leases r where r.resource = end_present_lease.resource for update;
+  if not found or not fenceguard.is_live(l) then return; end if;
+  if l.kept_by <> 'ttl' then perform pg_terminate_backend(fenceguard.keeper(resource)); end if;
   update fenceguard.leases u set expires_at = '-infinity', keeper_pid = null where u.resource = l.resource;
   perform pg_notify('fenceguard_released', resource);
-  return true;
+  token := l.token;
+  holder := l.holder;
 end $$;
 
 -- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it.
@@ -174,9 +189,10 @@ begin
     raise exception 'a token is a number from 1 to 9223372036854775807' using errcode = 'invalid_parameter_value';
   end if;
   perform fenceguard.require_primary();
-  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
   perform setval('fenceguard.token', mark) from fenceguard.token s
   where s.last_value < mark or (s.last_value = mark and not s.is_called);
+  set constraints fenceguard.durable_mark deferred;
   update fenceguard.counter_marks m set mark = raise.mark;
 end $$;
 
@@ -187,8 +203,9 @@ declare
   drawn bigint;
 begin
   perform fenceguard.require_primary();
-  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
   drawn := nextval('fenceguard.token');
+  set constraints fenceguard.durable_mark deferred;
   update fenceguard.counter_marks m set mark = drawn;
   return drawn;
 end $$;
@@ -199,7 +216,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   next bigint;
 begin
-  perform pg_advisory_xact_lock(fenceguard.counter_lock_key());
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
   select case when s.is_called and s.last_value < 9223372036854775807 then s.last_value + 1 else s.last_value end
   into next from fenceguard.token s;
   return least(next, (select min(l.token) from fenceguard.lease l));
@@ -217,7 +234,8 @@ begin
   end if;
 end $$;
 
--- True when the row is locked for this transaction. Without wait, false if somebody else has it.
+-- True when the row is locked for this transaction, whose backend is the keeper then. Without wait, false if somebody
+-- else has it; and false while a session keeps a lease of the other kind. After false, roll back.
 create or replace function fenceguard.hold_row(resource text, wait boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -226,28 +244,33 @@ begin
   else
     perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update nowait;
   end if;
-  return found;
+  return found and pg_try_advisory_xact_lock(fenceguard.lease_lock_key(resource));
 exception when lock_not_available then
   return false;
 end $$;
 
--- The token for a lock that the backend keeper_pid holds. 'held' if a lease of another kind is live.
+-- The token for a lock that the backend keeper_pid holds. 'held' if a lease by time is live; retry_after then.
 create or replace function fenceguard.acquire_kept(
   resource text, holder text, kept_by text, keeper_pid integer,
   out verdict text, out token bigint, out retry_after interval)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
   l fenceguard.leases;
 begin
+  if fenceguard.keeper(resource) is distinct from keeper_pid then
+    raise exception 'backend % does not hold the lock of %', coalesce(keeper_pid::text, 'null'), quote_literal(resource)
+      using errcode = 'invalid_parameter_value', hint = 'Take it first: hold_row(), or pg_advisory_lock().';
+  end if;
   l := fenceguard.lock_lease(resource, holder);
-  -- A lease that was kept in the same way is over: its lock is ours now.
-  if l.kept_by <> acquire_kept.kept_by and fenceguard.is_live(l) then
+  -- A lease that was kept by a connection is over: its lock is ours now.
+  if l.kept_by = 'ttl' and fenceguard.is_live(l) then
     verdict := 'held';
     retry_after := l.expires_at - clock_timestamp();
     return;
   end if;
   verdict := 'granted';
   token := fenceguard.draw_above(l.token);
+  set constraints fenceguard.durable_grant deferred;
   update fenceguard.leases u
   set token = acquire_kept.token, holder = acquire_kept.holder, kept_by = acquire_kept.kept_by,
       keeper_pid = acquire_kept.keeper_pid, expires_at = 'infinity'

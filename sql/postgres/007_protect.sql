@@ -8,22 +8,21 @@ language plpgsql as $$
 declare
   is_admitted boolean;
 begin
-  if pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource, 0)) is not null
+  if pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select a.is_admitted into is_admitted from fenceguard.admissible a
-    where a.resource operator(pg_catalog.=) check_row.resource;
+    select true into is_admitted from fenceguard.admissible a
+    where a.resource operator(pg_catalog.=) check_row.resource collate "C";
     if is_admitted then return true; end if;
   end if;
-  return fenceguard.check_row_slowly(resource);
+  return fenceguard.check_row_slowly(resource collate "C");
 end $$;
 
 create or replace function fenceguard.check_row_slowly(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform from fenceguard.admissible a where a.resource = check_row_slowly.resource and a.is_admitted;
+  perform from fenceguard.admissible a where a.resource = check_row_slowly.resource;
   if not found then perform fenceguard.refuse_row(resource); end if;
-  -- Fails with 40001 if the record was changed after this transaction's snapshot.
-  perform from fenceguard.fences f where f.resource = check_row_slowly.resource for share;
+  perform fenceguard.require_unchanged(resource);
   return true;
 end $$;
 
@@ -70,15 +69,16 @@ language sql stable as $$
   select t.inhrelid::regclass from tree t
 $$;
 
--- Whether writes to the rows of this one table are judged.
+-- Whether writes to this one table are judged, and TRUNCATE refused.
 create or replace function fenceguard.is_protected(relation oid) returns boolean
 language sql stable as $$
-  select exists (select from pg_catalog.pg_trigger g
-                 where g.tgrelid = relation and g.tgname = 'fenceguard_rows' and g.tgenabled = 'A')
+  select count(*) = case when (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'f' then 1 else 2 end
+  from pg_catalog.pg_trigger g
+  where g.tgrelid = relation and g.tgname in ('fenceguard_rows', 'fenceguard_truncate') and g.tgenabled = 'A'
 $$;
 
 -- Where no event trigger may be installed: rows of a child that was added after protect() would be written without being
--- judged, so statements on the parent fail until it was run again.
+-- judged, and a partition be truncated, so statements on the parent fail until it was run again.
 create or replace function fenceguard.require_protected_children() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -128,19 +128,20 @@ begin
                    'execute function %s(%L)', relation, check_function, expression);
   end if;
   if not exists (select from pg_catalog.pg_trigger g
-                 where g.tgrelid = relation and g.tgname = 'fenceguard_truncate') then
+                 where g.tgrelid = relation and g.tgname = 'fenceguard_truncate')
+     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) <> 'f' then
     execute format('create trigger fenceguard_truncate before truncate on %s for each statement '
                    'execute function fenceguard.refuse_truncate()', relation);
   end if;
   if not exists (select from pg_catalog.pg_event_trigger e
                  where e.evtname = 'fenceguard_children' and e.evtenabled = 'A')
-     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'r' then
-    execute format('create trigger fenceguard_children before update or delete on %s for each statement '
+     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) <> 'f' then
+    execute format('create trigger fenceguard_children before insert or update or delete on %s for each statement '
                    'execute function fenceguard.require_protected_children()', relation);
   end if;
   -- Also where session_replication_role says replica.
   for name in select g.tgname from pg_catalog.pg_trigger g
-              where g.tgrelid = relation and g.tgname like 'fenceguard\_%' and g.tgenabled <> 'A' loop
+              where g.tgrelid = relation and g.tgname like E'fenceguard\\_%' and g.tgenabled <> 'A' loop
     execute format('alter table %s enable always trigger %I', relation, name);
   end loop;
 end $$;
@@ -189,8 +190,8 @@ begin
   -- It runs at every row. What it names is spelled out, so from PostgreSQL 14 on, where the resource function is bound
   -- when it is made, the path of whoever writes does not matter, nor is it set each time; settings that change how a
   -- value reads as text are, if the expression has such values.
-  execute format($f$
-    create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql %5$s as $check$
+  execute format('create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql %3$s as %4$L',
+                 schema, id, fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc), format($f$
     declare
       before pg_catalog.text;
       after pg_catalog.text;
@@ -205,9 +206,9 @@ begin
         if not fenceguard.check_row(before) then return null; end if;
       end if;
       return null;
-    end $check$
-  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old'),
-       fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc));
+    end
+  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old')));
+  perform fenceguard.give_to_owner(relation, schema, id);
   perform fenceguard.unprotect(relation);
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
   for child in select c from fenceguard.children(relation) c loop
@@ -227,12 +228,12 @@ declare
   parameters text;
   arguments text;
 begin
-  if resource_expression is null or resource_expression ~ '^\s*$' then
+  if resource_expression is null or resource_expression ~ '^[[:space:]]*$' then
     raise exception 'the resource expression is missing: it gives a row''s resource, such as ''accounts/'' || id'
       using errcode = 'invalid_parameter_value';
   end if;
-  execute format('create view %s as select (%s)::pg_catalog.text as resource from only %s as %I',
-                 view_name, resource_expression || E'\n', relation, name);
+  execute format('create view %s as select (%s)::pg_catalog.text as %I from only %s as %I',
+                 view_name, resource_expression || E'\n', name, relation, name);
   if exists (select from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
              where r.ev_class = view_name::regclass and d.classid = 'pg_catalog.pg_rewrite'::regclass
                and d.refclassid = 'pg_catalog.pg_class'::regclass
@@ -250,11 +251,12 @@ begin
   if parameters is null then
     raise exception 'the resource expression uses no column of %', relation using errcode = 'invalid_parameter_value';
   end if;
+  perform set_config('quote_all_identifiers', 'off', true);
   perform set_config('search_path', '', true);
   definition := pg_catalog.pg_get_viewdef(view_name::pg_catalog.regclass);
   perform pg_catalog.set_config('search_path', caller_path, true);
   execute format('drop view %s', view_name);
-  definition := substring(definition from '^\s*SELECT (.*) AS resource\s+FROM ONLY ');
+  definition := substring(definition from '^[[:space:]]*SELECT (.*) AS ' || name || '[[:space:]]+FROM ONLY ');
   if current_setting('server_version_num')::integer >= 140000 then
     execute format('create function %s(%s) returns text language sql stable return %s', view_name, parameters,
                    definition);
@@ -265,64 +267,92 @@ begin
   return arguments;
 end $$;
 
--- The SET clauses of a check function: none where only numbers, texts and uuids are put together.
+-- The SET clauses of a check function: none where only numbers, texts and uuids are put together. Whatever else is in the
+-- expression may look at the path, or at how values read as text, and whoever writes could set that.
 create or replace function fenceguard.settings_for(resource_function regproc) returns text
 language plpgsql as $$
 declare
-  -- Without its string literals and quoted names.
-  body constant text := regexp_replace(pg_get_functiondef(resource_function), $r$'([^']|'')*'|"([^"]|"")*"$r$, '', 'g');
+  is_bound constant boolean := current_setting('server_version_num')::integer >= 140000;
+  -- Without its string literals, and with x for each quoted name.
+  body constant text := substring(regexp_replace(regexp_replace(pg_get_functiondef(resource_function),
+    $r$'([^']|'')*'$r$, '', 'g'), $r$"([^"]|"")*"$r$, 'x', 'g') from 'RETURN (.*)$');
   is_plain boolean;
-  settings text := '';
 begin
   select bool_and(t in ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'text'::regtype,
                         'character varying'::regtype, 'uuid'::regtype))
-         and substring(body from '\sRETURN (.*)$') !~ '[[:alnum:]_]\s*\('
-         and substring(body from '\sRETURN (.*)$') !~ '::(?!text|bigint|integer|smallint|uuid|character varying)'
+         and body !~ '[[:alnum:]_][[:space:]]*[(]' and body !~* 'operator'
+         and body !~ '::(?!text|bigint|integer|smallint|uuid|character varying)'
   into is_plain
   from pg_catalog.pg_proc p, unnest(p.proargtypes::oid[]) t where p.oid = resource_function;
-  if current_setting('server_version_num')::integer < 140000 then
-    settings := 'set search_path = pg_catalog, pg_temp ';
-  end if;
-  if is_plain is not true then
-    settings := settings || $s$set datestyle = 'ISO, YMD' set intervalstyle = 'postgres' set timezone = 'UTC'
-      set extra_float_digits = 1 set bytea_output = 'hex' set lc_monetary = 'C'$s$;
-  end if;
-  return settings;
+  if is_bound and is_plain is true then return ''; end if;
+  return $s$set search_path = pg_catalog, pg_temp set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
+    set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' set lc_monetary = 'C'
+    set lc_numeric = 'C' set lc_time = 'C'$s$;
+end $$;
+
+-- A superuser may protect another's table; its owner must be able to undo that.
+create or replace function fenceguard.give_to_owner(relation regclass, schema text, id text) returns void
+language plpgsql as $$
+declare
+  owner constant text := (select pg_get_userbyid(c.relowner) from pg_catalog.pg_class c where c.oid = relation);
+  name text;
+begin
+  if owner = current_user then return; end if;
+  for name in select p.oid::regprocedure::text from pg_catalog.pg_proc p
+              where p.pronamespace = (select c.relnamespace from pg_catalog.pg_class c where c.oid = relation)
+                and p.proname in ('fenceguard_check_' || id, 'fenceguard_resource_' || id) loop
+    execute format('alter function %s owner to %I', name, owner);
+  end loop;
 end $$;
 
 -- Takes the protection off again. The table owner's to call.
 create or replace function fenceguard.unprotect(relation regclass) returns void
 language plpgsql as $$
 declare
-  check_function regproc;
+  functions text[];
+  name text;
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
-  select p.check_function into check_function from fenceguard.protected p where p.relation = unprotect.relation;
+  select array_agg(f.oid::regprocedure::text order by f.proname) into functions
+  from fenceguard.protected p
+  join pg_catalog.pg_proc c on c.oid = p.check_function
+  join pg_catalog.pg_proc f on f.pronamespace = c.pronamespace
+    and f.proname in (c.proname, replace(c.proname, 'fenceguard_check_', 'fenceguard_resource_'))
+  where p.relation = unprotect.relation;
   perform fenceguard.drop_triggers(relation);
   for child in select c from fenceguard.children(relation) c loop
     perform fenceguard.drop_triggers(child);
   end loop;
-  if check_function is not null then
-    execute format('drop function %s()', check_function);
-    execute format('drop function %s', replace(check_function::text, 'fenceguard_check_', 'fenceguard_resource_'));
-  end if;
+  foreach name in array coalesce(functions, '{}') loop
+    execute format('drop function %s', name);
+  end loop;
 end $$;
 
--- Children that are added to a protected table are protected as they come. Only a superuser can install an event
--- trigger; without it statements on the parent fail until protect() was run again.
+-- Children that are added to a protected table are protected as they come: what this command made or changed, and what
+-- is below it. Only a superuser can install an event trigger; without it statements on the parent fail until protect()
+-- was run again.
 create or replace function fenceguard.protect_children() returns event_trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  p record;
+  c record;
 begin
-  for p in select r.relation, r.check_function, r.resource_expression, c as child
-           from fenceguard.protected r, fenceguard.children(r.relation) c
-           where not exists (select from pg_catalog.pg_inherits i
-                             join fenceguard.protected q on q.relation = i.inhparent where i.inhrelid = r.relation)
-             and (not fenceguard.is_protected(c) or not exists (
-               select from pg_catalog.pg_trigger g where g.tgrelid = c and g.tgname = 'fenceguard_truncate')) loop
-    perform fenceguard.attach_triggers(p.child, p.check_function::text, p.resource_expression);
+  for c in
+    with recursive touched as (
+      select d.objid as relation from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass
+      union
+      select i.inhrelid from pg_inherits i join touched t on i.inhparent = t.relation
+    ), above as (
+      select t.relation as child, i.inhparent as ancestor from touched t join pg_inherits i on i.inhrelid = t.relation
+      union
+      select a.child, i.inhparent from above a join pg_inherits i on i.inhrelid = a.ancestor
+    )
+    select distinct a.child::regclass as child, p.check_function::text as check_function, p.resource_expression
+    from above a join fenceguard.protected p on p.relation = a.ancestor
+    where not exists (select from pg_inherits i join fenceguard.protected q on q.relation = i.inhparent
+                      where i.inhrelid = p.relation)
+  loop
+    perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression);
   end loop;
 end $$;
 
@@ -331,7 +361,8 @@ begin
   if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user) then
     drop event trigger if exists fenceguard_children;
     create event trigger fenceguard_children on ddl_command_end
-      when tag in ('CREATE TABLE', 'ALTER TABLE') execute function fenceguard.protect_children();
+      when tag in ('CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE')
+      execute function fenceguard.protect_children();
     alter event trigger fenceguard_children enable always;
   end if;
 end $$;

@@ -10,7 +10,7 @@ declare
   for_everybody constant text[] := array[
     'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'try_admit', 'admitted', 'admit_all', 'rule_all',
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'rule_on', 'rule_slowly',
-    'highest_seen',
+    'highest_seen', 'settings_for', 'give_to_owner',
     'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key',
     'protect', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'make_resource_function',
@@ -21,9 +21,8 @@ begin
   grant select on fenceguard.admissible, fenceguard.protected to public;
   for f in select p.oid from pg_catalog.pg_proc p
            where p.pronamespace = 'fenceguard'::regnamespace loop
-    if (select p.proname from pg_catalog.pg_proc p where p.oid = f) = any (for_everybody) then
-      execute format('grant execute on function %s to public', f);
-    else
+    -- What is new is everybody's by PostgreSQL's default; what an administrator took away stays so.
+    if (select p.proname from pg_catalog.pg_proc p where p.oid = f) <> all (for_everybody) then
       execute format('revoke all on function %s from public', f);
     end if;
   end loop;
