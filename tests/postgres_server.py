@@ -203,6 +203,7 @@ class Server:
 
     def stop(self, mode="fast", limit_s=LIMIT_S):
         """mode: 'smart', 'fast', or 'immediate', which is a crash: the next start recovers."""
+        self._dismiss_ruler()
         if self.is_running():
             number = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
             self.process.send_signal(number)
@@ -210,6 +211,7 @@ class Server:
 
     def kill(self):
         """SIGKILL to the postmaster; returns when all of its backends have noticed."""
+        self._dismiss_ruler()
         if self.is_running():
             self.process.kill()
             self.process.wait()
@@ -297,6 +299,11 @@ class Server:
         if self._ruler is None or not self._ruler.is_open():
             self._ruler = self.session()
         return self._ruler
+
+    def _dismiss_ruler(self):
+        if self._ruler is not None:
+            self._ruler.close()
+            self._ruler = None
 
     def wait_until_waiting(self, session, limit_s=LIMIT_S):
         """Returns when what the session has begun waits for a lock."""
