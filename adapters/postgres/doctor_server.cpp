@@ -76,8 +76,9 @@ Findings look_at_replication(pqxx::transaction_base& tx, const std::string& name
 Findings look_at_prepared(pqxx::transaction_base& tx, const std::string& name) {
   const auto rows = tx.exec(
       "SELECT p.gid, date_trunc('second', now() - p.prepared) FROM pg_catalog.pg_prepared_xacts p"
-      " WHERE p.database = current_database() AND EXISTS (SELECT FROM pg_catalog.pg_locks l"
-      " WHERE l.pid IS NULL AND l.locktype = 'advisory' AND l.virtualtransaction = '-1/' || p.transaction)"
+      " WHERE p.database = current_database() AND EXISTS (SELECT FROM pg_catalog.pg_locks x"
+      " JOIN pg_catalog.pg_locks l USING (virtualtransaction) WHERE x.pid IS NULL AND l.pid IS NULL"
+      " AND x.locktype = 'transactionid' AND x.transactionid = p.transaction AND l.locktype = 'advisory')"
       " ORDER BY p.prepared");
   if (rows.empty()) return {{Level::ok, name, "none with a claim"}};
   Findings findings;

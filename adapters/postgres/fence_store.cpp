@@ -51,7 +51,19 @@ Fault DatabaseFences::refusal() const {
 }
 
 void DatabaseFences::refresh(Done<StoreStatus> done) {
-  looks_.ask<StoreStatus>("", "looking at the fences", status_in, std::move(done));
+  const auto look = [](pqxx::work& tx) {
+    try {
+      return status_in(tx);
+    } catch (const pqxx::insufficient_privilege& error) {
+      // Its role may still advance; a sidecar needs more.
+      const std::string_view reason{error.what()};
+      return StoreStatus{StoreState::failed,
+                         fmt::format("the fences may not be looked at with this role: {}",
+                                     reason.substr(0, reason.find('\n'))),
+                         0, 0, 0};
+    }
+  };
+  looks_.ask<StoreStatus>({.doing = "looking at the fences", .needs = Needs::nothing}, look, std::move(done));
 }
 
 // Asks for the state now and then, and cuts off what takes too long. Never waits for the server itself.
@@ -103,13 +115,13 @@ void DatabaseFences::advance(Claim claim, Done<Ruling> done) {
     }
     done(std::move(outcome));
   };
-  change<Ruling>(order, fmt::format("advancing '{}'", order), rule, Done<Ruling>{answer});
+  change<Ruling>({fmt::format("advancing '{}'", order), order}, rule, Done<Ruling>{answer});
 }
 
 void DatabaseFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
   const auto order = resource.name();
   change<FenceView>(
-      order, fmt::format("revoking '{}'", order),
+      {fmt::format("revoking '{}'", order), order},
       [resource = std::move(resource), lease = std::move(lease)](pqxx::work& tx) {
         return revoke_in(tx, resource, lease);
       },
@@ -118,32 +130,31 @@ void DatabaseFences::revoke(Resource resource, std::optional<Claim> lease, Done<
 
 void DatabaseFences::compact(Token lowest_live, Done<Compaction> done) {
   change<Compaction>(
-      "", "compacting", [lowest_live](pqxx::work& tx) { return compact_in(tx, lowest_live); },
-      std::move(done));
+      {"compacting"}, [lowest_live](pqxx::work& tx) { return compact_in(tx, lowest_live); }, std::move(done));
 }
 
 void DatabaseFences::show(Resource resource, Done<FenceView> done) {
-  const auto doing = fmt::format("looking at '{}'", resource.name());
+  Call call{fmt::format("looking at '{}'", resource.name())};
   looks_.ask<FenceView>(
-      "", doing, [resource = std::move(resource)](pqxx::work& tx) { return view_in(tx, resource); },
+      std::move(call), [resource = std::move(resource)](pqxx::work& tx) { return view_in(tx, resource); },
       std::move(done));
 }
 
 void DatabaseFences::list(FenceListing listing, Done<FencePage> done) {
   looks_.ask<FencePage>(
-      "", "listing fences", [listing = std::move(listing)](pqxx::work& tx) { return list_in(tx, listing); },
+      {"listing fences"}, [listing = std::move(listing)](pqxx::work& tx) { return list_in(tx, listing); },
       std::move(done));
 }
 
 void DatabaseFences::init(std::int64_t floor, Done<std::int64_t> done) {
   change<std::int64_t>(
-      "", "initialising", [floor](pqxx::work& tx) { return init_in(tx, floor); }, std::move(done));
+      {"initialising"}, [floor](pqxx::work& tx) { return init_in(tx, floor); }, std::move(done));
 }
 
 void DatabaseFences::rebase(Rebase rebase, Done<FenceView> done) {
   const auto order = rebase.resource.name();
   change<FenceView>(
-      order, fmt::format("rebasing '{}'", order),
+      {fmt::format("rebasing '{}'", order), order},
       [rebase = std::move(rebase)](pqxx::work& tx) { return rebase_in(tx, rebase); }, std::move(done));
 }
 

@@ -37,11 +37,11 @@ class DatabaseFences : public FenceStore {
   void rebase(Rebase rebase, Done<FenceView> done) override;
 
  private:
-  // Runs function(tx) in the order of the resource, unless nothing may be changed here.
+  // Runs function(tx), unless nothing may be changed here.
   template <class T, class Function>
-  void change(const std::string& order, const std::string& doing, Function function, Done<T> done) {
+  void change(Call call, Function function, Done<T> done) {
     if (is_inspecting_) return done(refusal());
-    changes_.ask<T>(order, doing, std::move(function), std::move(done));
+    changes_.ask<T>(std::move(call), std::move(function), std::move(done));
   }
   [[nodiscard]] Fault refusal() const;
   void refresh(Done<StoreStatus> done);

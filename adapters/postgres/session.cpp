@@ -49,21 +49,23 @@ void Session::break_off_after(std::chrono::milliseconds limit) {
   ::shutdown(socket_, SHUT_RDWR);
 }
 
-std::unique_ptr<pqxx::work> Session::begin() {
+std::unique_ptr<pqxx::work> Session::begin(Needs needs) {
   const bool was_open = connection_ != nullptr;
   if (!was_open) open();
   try {
     auto tx = std::make_unique<pqxx::work>(*connection_);
     tx->exec("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    if (!is_checked_) require_installed(*tx);
-    is_checked_ = true;
+    if (needs == Needs::fences && !is_checked_) {
+      require_installed(*tx);
+      is_checked_ = true;
+    }
     return tx;
   } catch (const pqxx::failure&) {
     if (!was_open || connection_->is_open()) throw;
   }
   // It broke while it was idle: nothing was asked on it.
   close();
-  return begin();
+  return begin(needs);
 }
 
 void Session::open() {

@@ -34,6 +34,9 @@ class RolledBack : public Unavailable {
   explicit RolledBack(const std::string& why) : Unavailable{why + "; rolled back, try again"} {}
 };
 
+// Whether the fences must be installed for a call to make sense.
+enum class Needs { fences, nothing };
+
 class Session {
  public:
   // REQUIRES: the address outlives the session.
@@ -46,9 +49,9 @@ class Session {
   // COMMIT. Throws what function throws, as one of our errors, after a rollback; OutcomeUnknown where the
   // COMMIT was sent and its end not seen. Nothing is repeated, but a BEGIN that found a broken connection.
   template <class Function>
-  auto run(std::string_view doing, Function&& function) {
+  auto run(std::string_view doing, Needs needs, Function&& function) {
     const Running running{*this};
-    auto tx = mapped(Stage::before_commit, doing, [this] { return begin(); });
+    auto tx = mapped(Stage::before_commit, doing, [this, needs] { return begin(needs); });
     Stage stage = Stage::before_commit;
     try {
       auto answer = function(*tx);
@@ -72,7 +75,7 @@ class Session {
     Session& session;
   };
 
-  [[nodiscard]] std::unique_ptr<pqxx::work> begin();
+  [[nodiscard]] std::unique_ptr<pqxx::work> begin(Needs needs);
   void open();
   void close();
 

@@ -20,6 +20,13 @@
 
 namespace fenceguard::postgres {
 
+// What a call is, apart from what it does.
+struct Call {
+  std::string doing;       // begins its messages: 'advancing accounts/42'
+  std::string order = {};  // the calls that it must not overtake; empty: none
+  Needs needs = Needs::fences;
+};
+
 class Workers {
  public:
   // REQUIRES: the address outlives the workers.
@@ -30,12 +37,13 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   // function(tx) -> T in a transaction, see Session::run(); it is run again, a few times, where it throws
-  // RolledBack. order: empty for none. doing begins the messages: 'advancing accounts/42'.
+  // RolledBack.
   template <class T, class Function>
-  void ask(std::string order, std::string doing, Function function, Done<T> done) {
+  void ask(Call call, Function function, Done<T> done) {
+    std::string order = call.order;
     enqueue({std::move(order),
-             [doing = std::move(doing), function = std::move(function),
-              done = std::move(done)](Session* session) { done(answer<T>(session, doing, function)); }});
+             [call = std::move(call), function = std::move(function),
+              done = std::move(done)](Session* session) { done(answer<T>(session, call, function)); }});
   }
 
   // See Session::break_off_after().
@@ -50,14 +58,14 @@ class Workers {
   };
 
   template <class T, class Function>
-  static Outcome<T> answer(Session* session, const std::string& doing, const Function& function) {
+  static Outcome<T> answer(Session* session, const Call& call, const Function& function) {
     if (session == nullptr) {
       return Fault{FaultKind::unavailable,
-                   doing + ": too many calls wait for the database, or the guard is stopping"};
+                   call.doing + ": too many calls wait for the database, or the guard is stopping"};
     }
     for (int attempt = 1;; ++attempt) {
       try {
-        return session->run(doing, function);
+        return session->run(call.doing, call.needs, function);
       } catch (const RolledBack&) {
         if (attempt == attempts_max) return one_line_fault();
       } catch (...) {

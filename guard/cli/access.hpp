@@ -23,15 +23,16 @@ inline constexpr Setting resource_setting{.name = "resource",
                                           .placeholder = "RESOURCE",
                                           .help = "what the lock protects, such as accounts/42",
                                           .is_required = true};
-inline constexpr Setting source_setting{.name = "source",
-                                        .kind = Kind::url,
-                                        .placeholder = "URL",
-                                        .help = "the token source, such as sqlite:leases.db"};
+inline constexpr Setting source_setting{
+    .name = "source",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the token source, such as sqlite:leases.db or postgres://HOST/DATABASE"};
 inline constexpr Setting storage_setting{
     .name = "storage",
     .kind = Kind::url,
     .placeholder = "URL",
-    .help = "the storage that is protected; no guard may be running on it"};
+    .help = "the storage that is protected; no guard may be running on it if it is a file"};
 inline constexpr Setting server_setting{
     .name = "server",
     .kind = Kind::url,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -136,7 +137,10 @@ int demo_main(const DemoOptions& options) {
     fmt::print(stderr, "fenceguard demo: {}\n", error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fenceguard demo: {}\n", error.what());
+    std::string line = error.what();
+    std::ranges::replace_if(
+        line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    fmt::print(stderr, "fenceguard demo: {}\n", line);
     return 3;
   }
 }

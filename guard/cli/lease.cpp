@@ -144,8 +144,7 @@ std::vector<Command> lease_commands() {
   return {
       {.name = "lease acquire",
        .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
-       .summary = "take the lock and print its token; it stays held for its time to live, or as long as this "
-                  "process lives",
+       .summary = "take the lock and print its token; it stays held for its time to live",
        .settings =
            with_way({storage_setting, resource_setting, ttl_setting, wait_setting, new_holder_setting}),
        .run = acquire,

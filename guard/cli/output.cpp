@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 
@@ -22,7 +23,11 @@ int exit_status(FaultKind kind) noexcept {
 }
 
 void complain(std::string_view sentence) {
-  fmt::print(stderr, "fenceguard: {}\n", sentence);
+  // What a client library tells of several hosts has several lines.
+  std::string line{sentence};
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  fmt::print(stderr, "fenceguard: {}\n", line);
 }
 
 void print_out(std::string_view text) {

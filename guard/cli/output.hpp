@@ -21,7 +21,7 @@ inline constexpr int exit_unknown = 4;  // it may or may not have been done
 
 [[nodiscard]] int exit_status(FaultKind kind) noexcept;
 
-// A sentence on stderr.
+// A sentence on stderr, on one line.
 void complain(std::string_view sentence);
 
 // Named values in the order in which they were added.
