@@ -178,7 +178,7 @@ language plpgsql as $$
 declare
   id constant text := substr(replace(gen_random_uuid()::text, '-', ''), 1, 16);
   schema text;
-  in_line text;
+  columns text[];
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
@@ -186,7 +186,7 @@ begin
   execute format('lock table %s in access exclusive mode', relation);
   select quote_ident(n.nspname) into schema
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
-  in_line := fenceguard.make_resource_function(relation, resource_expression, schema, 'fenceguard_resource_' || id);
+  columns := fenceguard.make_resource_function(relation, resource_expression, schema, 'fenceguard_resource_' || id);
   -- It runs at every row. What it names is spelled out, so from PostgreSQL 14 on, where the resource function is bound
   -- when it is made, the path of whoever writes does not matter, nor is it set each time; settings that change how a
   -- value reads as text are, if the expression has such values.
@@ -207,7 +207,8 @@ begin
       end if;
       return null;
     end
-  $f$, schema, id, replace(in_line, '$row$', 'new'), replace(in_line, '$row$', 'old')));
+  $f$, schema, id, (select string_agg('new.' || c, ', ') from unnest(columns) c),
+       (select string_agg('old.' || c, ', ') from unnest(columns) c)));
   perform fenceguard.give_to_owner(relation, schema, id);
   perform fenceguard.unprotect(relation);
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
@@ -216,17 +217,17 @@ begin
   end loop;
 end $$;
 
--- Makes schema.name(columns of the expression) -> resource, and answers how it is called: '$row$.id, $row$."Day"'.
+-- Makes schema.name(columns of the expression) -> resource, and answers these columns, in quotes.
 -- The expression is taken as PostgreSQL reads it now, with the caller's search_path, and written out in full.
 create or replace function fenceguard.make_resource_function(
-  relation regclass, resource_expression text, schema text, name text) returns text
+  relation regclass, resource_expression text, schema text, name text) returns text[]
 language plpgsql as $$
 declare
   caller_path constant text := current_setting('search_path');
   view_name constant text := schema || '.' || name;
   definition text;
   parameters text;
-  arguments text;
+  columns text[];
 begin
   if resource_expression is null or resource_expression ~ '^[[:space:]]*$' then
     raise exception 'the resource expression is missing: it gives a row''s resource, such as ''accounts/'' || id'
@@ -241,8 +242,10 @@ begin
     raise exception 'the resource expression looks at other tables, and may use columns of % only', relation
       using errcode = 'invalid_parameter_value';
   end if;
-  select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum),
-         string_agg(format('$row$.%I', a.attname), ', ' order by a.attnum) into parameters, arguments
+  -- In quotes whatever they are: PL/pgSQL has keywords of its own.
+  select string_agg(format('"%s" %s', replace(a.attname, '"', '""'), format_type(a.atttypid, a.atttypmod)), ', '
+                    order by a.attnum),
+         array_agg('"' || replace(a.attname, '"', '""') || '"' order by a.attnum) into parameters, columns
   from pg_catalog.pg_attribute a
   where a.attrelid = relation and a.attnum in (
     select d.refobjsubid from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
@@ -264,7 +267,7 @@ begin
     execute format('create function %s(%s) returns text language sql stable as %L', view_name, parameters,
                    'select ' || definition);
   end if;
-  return arguments;
+  return columns;
 end $$;
 
 -- The SET clauses of a check function: none where only numbers, texts and uuids are put together. Whatever else is in the
