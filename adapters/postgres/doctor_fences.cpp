@@ -130,7 +130,9 @@ Findings look_at_children(pqxx::transaction_base& tx, const std::string& name) {
                        parent)});
     }
   }
-  if (findings.empty()) findings.push_back({Level::ok, name, "all are protected, against TRUNCATE too"});
+  if (findings.empty()) {
+    findings.push_back({Level::ok, name, rows.empty() ? "none" : "all are protected, against TRUNCATE too"});
+  }
   return findings;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The storage postgres://…: a database whose clients write to it themselves, each in transactions of its own
-// under its claim. So there are fences and a token source here, and no objects. See guard/storage.hpp.
+// The storage postgres://…: a database whose clients write to it themselves, each in transactions of its
+// own under its claim. So there are fences and a token source here, and no objects. See guard/storage.hpp.
 
 #include <memory>
 
