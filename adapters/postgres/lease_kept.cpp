@@ -6,6 +6,14 @@
 #include "guard/error.hpp"
 
 namespace fenceguard::postgres {
+namespace {
+
+[[noreturn]] void raise_keeper_lost(const Resource& resource) {
+  throw Unavailable("acquiring " + resource.name() +
+                    ": the connection that kept the lock was lost; nothing is held");
+}
+
+}  // namespace
 
 // While it lives, the thread can be interrupted by others.
 class KeptSource::Queued {
@@ -92,6 +100,10 @@ std::variant<Grant, Held> KeptSource::attempt(Waiting& waiting, Ms ttl, Ms wait)
     }
     if (keeper->free()) keeper->recycle();
     return std::get<Held>(answer);
+  } catch (const InvalidInput&) {
+    // The server grants nothing to a backend that does not hold the lock: the keeper was lost before.
+    if (keeper && !keeper->is_alive()) raise_keeper_lost(resource);
+    throw;
   } catch (...) {
     if (keeper) keeper->free();
     throw;
@@ -104,8 +116,7 @@ Grant KeptSource::hand_out(const Waiting& waiting, Token token, std::unique_ptr<
   // Somebody else may have had the lock between the keeper's end and the draw.
   if (!keeper->is_alive()) {
     (void)calls_.release(claim);
-    throw Unavailable("acquiring " + claim.resource.name() +
-                      ": the connection that kept the lock was lost; nothing is held");
+    raise_keeper_lost(claim.resource);
   }
   const auto kept = std::make_shared<Kept>(claim, std::move(keeper));
   kept->expires_at = asked_at + ttl;
