@@ -39,10 +39,9 @@ Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump
     ruling.changed = row[2].is_null() || row[2].as<std::int64_t>() < claim.token.value();
     ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
   } else if (ruling.verdict == Verdict::stale && ruling.highest == claim.token.value()) {
-    // At the height of its record an advance is stale only if that was closed. Whose it was is not told.
-    const auto seen =
-        tx.exec_params("SELECT FROM fenceguard.admissible a WHERE a.resource = $1", claim.resource.name());
-    if (!seen.empty()) ruling.fence = Fence{claim.token, Holder{}, std::nullopt, true};
+    // Closed, or below the floor: the record tells, to whom may see it.
+    const auto may_see = tx.exec("SELECT pg_catalog.has_table_privilege('fenceguard.fences', 'SELECT')");
+    if (may_see[0][0].as<bool>()) ruling.fence = view_in(tx, claim.resource).record;
   }
   return ruling;
 }

@@ -1,0 +1,137 @@
+"""lease and exec with postgres:// as the source and the storage."""
+
+import itertools
+import json
+import signal
+import unittest
+
+import support
+from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
+
+
+class Leases(PostgresTest):
+    def test_the_life_of_a_lease(self):
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)
+        claim = ["--resource", "a", "--token", lease["token"], "--holder", lease["holder"]]
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], lease["token"])
+        self.assertEqual(self.lease_json(0, "show", "--resource", "a")["token"], lease["token"])
+        again = self.lease_json(0, "acquire", "--resource", "a", "--holder", lease["holder"])
+        self.assertEqual(again["token"], lease["token"])
+        self.assertEqual(self.lease_json(1, "acquire", "--resource", "a", "--wait", "0s")["verdict"], "held")
+        self.lease_json(0, "renew", *claim, "--ttl", "20s")
+        self.expect(1, "lease", "renew", "--source", self.url, *claim[:4], "--holder", "other")
+        self.lease_json(0, "release", *claim)
+        self.expect(1, "lease", "release", "--source", self.url, *claim)
+        self.expect(1, "lease", "show", "--source", self.url, "--resource", "a")
+
+    def test_without_a_storage_it_says_that_nothing_was_advanced(self):
+        done = self.expect(0, "lease", "acquire", "--source", self.url, "--resource", "a")
+        self.assertIn("no guard was advanced", done.stderr)
+
+    def test_a_source_behind_its_fences_is_raised(self):
+        self.fence(0, "advance", "--resource", "a", "--token", "1000")
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)
+        self.assertEqual(lease["token"], "1001")
+
+    def test_raise_never_lowers(self):
+        for mark in ("50", "20"):
+            self.expect(0, "lease", "raise", "--source", self.url, "--resource", "a", "--token", mark)
+        self.assertEqual(self.lease_json(0, "acquire", "--resource", "a")["token"], "51")
+
+    def test_another_source_and_this_storage(self):
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url,
+                                url="sqlite:leases.db")
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], lease["token"])
+
+
+class Staying(PostgresTest):
+    """Leases that live by the connection of 'lease acquire'."""
+
+    def acquire(self, lock):
+        url = f"{self.url}?lock={lock}"
+        process = self.start("lease", "acquire", "--source", url, "--storage", self.url, "--resource", "a",
+                             "--wait", "0s", "--json")
+        lease = json.loads(process.stdout.readline())
+        return url, process, ["--resource", "a", "--token", lease["token"], "--holder", lease["holder"]]
+
+    def test_it_stays_until_it_is_signalled(self):
+        for lock, number in itertools.product(("row", "advisory"), (signal.SIGTERM, signal.SIGINT)):
+            with self.subTest(lock=lock, number=number):
+                url, process, _ = self.acquire(lock)
+                self.expect(1, "lease", "acquire", "--source", url, "--resource", "a", "--wait", "0s")
+                self.assertIsNone(process.poll())
+                process.send_signal(number)
+                self.assertEqual(process.wait(support.LIMIT_S), 0, process.stderr.read())
+
+    def test_renew_and_release_from_elsewhere_say_what_holds(self):
+        for lock in ("row", "advisory"):
+            with self.subTest(lock=lock):
+                url, process, claim = self.acquire(lock)
+                done = self.expect(0, "lease", "renew", "--source", url, *claim)
+                self.assertIn("as long as the process", done.stderr)
+                done = self.expect(1, "lease", "release", "--source", url, *claim)
+                self.assertIn("still held", done.stderr)
+                self.assertIsNone(process.poll())
+                process.terminate()
+                self.assertEqual(process.wait(support.LIMIT_S), 0)
+                self.assertIn("lost", self.expect(1, "lease", "renew", "--source", url, *claim).stderr)
+                self.assertIn("not held", self.expect(1, "lease", "release", "--source", url, *claim).stderr)
+
+    def test_it_is_gone_when_its_process_is_killed(self):
+        url, process, _ = self.acquire("row")
+        process.kill()
+        process.wait()
+        self.assertGreater(int(self.lease_json(0, "acquire", "--resource", "a", "--wait", "20s")["token"]), 0)
+        del url
+
+    def test_a_lost_lease_is_1(self):
+        for lock in ("row", "advisory"):
+            with self.subTest(lock=lock):
+                _, process, _ = self.acquire(lock)
+                pid = self.sql("select keeper_pid from fenceguard.leases where resource = 'a'")
+                self.sql(f"select pg_terminate_backend({pid})")
+                self.assertEqual(process.wait(support.LIMIT_S), 1)
+                stderr = process.stderr.read()
+                self.assertIn("lost", stderr)
+                self.assertNotIn(SECRET, stderr)
+
+    def test_a_revoke_ends_it(self):
+        _, process, claim = self.acquire("row")
+        self.fence(0, "revoke", "--resource", "a")
+        self.assertEqual(process.wait(support.LIMIT_S), 1)
+        self.fence(1, "advance", *claim)
+
+
+class Exec(PostgresTest):
+    def run_command(self, status, *command, arguments=()):
+        return self.expect(status, "exec", "--source", self.url, "--storage", self.url, "--resource", "a",
+                           *arguments, "--", *command)
+
+    def test_the_command_runs_under_an_advanced_claim(self):
+        done = self.run_command(7, "sh", "-c", "echo $FENCING_RESOURCE $FENCING_TOKEN; env; exit 7")
+        self.assertEqual(done.stdout.splitlines()[0], "a 1")
+        self.assertNotIn("postgres://", done.stdout)
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], "1")
+        self.assertEqual(self.run_command(0, "sh", "-c", "echo $FENCING_TOKEN").stdout, "2\n")
+
+    def test_every_kind_of_lock(self):
+        for lock in ("ttl", "row", "advisory"):
+            done = self.expect(0, "exec", "--source", f"{self.url}?lock={lock}", "--storage", self.url,
+                               "--resource", "a", "--", "sh", "-c", "echo $FENCING_TOKEN")
+            self.assertGreater(int(done.stdout), 0)
+
+    def test_held_by_somebody_else_is_1_or_as_told(self):
+        self.lease_json(0, "acquire", "--resource", "a")
+        self.run_command(1, "true", arguments=["--wait", "0s"])
+        self.run_command(9, "true", arguments=["--wait", "0s", "--conflict-exit-code", "9"])
+
+    def test_a_lost_lease_ends_the_command_with_124(self):
+        process = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a",
+                             "--ttl", "1s", "--", "sh", "-c", "echo started; exec sleep 60")
+        self.assertEqual(process.stdout.readline(), "started\n")
+        self.fence(0, "revoke", "--resource", "a")
+        self.assertEqual(process.wait(support.LIMIT_S), 124)
+
+
+if __name__ == "__main__":
+    unittest.main()
