@@ -20,11 +20,12 @@ select is(test.outcome($$ select fenceguard.admit_all('[
   'one of them a conflict');
 select is(test.fence('a'), '5 h - 0', 'no other fence moved');
 
-select results_eq($$
-  select resource, verdict from fenceguard.admit_all('[
+select is(test.outcome($$ select fenceguard.admit_all('[
     {"resource": "a", "token": "8", "holder": "n"}, {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]')
-$$, $$ values ('a', 'advance'), ('c', 'duplicate') $$, 'one of them a duplicate: it took effect before');
+  $$), 'ZF005', 'one of them a duplicate and one not: they were not one write');
 select is(test.fence('a'), '5 h - 0', 'nothing is recorded for any');
+select results_eq($$ select resource, verdict from fenceguard.admit_all('[{"resource": "c", "token": "9", "holder": "x",
+  "sequence": "3"}]') $$, $$ values ('c', 'duplicate') $$, 'all of them duplicates: they took effect before');
 select is(test.outcome($$ select fenceguard.admit_all('[{"resource": "c", "token": "9", "holder": "x", "sequence": "2"}]')
   $$), 'ZF001', 'overtaken by a later sequence');
 

@@ -66,7 +66,8 @@ class Durability(ServerTest):
 
     def test_no_token_is_issued_twice(self):
         for take in ("select (fenceguard.acquire('accounts/1', '1 hour')).token", "select fenceguard.draw()",
-                     "select (fenceguard.acquire_kept('accounts/1', 'h', 'row', pg_backend_pid())).token",
+                     "select pg_advisory_lock(fenceguard.lease_lock_key('accounts/1')) \\g /dev/null\n"
+                     "select (fenceguard.acquire_kept('accounts/1', 'h', 'advisory', pg_backend_pid())).token",
                      "begin; select (fenceguard.acquire('accounts/1', '1 hour')).token; set local synchronous_commit = off;"
                      "commit",
                      "begin; set constraints all immediate; select (fenceguard.acquire('accounts/1', '1 hour')).token; "

@@ -94,10 +94,14 @@ from fenceguard.leases where resource = 'adv';
 select is(test.outcome('select * from fenceguard.lease'), 'ok', 'people can look at leases that end with a connection');
 select is(test.outcome('select fenceguard.lowest_live()'), 'ok', 'and they count as live');
 select is(test.outcome($$ select fenceguard.revoke('nothing here') $$), 'ok', 'and others can be revoked');
-select is(test.outcome($$ select fenceguard.acquire_kept('x', 'a', 'nonsense', 1) $$), '23514', 'kept in no known way');
+select is(test.outcome($$ select fenceguard.acquire_kept('adv', 'a', 'nonsense', pg_backend_pid()) $$), '23514',
+          'kept in no known way');
+select is(test.outcome($$ select fenceguard.acquire_kept('x', 'a', 'advisory', pg_backend_pid()) $$), '22023',
+          'nor by a connection that does not hold its lock');
 select pg_advisory_unlock(fenceguard.lease_lock_key('adv')) as set_up \gset
 select is(fenceguard.release('adv', 201, 'a'), true, 'it is released');
 select alike(test.acquire('adv', '10 s', 'b'), 'granted 20_ b t', 'and then anybody''s');
+select pg_advisory_lock(fenceguard.lease_lock_key('adv')) as set_up \gset
 select results_eq($$ select verdict, token from fenceguard.acquire_kept('adv', 'a', 'advisory', pg_backend_pid()) $$,
                   $$ values ('held', null::bigint) $$, 'who has it by time is not driven out by a session');
 select * from finish();

@@ -43,7 +43,7 @@ reset fenceguard.claims;
 set role application;
 select is(test.outcome('select * from fenceguard.fences'), '42501', 'fences are not to be read');
 select is((select string_agg(attname, ' ' order by attnum) from pg_attribute
-           where attrelid = 'fenceguard.admissible'::regclass and attnum > 0), 'resource is_admitted',
+           where attrelid = 'fenceguard.admissible'::regclass and attnum > 0), 'resource',
           'what is, names nobody');
 reset role;
 
