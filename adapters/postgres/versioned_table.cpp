@@ -14,10 +14,12 @@ namespace {
 
 using Value = VersionedTable::Value;
 
-// Runs at the row that was written, in the very statement, and holds until its transaction ends.
+// An advance commits durably whatever the session says: this runs where the row's token rises, in the very
+// statement, and holds until its transaction ends. Always true; a stronger setting stays.
 constexpr const char* durably =
+    "pg_catalog.set_config('synchronous_commit', "
     "CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') "
-    "THEN pg_catalog.set_config('synchronous_commit', 'on', true) END";
+    "THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true) IS NOT NULL";
 
 // A statement that is not in a transaction of the caller's commits by itself.
 Stage stage_of(const pqxx::transaction_base& tx) {
@@ -91,10 +93,10 @@ class VersionedTable::Statement {
     return holder_.empty() ? token : fmt::format("{}, {} = {}", token, schema_.holder, holder_);
   }
 
-  // The rule: less is stale, equal needs the same holder, greater advances.
-  [[nodiscard]] std::string is_admitted() const {
-    return fmt::format("(t.{0} IS NULL OR t.{0} < {1} OR (t.{0} = {1} AND {2}))", schema_.token, token_,
-                       is_same_holder());
+  // The rule: equal needs the same holder, greater advances, less is stale.
+  [[nodiscard]] std::string is_admitted(const char* and_then = "true") const {
+    return fmt::format("((t.{0} = {1} AND {2}) OR ((t.{0} IS NULL OR t.{0} < {1}) AND {3}))", schema_.token,
+                       token_, is_same_holder(), and_then);
   }
 
   [[nodiscard]] std::string is_same_holder() const {
@@ -193,13 +195,13 @@ VersionedTable::Read VersionedTable::fenced_read(pqxx::transaction_base& tx, con
   std::string places;
   for (std::size_t i = 0; i < schema_.columns.size(); ++i) places += fmt::format(", c{}", i);
   const auto rows = statement.run(
-      tx, fmt::format(
-              "WITH written (is_written, version{}, durably) AS (UPDATE {} AS t SET {} WHERE {} AND {} "
-              "RETURNING true, {}{}, {}), present AS ({}) "
-              "SELECT p.token, p.is_admitted, w.is_written, w.version{} FROM (SELECT) one "
-              "LEFT JOIN written w ON true LEFT JOIN present p ON true",
-              places, schema_.relation, statement.claim_columns(), statement.key(), statement.is_admitted(),
-              statement.version_text(), statement.columns(), durably, statement.present(), places));
+      tx, fmt::format("WITH written (is_written, version{}) AS (UPDATE {} AS t SET {} WHERE {} AND {} "
+                      "RETURNING true, {}{}), present AS ({}) "
+                      "SELECT p.token, p.is_admitted, w.is_written, w.version{} FROM (SELECT) one "
+                      "LEFT JOIN written w ON true LEFT JOIN present p ON true",
+                      places, schema_.relation, statement.claim_columns(), statement.key(),
+                      statement.is_admitted(durably), statement.version_text(), statement.columns(),
+                      statement.present(), places));
   const auto& found = rows[0];
   if (!found[2].is_null()) return {RowVerdict::admitted, row_of(key, found, 3), claim.token.value()};
   if (found[0].is_null()) return {RowVerdict::not_found, std::nullopt, 0};
@@ -240,12 +242,12 @@ VersionedTable::Update VersionedTable::update(pqxx::transaction_base& tx, const 
   const auto condition = statement.has_version(row.version);
   const auto rows =
       statement.run(tx, fmt::format("WITH written AS (UPDATE {} AS t SET {} = {}, {} WHERE {} AND {} AND {} "
-                                    "RETURNING {} AS version, {} AS durably), present AS ({}) "
+                                    "RETURNING {} AS version), present AS ({}) "
                                     "SELECT version, NULL::bigint, NULL::boolean FROM written "
                                     "UNION ALL SELECT version, token, is_admitted FROM present",
                                     schema_.relation, schema_.version, statement.next_version(), set,
-                                    statement.key(), condition, statement.is_admitted(),
-                                    statement.version_text(), durably, statement.present()));
+                                    statement.key(), condition, statement.is_admitted(durably),
+                                    statement.version_text(), statement.present()));
   if (rows.empty()) return {};
   const auto found = rows[0];
   Update answer{RowVerdict::admitted, found[0].c_str(), claim.token.value()};

@@ -17,8 +17,8 @@
 // token; and whoever updates the table without this condition goes round the fence.
 //
 // Holds in READ COMMITTED and above; above it, a row that changed after the transaction's snapshot is
-// Unavailable (try again). An admitted write commits with at least synchronous_commit = on; in a transaction
-// of the caller's do not set it lower afterwards.
+// Unavailable (try again). Where the row's token rises, the transaction commits with at least
+// synchronous_commit = on; in one of the caller's do not set it lower afterwards.
 //
 // Thread safety: const calls may be made from any thread, each on a connection of its own.
 

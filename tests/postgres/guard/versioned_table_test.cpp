@@ -240,15 +240,20 @@ TEST_F(Versioned, AnAdvanceCommitsDurablyWhateverTheSessionSays) {
       "CREATE CONSTRAINT TRIGGER look AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED "
       "FOR EACH ROW EXECUTE FUNCTION look()");
   const auto accounts = table();
+  int token = 33;
   for (const char* level : {"off", "local", "remote_write", "on", "remote_apply"}) {
     pqxx::nontransaction{*connection_}.exec(fmt::format("SET synchronous_commit = {}", level));
-    const auto seen = accounts.fenced_read(*connection_, claim(34), {"42"});
-    ASSERT_EQ(accounts.update(*connection_, claim(34), *seen.row, {}).verdict, RowVerdict::admitted);
+    const auto given = claim(++token);
+    const auto seen = accounts.fenced_read(*connection_, given, {"42"});
+    ASSERT_EQ(accounts.update(*connection_, given, *seen.row, {}).verdict, RowVerdict::admitted);
+    const auto next = *accounts.read(*connection_, {"42"});
+    ASSERT_EQ(accounts.update(*connection_, claim(++token), next, {}).verdict, RowVerdict::admitted);
     EXPECT_EQ(pqxx::nontransaction{*connection_}.exec("SHOW synchronous_commit")[0][0].c_str(),
               std::string{level});
   }
+  // An advance by reading, a write under the same token, an advance by writing.
   EXPECT_EQ(database_.ask("SELECT string_agg(name, ' ') FROM level"),
-            "on on on on on on on on remote_apply remote_apply");
+            "on off on on local on on remote_write on on on on remote_apply remote_apply remote_apply");
 }
 
 // The update waits for another transaction, and then judges and reports the row as that one left it, not as
