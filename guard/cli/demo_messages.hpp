@@ -19,11 +19,11 @@ struct ClientTask {
   std::string control;   // http://HOST:PORT of the guard's control side, where the leases are
   std::string data;      // http://HOST:PORT of the guard's data side
   std::string door;      // the storage's URL, for a client that writes to it itself; empty: through the guard
-  std::string place;     // where in it, for a storage whose clients all do; empty: the guard's own objects
-  bool guarded = true;   // carries its claim with every write
   std::string resource;  // the account, and its lock
   std::int64_t add = 0;
   std::chrono::milliseconds ttl{};
+  std::string place;    // where in it, for a storage whose clients all do; empty: the guard's own objects
+  bool guarded = true;  // carries its claim with every write
 };
 
 // The client has read the balance and is in the middle of its work: it goes on when it is sent a line.
