@@ -33,7 +33,7 @@ select format('select is(test.outcome(%L, ''application''), %L, %L)', sql, state
   ('truncate fenceguard.fences', '42501'), ('update fenceguard.floor set floor = 0', '42501'),
   ('delete from fenceguard.floor', '42501'), ('lock table fenceguard.fences in access exclusive mode', '42501'),
   ('update fenceguard.leases set expires_at = ''-infinity''', '42501'), ('delete from fenceguard.schema_version', '42501'),
-  ('update fenceguard.admissible set is_admitted = true', '0A000'),
+  ('update fenceguard.admissible set resource = ''x''', '42501'),
   ('select nextval(''fenceguard.token'')', '42501'), ('select setval(''fenceguard.token'', 1)', '42501'),
   ('select fenceguard.revoke(''accounts/1'')', '42501'), ('select fenceguard.compact(100)', '42501'),
   ('select fenceguard.init(100)', '42501'), ('select fenceguard.rebase(''accounts/1'', 1)', '42501'),
