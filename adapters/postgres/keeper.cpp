@@ -119,25 +119,31 @@ void Keeper::begin(std::chrono::milliseconds wait) {
 
 bool Keeper::hold(std::chrono::milliseconds wait) {
   const auto resource = connection_->quote(resource_);
-  if (kept_by_ == KeptBy::row) {
-    return exec(fmt::format("SELECT fenceguard.hold_row({}, {})", resource, wait.count() > 0))[0][0]
-        .as<bool>();
-  }
   const auto key = fmt::format("fenceguard.lease_lock_key({})", resource);
-  bool is_held = true;
-  if (wait.count() > 0) {
-    try {
-      (void)exec(fmt::format("SELECT pg_catalog.pg_advisory_lock({})", key));
-    } catch (const pqxx::sql_error& error) {
-      if (error.sqlstate() != "55P03") throw;  // lock_timeout
-      is_held = false;
-    }
-  } else {
-    is_held = exec(fmt::format("SELECT pg_catalog.pg_try_advisory_lock({})", key))[0][0].as<bool>();
+  const bool waits = wait.count() > 0;
+  if (kept_by_ == KeptBy::row) {
+    // A transaction that ends frees its row before its advisory lock, which hold_row() only tries: who waits,
+    // waits for that one.
+    if (waits && !lock_in_time("pg_advisory_xact_lock", key)) return false;
+    return exec(fmt::format("SELECT fenceguard.hold_row({}, {})", resource, waits))[0][0].as<bool>();
   }
+  const bool is_held =
+      waits ? lock_in_time("pg_advisory_lock", key)
+            : exec(fmt::format("SELECT pg_catalog.pg_try_advisory_lock({})", key))[0][0].as<bool>();
   // The lock is the session's, and outlives the transaction that took it.
   if (is_held) (void)exec("COMMIT");
   return is_held;
+}
+
+// False: lock_timeout.
+bool Keeper::lock_in_time(const std::string& function, const std::string& key) {
+  try {
+    (void)exec(fmt::format("SELECT pg_catalog.{}({})", function, key));
+    return true;
+  } catch (const pqxx::sql_error& error) {
+    if (error.sqlstate() == "55P03") return false;
+    throw;
+  }
 }
 
 bool Keeper::is_alive() {

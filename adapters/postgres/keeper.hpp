@@ -48,6 +48,7 @@ class Keeper {
  private:
   void begin(std::chrono::milliseconds wait);
   bool hold(std::chrono::milliseconds wait);
+  bool lock_in_time(const std::string& function, const std::string& key);
   [[nodiscard]] pqxx::result exec(const std::string& statement);
 
   Pool& pool_;
