@@ -110,12 +110,17 @@ std::unique_ptr<pqxx::connection> connect(const Address& address) {
   try {
     auto connection = std::make_unique<pqxx::connection>(address.conninfo);
     if (!connection->is_open()) throw Unavailable(fmt::format("{} cannot be reached", address.shown));
+#if PQXX_VERSION_MAJOR < 7
+    // A session that is lost must be noticed, not replaced by another one.
+    connection->inhibit_reactivation(true);
+#endif
     return connection;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     std::string reason = error.what();
     while (!reason.empty() && reason.back() == '\n') reason.pop_back();
+    std::ranges::replace(reason, '\n', ' ');
     throw Unavailable(fmt::format("{} cannot be reached: {}", address.shown, reason));
   }
 }

@@ -64,7 +64,7 @@ end $$;
 -- Raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing). Never names the present holder: token and holder together
 -- are a claim. Numbers are strings in the JSON, because they exceed 2^53.
 create or replace function fenceguard.refuse(verdict text, resource text, token bigint, highest bigint)
-returns void language plpgsql as $$
+returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   raise exception using
     errcode = case verdict when 'stale' then 'ZF001' when 'conflict' then 'ZF002' else 'ZF003' end,

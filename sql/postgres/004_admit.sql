@@ -8,33 +8,42 @@
 -- The heart of it: rules on a claim for a write in this statement or a later one of this transaction. Answers admitted,
 -- duplicate, stale, conflict, or 'advance' for a claim that is newer than the fence. It runs at every guarded write, so
 -- it does one look-up, has no search_path of its own to be set each time, and spells out whose functions it calls. It
--- has no rights either: what it may see is the view, which answers yes or no.
-create or replace function fenceguard.rule_on(resource text, token bigint, holder text, sequence bigint) returns text
+-- has no rights either: what it may see is a view.
+--
+-- snapshot is that of the statement that writes, where this is called in one, and else null. If the fence was advanced
+-- after it, the statement would read what is older than the writes that the advance waited for: 'advance' too.
+create or replace function fenceguard.rule_on(
+  resource text, token bigint, holder text, sequence bigint, snapshot pg_snapshot default null) returns text
 language plpgsql as $$
 declare
   note constant pg_catalog.text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
     operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
     operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
-  is_admitted boolean;
+  advanced_by pg_catalog.xid8;
 begin
   if sequence is null
-     and (pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true), note) operator(pg_catalog.>) 0
+     -- As the last one, whatever was noted before.
+     and (pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
+            operator(pg_catalog.=) note
           or pg_catalog.set_config('fenceguard.claims',
-               coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
-             is not null)
+               pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
+                 operator(pg_catalog.||) note, true) is not null)
      -- The lock first, and then a look with a snapshot that is newer than it.
      and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select true into is_admitted from fenceguard.admissible a
+    select a.advanced_by into advanced_by from fenceguard.admissible_last a
     where a.resource operator(pg_catalog.=) rule_on.resource collate "C";
-    if is_admitted then return 'admitted'; end if;
+    if advanced_by is not null and (snapshot is null or pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)) then
+      return 'admitted';
+    end if;
   end if;
-  return fenceguard.rule_slowly(resource collate "C", token, holder collate "C", sequence);
+  return fenceguard.rule_slowly(resource collate "C", token, holder collate "C", sequence, snapshot);
 end $$;
 
 -- The rest: refusals, sequences, and transactions above READ COMMITTED, whose snapshot may be older than an advance.
 -- REQUIRES: the fence's lock is shared, or a sequence is given.
-create or replace function fenceguard.rule_slowly(resource text, token bigint, holder text, sequence bigint)
+create or replace function fenceguard.rule_slowly(
+  resource text, token bigint, holder text, sequence bigint, snapshot pg_snapshot)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   verdict text;
@@ -42,15 +51,32 @@ begin
   perform fenceguard.require_claim(resource, token, holder, sequence);
   perform fenceguard.require_primary();
   verdict := fenceguard.look(resource, token, holder, sequence);
+  if verdict = 'admitted' and not fenceguard.is_in_snapshot(resource, snapshot) then verdict := 'advance'; end if;
   if verdict <> 'admitted' then
     if sequence is null then perform fenceguard.forget(resource, token, holder); end if;
     return verdict;
   end if;
-  if sequence is not null then
-    return (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
+  if sequence is null then
+    perform fenceguard.require_unchanged(resource);
+    return verdict;
   end if;
-  perform fenceguard.require_unchanged(resource);
+  verdict := (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
+  if not fenceguard.is_in_snapshot(resource, snapshot) then
+    raise exception 'the fence of % was advanced after this statement began', quote_literal(resource)
+      using errcode = 'serialization_failure', hint = 'Nothing was written. Repeat it.';
+  end if;
   return verdict;
+end $$;
+
+-- Whether the fence's token was set before the snapshot was taken. A number that is not from this server's life (the
+-- fence was restored from a dump) is older than everything.
+create or replace function fenceguard.is_in_snapshot(resource text, snapshot pg_snapshot) returns boolean
+language plpgsql as $$
+begin
+  return snapshot is null or not exists (
+    select from fenceguard.fences f
+    where f.resource = is_in_snapshot.resource and not pg_visible_in_snapshot(f.advanced_by, snapshot)
+      and f.advanced_by < pg_snapshot_xmax(pg_current_snapshot()));
 end $$;
 
 -- Fails with 40001 if the record was changed after this transaction's snapshot. What only reads, reads that snapshot.
@@ -119,7 +145,7 @@ begin
     values (resource, token, holder, sequence)
     on conflict on constraint fences_pkey do update
       set token = excluded.token, holder = excluded.holder, sequence = excluded.sequence, closed = false,
-          updated_at = clock_timestamp();
+          advanced_by = excluded.advanced_by, updated_at = clock_timestamp();
     verdict := 'admitted';
   elsif verdict = 'admitted' and sequence is not null then
     update fenceguard.fences f set sequence = admit_alone.sequence, updated_at = clock_timestamp()
@@ -220,16 +246,18 @@ declare
   is_admitted boolean;
 begin
   if sequence is null
-     and (pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true), note) operator(pg_catalog.>) 0
+     -- As the last one, whatever was noted before.
+     and (pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
+            operator(pg_catalog.=) note
           or pg_catalog.set_config('fenceguard.claims',
-               coalesce(pg_catalog.current_setting('fenceguard.claims', true), '') operator(pg_catalog.||) note, true)
-             is not null)
+               pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
+                 operator(pg_catalog.||) note, true) is not null)
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select true into is_admitted from fenceguard.admissible a
+    select true into is_admitted from fenceguard.admissible_last a
     where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
-    if is_admitted
+    if is_admitted is true
        and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null then
-      select true into is_admitted from fenceguard.admissible a
+      select true into is_admitted from fenceguard.admissible_last a
       where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
       return is_admitted is true;
     end if;
@@ -289,7 +317,7 @@ create or replace function fenceguard.try_admit(
 returns table (verdict text, highest bigint) language sql stable as $$
   select r.verdict, case when r.verdict in ('admitted', 'duplicate', 'conflict') then token
                          else fenceguard.highest_seen(resource) end
-  from (select fenceguard.rule_on(resource, token, holder, sequence) as verdict offset 0) r
+  from (select fenceguard.rule_on(resource, token, holder, sequence, pg_current_snapshot()) as verdict offset 0) r
 $$;
 
 -- The same as a condition, and the fastest form:
@@ -301,7 +329,7 @@ $$;
 create or replace function fenceguard.admitted(
   resource text, token bigint, holder text default '', sequence bigint default null) returns boolean
 language sql volatile as $$
-  select case fenceguard.rule_on(resource, token, holder, sequence)
+  select case fenceguard.rule_on(resource, token, holder, sequence, pg_current_snapshot())
     when 'admitted' then true
     when 'duplicate' then false
     else fenceguard.refuse_statement(resource, token, holder, sequence)

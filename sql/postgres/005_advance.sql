@@ -28,8 +28,8 @@ begin
 end $$;
 
 -- Closes a fence: its present token is refused from now on, and a higher one opens it again. Drains and cuts like an
--- advance. A lease that has not advanced yet is cut off with it: the one of fenceguard.leases, which is ended, or the
--- one that is named. Answers whether there was anything to close.
+-- advance. A lease that has not advanced yet is cut off with it: the present one of fenceguard.leases, which is ended; or
+-- the one that is named, and then a newer one stays. Answers whether there was anything to close.
 create or replace function fenceguard.revoke(
   resource text, token bigint default null, holder text default '', drain interval default null,
   cut boolean default null) returns boolean
@@ -46,7 +46,7 @@ begin
                    fenceguard.highest(resource));
   -- The fence first: a client that is stopped in its transaction may keep the lease's row as well.
   perform fenceguard.lock_alone(resource, mark, mark, drain, cut);
-  select e.token, e.holder into lease from fenceguard.end_present_lease(resource) e;
+  select e.token, e.holder into lease from fenceguard.end_present_lease(resource, token) e;
   if lease.token > coalesce(token, 0) then
     token := lease.token;
     holder := lease.holder;

@@ -145,7 +145,7 @@ begin
   update fenceguard.leases l
   set expires_at = case when l.kept_by = 'ttl' then clock_timestamp() + ttl else l.expires_at end
   where l.resource = renew.resource and l.token = renew.token and l.holder = renew.holder
-    and l.expires_at > clock_timestamp();
+    and l.expires_at > clock_timestamp() and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null);
   return found;
 end $$;
 
@@ -167,13 +167,15 @@ begin
   return exists (select from fenceguard.end_present_lease(resource) e where e.token is not null);
 end $$;
 
-create or replace function fenceguard.end_present_lease(resource text, out token bigint, out holder text)
+-- Only one whose token is at most token_max, if that is given.
+create or replace function fenceguard.end_present_lease(
+  resource text, token_max bigint default null, out token bigint, out holder text)
 language plpgsql as $$
 declare
   l fenceguard.leases;
 begin
   select r.* into l from fenceguard.leases r where r.resource = end_present_lease.resource for update;
-  if not found or not fenceguard.is_live(l) then return; end if;
+  if not found or not fenceguard.is_live(l) or l.token > token_max then return; end if;
   if l.kept_by <> 'ttl' then perform pg_terminate_backend(fenceguard.keeper(resource)); end if;
   update fenceguard.leases u set expires_at = '-infinity', keeper_pid = null where u.resource = l.resource;
   perform pg_notify('fenceguard_released', resource);
@@ -235,16 +237,19 @@ begin
 end $$;
 
 -- True when the row is locked for this transaction, whose backend is the keeper then. Without wait, false if somebody
--- else has it; and false while a session keeps a lease of the other kind. After false, roll back.
+-- else has it, or keeps a lease of the other kind. With wait it waits for both, as long as lock_timeout allows; the
+-- keeper's lock first, which is freed last. After false, roll back.
 create or replace function fenceguard.hold_row(resource text, wait boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if wait then
+    perform pg_advisory_xact_lock(fenceguard.lease_lock_key(resource));
     perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update;
-  else
-    perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update nowait;
+    return found;
   end if;
-  return found and pg_try_advisory_xact_lock(fenceguard.lease_lock_key(resource));
+  if not pg_try_advisory_xact_lock(fenceguard.lease_lock_key(resource)) then return false; end if;
+  perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update nowait;
+  return found;
 exception when lock_not_available then
   return false;
 end $$;
@@ -259,7 +264,7 @@ declare
 begin
   if fenceguard.keeper(resource) is distinct from keeper_pid then
     raise exception 'backend % does not hold the lock of %', coalesce(keeper_pid::text, 'null'), quote_literal(resource)
-      using errcode = 'invalid_parameter_value', hint = 'Take it first: hold_row(), or pg_advisory_lock().';
+      using errcode = 'object_not_in_prerequisite_state', hint = 'Take it first: hold_row(), or pg_advisory_lock().';
   end if;
   l := fenceguard.lock_lease(resource, holder);
   -- A lease that was kept by a connection is over: its lock is ours now.

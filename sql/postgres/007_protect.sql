@@ -209,6 +209,7 @@ begin
     end
   $f$, schema, id, (select string_agg('new.' || c, ', ') from unnest(columns) c),
        (select string_agg('old.' || c, ', ') from unnest(columns) c)));
+  execute format('grant execute on function %s.fenceguard_resource_%s to public', schema, id);
   perform fenceguard.give_to_owner(relation, schema, id);
   perform fenceguard.unprotect(relation);
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
@@ -236,6 +237,7 @@ begin
   execute format('create view %s as select (%s)::pg_catalog.text as %I from only %s as %I',
                  view_name, resource_expression || E'\n', name, relation, name);
   if exists (select from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
+             join pg_catalog.pg_class k on k.oid = d.refobjid and k.relkind <> 'c'
              where r.ev_class = view_name::regclass and d.classid = 'pg_catalog.pg_rewrite'::regclass
                and d.refclassid = 'pg_catalog.pg_class'::regclass
                and d.refobjid not in (relation, view_name::regclass)) then
@@ -243,6 +245,11 @@ begin
       using errcode = 'invalid_parameter_value';
   end if;
   -- In quotes whatever they are: PL/pgSQL has keywords of its own.
+  if (select r.ev_action::text ~ ':has(Aggs|WindowFuncs|TargetSRFs|SubLinks) true' from pg_catalog.pg_rewrite r
+      where r.ev_class = view_name::regclass) then
+    raise exception 'the resource expression gives one value for one row: no aggregate, no set, no sub-select'
+      using errcode = 'invalid_parameter_value';
+  end if;
   select string_agg(format('"%s" %s', replace(a.attname, '"', '""'), format_type(a.atttypid, a.atttypmod)), ', '
                     order by a.attnum),
          array_agg('"' || replace(a.attname, '"', '""') || '"' order by a.attnum) into parameters, columns
@@ -259,7 +266,7 @@ begin
   definition := pg_catalog.pg_get_viewdef(view_name::pg_catalog.regclass);
   perform pg_catalog.set_config('search_path', caller_path, true);
   execute format('drop view %s', view_name);
-  definition := substring(definition from '^[[:space:]]*SELECT (.*) AS ' || name || '[[:space:]]+FROM ONLY ');
+  definition := substring(definition from '^[[:space:]]*SELECT[[:space:]]+(.*)[[:space:]]AS ' || name || '[[:space:]]+FROM ONLY ');
   if current_setting('server_version_num')::integer >= 140000 then
     execute format('create function %s(%s) returns text language sql stable return %s', view_name, parameters,
                    definition);

@@ -104,7 +104,7 @@ select is_empty($$
 $$, 'what changes or shows fences is not for everybody');
 select is_empty($$
   select c.oid::regclass from pg_class c where c.relnamespace = 'fenceguard'::regnamespace and c.relkind in ('r', 'v', 'S')
-    and c.relname <> all (array['admissible', 'protected'])
+    and c.relname <> all (array['admissible', 'admissible_last', 'protected'])
     and (has_table_privilege('stranger', c.oid, 'insert, update, delete, truncate, references, trigger')
          or (c.relname <> 'fence' and has_table_privilege('stranger', c.oid, 'select')))
 $$, 'no table is for everybody');
@@ -123,6 +123,7 @@ grant usage on schema fenceguard to application;
 select is(test.outcome($$ select fenceguard.admit('accounts/1', 5, 'secret-holder') $$, 'application'), 'ok', 'with it he does');
 
 -- A table that a superuser protected is its owner's all the same.
+grant usage on schema fenceguard to table_owner;
 create table app.theirs (id integer);
 alter table app.theirs owner to table_owner;
 select fenceguard.protect('app.theirs', $$ 't/' || id $$) as set_up \gset
