@@ -23,7 +23,7 @@ folder=${folder:-$build}
 lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 for program in "$build/bench/cache_bench" "$build/bench/advance_bench" "$build/bench/memory_bench" \
-  "bench/put_bench.py --binary $build/fenceguard"; do
+  "bench/put_bench.py --binary $build/fenceguard" bench/postgres_bench.py; do
   $program $quick --folder "$folder" | tee -a "$lines" >&2
 done
 

@@ -111,8 +111,11 @@ std::unique_ptr<pqxx::connection> connect(const Address& address) {
     auto connection = std::make_unique<pqxx::connection>(address.conninfo);
     if (!connection->is_open()) throw Unavailable(fmt::format("{} cannot be reached", address.shown));
 #if PQXX_VERSION_MAJOR < 7
-    // A session that is lost must be noticed, not replaced by another one.
+      // A session that is lost must be noticed, not replaced by another one.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     connection->inhibit_reactivation(true);
+#pragma GCC diagnostic pop
 #endif
     return connection;
   } catch (const Error&) {

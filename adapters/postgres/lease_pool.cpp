@@ -28,17 +28,6 @@ bool is_sound(const pqxx::connection& connection) {
 
 }  // namespace
 
-Connection connect_once(const Address& address) {
-  auto connection = connect(address);
-#if PQXX_VERSION_MAJOR < 7
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  connection->inhibit_reactivation(true);
-#pragma GCC diagnostic pop
-#endif
-  return connection;
-}
-
 pqxx::result Pool::call(std::string_view doing, const Statement& statement, const TookEffect& took_effect) {
   const Slot slot{calls_};
   auto connection = take();
@@ -78,7 +67,7 @@ Connection Pool::take() {
     }
     if (is_sound(*connection)) return connection;
   }
-  return connect_once(address_);
+  return connect(address_);
 }
 
 void Pool::give_back(Connection connection) noexcept {

@@ -21,9 +21,6 @@ namespace fenceguard::postgres {
 
 using Connection = std::unique_ptr<pqxx::connection>;
 
-// A connection that stays lost when it is lost. Throws Unavailable.
-[[nodiscard]] Connection connect_once(const Address& address);
-
 // Begins every transaction of a token source, whatever the session's defaults are.
 inline constexpr std::string_view begin_sql = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
 

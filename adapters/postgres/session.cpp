@@ -71,13 +71,6 @@ std::unique_ptr<pqxx::work> Session::begin(Needs needs) {
 void Session::open() {
   connection_ = connect(address_);
   quiet_ = std::make_unique<pqxx::quiet_errorhandler>(*connection_);
-#if PQXX_VERSION_MAJOR < 7
-  // Older ones open a lost connection again by themselves, under our feet.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  connection_->inhibit_reactivation(true);
-#pragma GCC diagnostic pop
-#endif
   is_checked_ = false;
   const std::scoped_lock lock{mutex_};
   socket_ = connection_->sock();

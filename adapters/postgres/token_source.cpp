@@ -81,7 +81,7 @@ Address lease_address(const Url& url) {
 }
 
 void require_fit(const Address& address, const std::string& lock) {
-  const auto connection = connect_once(address);
+  const auto connection = connect(address);
   mapped(Stage::before_commit, "opening " + address.shown, [&] {
     {
       pqxx::nontransaction tx{*connection};

@@ -73,7 +73,7 @@ void Releases::run(const std::stop_token& stop) {
 }
 
 void Releases::listen(const std::stop_token& stop) {
-  const auto connection = connect_once(address_);
+  const auto connection = connect(address_);
   if (is_pooled(*connection)) return enter(State::useless);
   {
     pqxx::nontransaction tx{*connection};
