@@ -278,8 +278,8 @@ TEST(Messages, ArriveAsTheyWereSent) {
   EXPECT_TRUE(std::holds_alternative<AtWork>(decode_message(encode(AtWork{}))));
   EXPECT_TRUE(std::holds_alternative<Finished>(decode_message(encode(Finished{}))));
   EXPECT_EQ(std::get<Failed>(decode_message(encode(Failed{"why \"so\""}))).reason, "why \"so\"");
-  const auto task =
-      decode_task(encode(ClientTask{Party::b, "c", "d", "", "r", 30, std::chrono::milliseconds{500}, "", true}));
+  const auto task = decode_task(
+      encode(ClientTask{Party::b, "c", "d", "", "r", 30, std::chrono::milliseconds{500}, "", true}));
   EXPECT_EQ(task.who, Party::b);
   EXPECT_EQ(task.add, 30);
 }
