@@ -112,7 +112,7 @@ Findings look_at_locks(pqxx::transaction_base& tx, const std::string& name) {
   const int each = std::stoi(setting(tx, "max_locks_per_transaction"));
   const int connections = std::stoi(setting(tx, "max_connections"));
   const auto message = fmt::format(
-      "{}: room for some {} locks at a time; a transaction takes one for each of its claims, an advance four",
+      "{}: room for some {} locks at a time; a transaction takes one for each of its claims, an advance five",
       each, static_cast<long long>(each) * connections);
   if (each >= locks_wanted) return {{Level::ok, name, message}};
   return {{Level::warning, name, message + "; raise it if transactions carry many claims"}};

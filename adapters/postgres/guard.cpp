@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <set>
 
@@ -58,6 +59,10 @@ class GuardedWork : public pqxx::work {
   [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
 
  private:
+  // Without libpqxx's own answer to a failure, which is to roll back at once: what then comes by
+  // exec_params() would run alone. So the transaction stays failed at the server, and takes nothing more.
+  pqxx::result do_exec(const char query[]) override { return direct_exec(query); }
+
   void do_commit() override {
     const auto message =
         fmt::format("SELECT fenceguard.require_noted({}); COMMIT", claim_arguments(*this, claim_));
@@ -98,11 +103,25 @@ class GuardedWork {
 };
 #endif
 
-std::optional<Verdict> refusal_of(std::string_view state) {
-  if (state == "ZF001") return Verdict::stale;
-  if (state == "ZF002") return Verdict::conflict;
-  if (state == "ZF005") return Verdict::duplicate;
-  return std::nullopt;
+// The verdict that the exception now being handled tells of this claim; one of another claim, which the
+// caller's own statement made, is the caller's.
+std::optional<Verdict> refusal_of(pqxx::connection& connection, const Claim& claim) {
+  static const std::map<std::string_view, Verdict> verdicts{
+      {"ZF001", Verdict::stale}, {"ZF002", Verdict::conflict}, {"ZF005", Verdict::duplicate}};
+  const auto state = current_state();
+  const auto found = verdicts.find(state);
+  if (found == verdicts.end()) return std::nullopt;
+  std::string told;
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    told = error.what();
+  }
+  auto name = connection.quote(claim.resource.name());
+  name.erase(0, name.find_first_not_of(' '));
+  const auto token = fmt::format("\"token\": \"{}\"", claim.token.value());
+  const bool is_ours = told.find(name) != std::string::npos && told.find(token) != std::string::npos;
+  return is_ours ? std::optional{found->second} : std::nullopt;
 }
 
 std::string writing(const Claim& claim) {
@@ -155,6 +174,10 @@ void commit(pqxx::dbtransaction& tx) {
     tx.exec("SELECT");
     was_sent = true;
     commit_certainly([&] { tx.commit(); });
+  } catch (const pqxx::usage_error& error) {
+    throw OutcomeUnknown(
+        fmt::format("committing: {}; statements that were sent after it was aborted may have taken effect",
+                    error.what()));
   } catch (...) {
     raise_or_pass(was_sent ? Stage::at_commit : Stage::before_commit, "committing");
   }
@@ -188,7 +211,9 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
   try {
     tx->commit();
   } catch (const pqxx::usage_error&) {
-    throw Unavailable(fmt::format("{}: the transaction was aborted; nothing was committed", doing));
+    throw OutcomeUnknown(fmt::format(
+        "{}: the transaction was aborted, and statements that were sent after that may have taken effect",
+        doing));
   } catch (...) {
     if (current_state() == "ZF003") {
       throw OutcomeUnknown(
@@ -205,7 +230,11 @@ std::string Guard::prepared(const std::string& statement) {
   auto& name = prepared_[statement];
   if (name.empty()) {
     const auto fresh = "fenceguard_" + Holder::random().id();
-    pqxx::nontransaction{connection_}.exec(fmt::format("PREPARE {} AS {}", fresh, statement));
+    // By the protocol's own message, which takes one statement and no more.
+    connection_.prepare(fresh, statement);
+#if PQXX_VERSION_MAJOR < 7
+    connection_.prepare_now(fresh);
+#endif
     name = fresh;
   }
   return name;
@@ -213,17 +242,15 @@ std::string Guard::prepared(const std::string& statement) {
 
 pqxx::result Guard::send_guarded(const Claim& claim, const std::string& statement,
                                  const Parameters& parameters) {
-  const std::string name = parameters.empty() ? "" : prepared(statement);
+  const std::string name = prepared(statement);
   pqxx::nontransaction tx{connection_};
-  std::string call = statement;
-  if (!parameters.empty()) {
-    std::string values;
-    for (const auto& value : parameters) {
-      values += values.empty() ? "" : ", ";
-      values += value ? tx.quote(*value) : "null";
-    }
-    call = fmt::format("EXECUTE {}({})", name, values);
+  std::string values;
+  for (const auto& value : parameters) {
+    values += values.empty() ? "(" : ", ";
+    values += value ? tx.quote(*value) : "null";
   }
+  if (!values.empty()) values += ")";
+  const auto call = fmt::format("EXECUTE {}{}", name, values);
   // In one message: one transaction, which ends with it. After a refusal the statement is not begun.
   return tx.exec(fmt::format("{}; SELECT fenceguard.require_admitted({}); {}", read_committed,
                              rule_arguments(tx, claim, options_), call));
@@ -237,7 +264,7 @@ Executed Guard::execute(const Claim& claim, const std::string& statement, const 
       return {make_ruling(claim, Verdict::admitted, claim.token.value()), result};
     } catch (...) {
       const auto state = current_state();
-      if (const auto verdict = refusal_of(state)) {
+      if (const auto verdict = refusal_of(connection_, claim)) {
         const auto highest = mapped(Stage::before_commit, doing, [&] {
           pqxx::nontransaction tx{connection_};
           return tx.exec_params1("SELECT fenceguard.highest_seen($1)", claim.resource.name())[0]

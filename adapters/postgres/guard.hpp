@@ -33,6 +33,9 @@ struct AdmitOptions {
   std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
 };
 
+// After an exec() that failed, libpqxx 6.4 has rolled tx back: what is then sent by exec_params() or
+// exec_prepared() runs alone and commits at once, guarded by nothing. Do not catch the failure and go on.
+
 // Judges the claim for the rest of tx, in one round trip. After a refusal or a fault every statement of tx
 // fails at the server, and nothing of it is written, whatever the caller looks at; its locks are let go of at
 // once, and tx.commit() throws. (libpqxx throws once and forgets; commit() below does not. tx is not aborted
@@ -75,13 +78,13 @@ class Guard : public fenceguard::Guard {
   // {judge; apply} as one READ COMMITTED transaction: calls apply with it open if the claim is admitted, then
   // commits. Three round trips beside those of apply. What apply throws passes through after a rollback, and
   // so does what a deferred constraint says at the commit. Admitted means committed: Unavailable is thrown if
-  // apply swallowed the failure of a statement or aborted; OutcomeUnknown if the end was not seen, or a
+  // apply swallowed the failure of a statement; OutcomeUnknown if the end was not seen, apply aborted, a
   // statement of apply's ended the transaction, or it rolled back to a savepoint before the admission.
   [[nodiscard]] Ruling write(const Claim& claim, const std::function<void(pqxx::work&)>& apply);
 
   // Judge and write in one round trip, and one READ COMMITTED transaction that also advances where it must.
-  // The statement is any INSERT, UPDATE, DELETE or MERGE with parameters $1, $2, ..., prepared at its first
-  // use (one more round trip); without parameters it is sent as it stands. What it raises itself passes
+  // The statement is one INSERT, UPDATE, DELETE or MERGE with parameters $1, $2, ..., prepared at its first
+  // use (one more round trip). What it raises itself, a refusal of another claim among it, passes
   // through as libpqxx's exception, and nothing was written. Throws as write(); never repeats what may have
   // taken effect.
   [[nodiscard]] Executed execute(const Claim& claim, const std::string& statement,

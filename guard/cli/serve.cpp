@@ -143,18 +143,14 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
 }
 
 // A storage without objects has no data side: its clients write to it themselves, and carry their claims
-// there.
+// there. Whoever asked for one is told so, and served the rest.
 void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
-  if (settings.is_given("listen")) {
-    throw InvalidInput(fmt::format(
-        "--listen: the clients of a {}: storage write to it themselves, each under its claim; there "
-        "is no data side to listen on",
-        storage.scheme));
-  }
   options.listen.clear();
-  spdlog::info("event=\"no data side\" reason={}",
-               quoted(fmt::format("the clients of a {}: storage write to it themselves, each under its claim",
-                                  storage.scheme)));
+  spdlog::log(settings.is_given("listen") ? spdlog::level::warn : spdlog::level::info,
+              "event=\"no data side\" reason={}",
+              quoted(fmt::format("the clients of a {}: storage write to it themselves, each under its claim; "
+                                 "--listen has nothing to listen for",
+                                 storage.scheme)));
 }
 
 void reload(Sidecar& sidecar) {

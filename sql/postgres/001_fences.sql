@@ -116,24 +116,35 @@ create trigger below_floor after insert or update on fenceguard.floor
 alter table fenceguard.fences enable always trigger below_floor;
 alter table fenceguard.floor enable always trigger below_floor;
 
+-- SET CONSTRAINTS can make the trigger below run before the commit; a row here makes it run once more. None stays.
+create table if not exists fenceguard.commit_looks (looked_by xid8 not null default pg_current_xact_id());
+
 -- An advance, and a grant, commit durably whatever the session says and whatever it was set to in between: this runs
--- at commit. A stronger setting stays. SET CONSTRAINTS can make it run before; then it lines up once more, by a table of
--- 006_leases.sql. (A message that holds both ends of that is why there is a limit.)
+-- at commit. A stronger setting stays. It cannot tell when it was made to run before, so it lines up again: once, and
+-- more often where the client's text speaks of constraints.
 create or replace function fenceguard.commit_durably() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   rounds constant integer := coalesce(nullif(current_setting('fenceguard.looked', true), ''), '0')::integer;
+  rounds_max constant integer := case when strpos(lower(current_query()), 'constraints') > 0 then 20 else 1 end;
 begin
   if current_setting('synchronous_commit') in ('off', 'local', 'remote_write') then
     perform set_config('synchronous_commit', 'on', true);
   end if;
-  if strpos(lower(current_query()), 'constraints') > 0 and rounds < 20 then
+  if tg_table_name = 'commit_looks' then
+    delete from fenceguard.commit_looks l where l.looked_by = new.looked_by;
+  end if;
+  if rounds < rounds_max then
     perform set_config('fenceguard.looked', (rounds + 1)::text, true);
-    set constraints fenceguard.durable_mark deferred;
-    update fenceguard.counter_marks set mark = mark;
+    set constraints fenceguard.durable_look deferred;
+    insert into fenceguard.commit_looks default values;
   end if;
   return null;
 end $$;
+drop trigger if exists durable_look on fenceguard.commit_looks;
+create constraint trigger durable_look after insert on fenceguard.commit_looks
+  deferrable initially deferred for each row execute function fenceguard.commit_durably();
+alter table fenceguard.commit_looks enable always trigger durable_look;
 
 drop trigger if exists durable_insert on fenceguard.fences;
 create constraint trigger durable_insert after insert on fenceguard.fences

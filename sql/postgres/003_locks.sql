@@ -60,7 +60,7 @@ $$;
 
 -- Ends the backends that hold the lock of a fence under a token of at most token_max; answers how many. Who holds it
 -- alone has its token in its tags (without any it is no claim of ours). Who shares it writes under the fence's own
--- token, so that one is looked up after the locks. Whether they had committed before is known once the lock was had.
+-- token, which is looked up after the locks, unless its tags say that it was refused as newer. Whether they had committed before is known once the lock was had.
 create or replace function fenceguard.cut_older(resource text, token_max bigint) returns integer
 language plpgsql as $$
 declare
@@ -71,7 +71,8 @@ declare
   ended integer;
 begin
   select array_agg(h.transaction) filter (where h.alone and coalesce(h.token_max, 0) <= cut_older.token_max),
-         array_agg(h.transaction) filter (where not h.alone) into held, sharing
+         array_agg(h.transaction) filter (where not h.alone and coalesce(h.token_max, 0) <= cut_older.token_max)
+  into held, sharing
   from fenceguard.lock_holders(resource) h where h.granted and h.pid <> pg_backend_pid();
   if not may_be_newer and fenceguard.highest(resource) <= cut_older.token_max then held := held || sharing; end if;
   -- Only as long as they are in that transaction.

@@ -54,6 +54,8 @@ begin
   if verdict = 'admitted' and not fenceguard.is_in_snapshot(resource, snapshot) then verdict := 'advance'; end if;
   if verdict <> 'admitted' then
     if sequence is null then perform fenceguard.forget(resource, token, holder); end if;
+    -- It shares the lock all the same: an older one that advances must not take it for an older writer.
+    if verdict = 'advance' then perform fenceguard.hold_tags(fenceguard.lock_key(resource), token); end if;
     return verdict;
   end if;
   if sequence is null then
@@ -325,11 +327,13 @@ $$;
 --   update account set balance = 70 where id = 42 and fenceguard.admitted('accounts/42', 34, 'h');
 --
 -- True if admitted, false for a duplicate; raises ZF001, ZF002, ZF003, or 40001 for a claim that must advance first.
--- Where many rows are written, `and (select fenceguard.admitted(...))` judges once.
+-- Where many rows are written, `and (select fenceguard.admitted(...))` judges once. statement is the snapshot of the
+-- statement that calls it, and to be left out.
 create or replace function fenceguard.admitted(
-  resource text, token bigint, holder text default '', sequence bigint default null) returns boolean
+  resource text, token bigint, holder text default '', sequence bigint default null,
+  statement pg_snapshot default pg_current_snapshot()) returns boolean
 language sql volatile as $$
-  select case fenceguard.rule_on(resource, token, holder, sequence, pg_current_snapshot())
+  select case fenceguard.rule_on(resource, token, holder, sequence, statement)
     when 'admitted' then true
     when 'duplicate' then false
     else fenceguard.refuse_statement(resource, token, holder, sequence)
@@ -351,7 +355,8 @@ begin
   from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence, drain, cut, jump_max) r;
   if verdict operator(pg_catalog.=) 'duplicate' then
     raise exception 'the write to % with this sequence took effect before', pg_catalog.quote_literal(resource)
-      using errcode = 'ZF005', hint = 'There is nothing to be written.';
+      using errcode = 'ZF005', detail = pg_catalog.jsonb_build_object('verdict', verdict, 'resource', resource,
+        'token', token::pg_catalog.text, 'highest', highest::pg_catalog.text)::pg_catalog.text, hint = 'There is nothing to be written.';
   elsif verdict operator(pg_catalog.<>) 'admitted' then
     perform fenceguard.refuse(verdict, resource, token, highest);
   end if;
@@ -383,7 +388,7 @@ end $$;
 
 -- Several claims, all or none: [{"resource": "accounts/1", "token": "34", "holder": "h", "sequence": null}, ...].
 -- Locked in one order, so writers of overlapping sets do not deadlock. Raises as admit() does for the first that is
--- refused, and ZF005 if some are duplicates and some are not.
+-- refused, and ZF006 if some are duplicates and some are not.
 create or replace function fenceguard.admit_all(claims jsonb)
 returns table (resource text, verdict text, highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -398,7 +403,7 @@ begin
     end if;
     if c.verdict = 'duplicate' and exists (select from fenceguard.rule_all(claims) a where a.verdict = 'admitted') then
       raise exception 'some of these claims took effect before and some did not, so they were not one write'
-        using errcode = 'ZF005', hint = 'Nothing was recorded. Give one write''s claims their sequences together.';
+        using errcode = 'ZF006', hint = 'Nothing was recorded. Give one write''s claims their sequences together.';
     end if;
     resource := c.resource;
     verdict := c.verdict;

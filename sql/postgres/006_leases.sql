@@ -9,7 +9,7 @@ create table if not exists fenceguard.leases (
   expires_at timestamptz not null default '-infinity',
   -- A lease that lives by a connection instead ('row': a row that is kept locked; 'advisory': a lock of the session).
   kept_by    text not null default 'ttl' check (kept_by in ('ttl', 'row', 'advisory')),
-  keeper_pid integer                             -- backend of that connection when it was granted, for people
+  keeper_pid integer                             -- backend of that connection: live while it holds the lock below
 ) with (fillfactor = 70);
 drop trigger if exists durable_grant on fenceguard.leases;
 create constraint trigger durable_grant after update on fenceguard.leases
@@ -55,7 +55,7 @@ create or replace view fenceguard.lease as
     case when l.expires_at < 'infinity' then l.expires_at - clock_timestamp() end as remaining, l.kept_by, l.keeper_pid
   from fenceguard.leases l
   where l.token is not null and l.expires_at > clock_timestamp()
-    and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null);
+    and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) = l.keeper_pid);
 
 create or replace function fenceguard.require_ttl(ttl interval) returns void
 language plpgsql as $$
@@ -120,7 +120,7 @@ create or replace function fenceguard.is_live(l fenceguard.leases) returns boole
 language plpgsql as $$
 begin
   if l.token is null or l.expires_at <= clock_timestamp() then return false; end if;
-  return l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null;
+  return l.kept_by = 'ttl' or coalesce(fenceguard.keeper(l.resource) = l.keeper_pid, false);
 end $$;
 
 -- REQUIRES: the lease's row and the counter's lock are held.
@@ -145,7 +145,7 @@ begin
   update fenceguard.leases l
   set expires_at = case when l.kept_by = 'ttl' then clock_timestamp() + ttl else l.expires_at end
   where l.resource = renew.resource and l.token = renew.token and l.holder = renew.holder
-    and l.expires_at > clock_timestamp() and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) is not null);
+    and l.expires_at > clock_timestamp() and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) = l.keeper_pid);
   return found;
 end $$;
 
@@ -176,7 +176,7 @@ declare
 begin
   select r.* into l from fenceguard.leases r where r.resource = end_present_lease.resource for update;
   if not found or not fenceguard.is_live(l) or l.token > token_max then return; end if;
-  if l.kept_by <> 'ttl' then perform pg_terminate_backend(fenceguard.keeper(resource)); end if;
+  if l.kept_by <> 'ttl' then perform pg_terminate_backend(l.keeper_pid); end if;
   update fenceguard.leases u set expires_at = '-infinity', keeper_pid = null where u.resource = l.resource;
   perform pg_notify('fenceguard_released', resource);
   token := l.token;
@@ -185,7 +185,7 @@ end $$;
 
 -- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it.
 create or replace function fenceguard.raise(mark bigint) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 begin
   if mark is null or mark < 1 then
     raise exception 'a token is a number from 1 to 9223372036854775807' using errcode = 'invalid_parameter_value';
@@ -200,7 +200,7 @@ end $$;
 
 -- Draws a number and grants nothing: every token granted before is at most this, every later one is higher.
 create or replace function fenceguard.draw() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
   drawn bigint;
 begin

@@ -89,13 +89,6 @@ class WrongUsage(PostgresTest):
         self.fence(2, "rebase", "--resource", "a")
         self.fence(2, "init", "--floor", "-1")
 
-    def test_there_is_no_data_side_to_listen_on(self):
-        done = self.expect(2, "serve", "--listen", "127.0.0.1:0", env={"FENCEGUARD_STORAGE": self.url})
-        self.assertIn("write to it themselves", done.stderr)
-        done = self.expect(2, "serve", env={"FENCEGUARD_STORAGE": self.url,
-                                            "FENCEGUARD_LISTEN": "127.0.0.1:0"})
-        self.assertIn("--listen", done.stderr)
-
 
 class Fences(PostgresTest):
     def test_advance_and_show(self):

@@ -74,8 +74,7 @@ TEST_F(GuardTest, AFailureThatTheFunctionSwallowsIsNotReportedAsCommitted) {
   };
   const std::function<void(pqxx::work&)> failures[]{
       [](pqxx::work& tx) { tx.exec_params("SELECT 1 / ($1)::int", 0); },
-      [](pqxx::work& tx) { tx.exec("SELECT 1 / 0"); },
-      [](pqxx::work& tx) { tx.abort(), throw std::runtime_error{"aborted"}; }};
+      [](pqxx::work& tx) { tx.exec("SELECT 1 / 0"); }};
   for (const auto& failing : failures) {
     EXPECT_THROW((void)guard_.write(claim(34), swallowing(failing)), Unavailable);
     EXPECT_EQ(balance(), 100);
@@ -85,7 +84,23 @@ TEST_F(GuardTest, AFailureThatTheFunctionSwallowsIsNotReportedAsCommitted) {
   EXPECT_EQ(balance(), 70);
 }
 
+// libpqxx 6.4 answers a failed exec() with a rollback, and would run what comes by exec_params() after it
+// alone: behind the back of a holder that has advanced meanwhile.
+TEST_F(GuardTest, NothingLandsThatIsSentAfterASwallowedFailure) {
+  pqxx::connection other{database_.conninfo()};
+  postgres::Guard next{other};
+  EXPECT_THROW((void)guard_.write(claim(34),
+                                  [&](pqxx::work& tx) {
+                                    EXPECT_ANY_THROW(tx.exec("SELECT 1 / 0"));
+                                    EXPECT_EQ(next.advance(claim(35)).verdict, Verdict::admitted);
+                                    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1", 70));
+                                  }),
+               Unavailable);
+  EXPECT_EQ(balance(), 100);
+}
+
 TEST_F(GuardTest, ATransactionThatTheFunctionEndedOrTookBackIsNotReportedAsCommitted) {
+  EXPECT_THROW((void)guard_.write(claim(34), [](pqxx::work& tx) { tx.abort(); }), OutcomeUnknown);
   EXPECT_THROW((void)guard_.write(claim(34),
                                   [](pqxx::work& tx) {
                                     tx.exec("COMMIT");

@@ -22,7 +22,7 @@ select is(test.fence('a'), '5 h - 0', 'no other fence moved');
 
 select is(test.outcome($$ select fenceguard.admit_all('[
     {"resource": "a", "token": "8", "holder": "n"}, {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]')
-  $$), 'ZF005', 'one of them a duplicate and one not: they were not one write');
+  $$), 'ZF006', 'one of them a duplicate and one not: they were not one write');
 select is(test.fence('a'), '5 h - 0', 'nothing is recorded for any');
 select results_eq($$ select resource, verdict from fenceguard.admit_all('[{"resource": "c", "token": "9", "holder": "x",
   "sequence": "3"}]') $$, $$ values ('c', 'duplicate') $$, 'all of them duplicates: they took effect before');

@@ -30,6 +30,34 @@ class TakeOver(ServerTest):
                 old.run("rollback")
                 self.assertNotIn("8", new.run(BALANCES).split())
 
+    def test_a_newer_claim_that_was_refused_in_an_open_transaction_is_not_cut_by_an_older_one(self):
+        """try_admit() shares the lock before it looks, and keeps it: that alone makes nobody an older writer."""
+        newest, older = self.session(), self.session()
+        self.sql("select fenceguard.advance('accounts/1', 1, 'a')")
+        newest.run("begin")
+        self.assertEqual(newest.run("select verdict from fenceguard.try_admit('accounts/1', 9, 'newest')"), "advance")
+        self.assert_fails("55P03", older.run, "select fenceguard.advance('accounts/1', 2, 'b', drain => '0.1 s')")
+        self.assertEqual(newest.run("select 1"), "1")
+
+    def test_a_claim_in_a_statement_that_began_before_its_advance_was_over_is_refused_however_it_is_planned(self):
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for number, resource in enumerate(["'accounts/1'", "(select 'accounts/1'::text)"], 35):
+            old, new, late = self.session(), self.session(), self.session()
+            old.run("begin; " + ADMIT.format(token=number - 1, holder="a"))
+            old.run("update account set balance = balance + 1 where id = 1")
+            self.begin_waiting(new, f"select fenceguard.advance('accounts/1', {number}, 'a', cut => false)")
+            self.begin_waiting(late, "update account set balance = (select balance from account where id = 1) "
+                                     f"where id = 2 and fenceguard.admitted({resource}, {number}, 'a')")
+            old.run("commit")
+            self.assertEqual(new.wait(), "admitted")
+            self.assert_fails("40001", late.wait)
+
+    def test_who_made_constraints_immediate_and_stopped_holds_up_no_grant(self):
+        stopped, other = self.session(), self.session()
+        stopped.run("begin; select fenceguard.advance('accounts/1', 1, 'a'); set constraints all immediate")
+        other.run("select fenceguard.draw()", limit_s=5)
+        self.assertRegex(other.run("select verdict from fenceguard.acquire('other')", limit_s=5), "granted")
+
     def test_a_revoke_waits_as_well(self):
         old, new = self.session(), self.session()
         old.run("begin; " + WRITES["admit"].format(token=34, holder="a", value=7))
