@@ -21,20 +21,9 @@ import tempfile
 import time
 import urllib.parse
 
-LIMIT_S = 30
+from waiting import LIMIT_S, wait_until
+
 SQL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "sql", "postgres")
-
-
-def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
-    """The first truthy answer of condition(). Fails after limit_s."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {limit_s} s")
-        time.sleep(0.01)
 
 
 def program(name):

@@ -16,25 +16,14 @@ import tempfile
 import time
 import unittest
 
+from waiting import LIMIT_S, wait_until
+
 BINARY = os.environ["FENCEGUARD_BINARY"]
-LIMIT_S = 30
 
 # What nohup and background jobs ignore would be ignored by every process that a test starts.
 for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
-
-
-def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
-    """The first truthy answer of condition(). Fails after limit_s."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {limit_s} s")
-        time.sleep(0.01)
 
 
 def environment(extra=None):
