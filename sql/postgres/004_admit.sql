@@ -5,6 +5,24 @@
 -- The claims of a transaction are noted in the setting fenceguard.claims, for the triggers of protected tables. That is
 -- no proof of anything, because anybody can set it: it is compared with the fence at every use.
 
+-- A claim as it is noted. This and the next are put in line where they are called.
+create or replace function fenceguard.note(resource text, token bigint, holder text) returns text
+language sql immutable as $$
+  select E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n'
+$$;
+
+-- Notes it as the last one, whatever was noted before. True.
+create or replace function fenceguard.note_last(note text) returns boolean
+language sql volatile as $$
+  select pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
+      operator(pg_catalog.=) note
+    or pg_catalog.set_config('fenceguard.claims',
+         pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
+           operator(pg_catalog.||) note, true) is not null
+$$;
+
 -- The heart of it: rules on a claim for a write in this statement or a later one of this transaction. Answers admitted,
 -- duplicate, stale, conflict, or 'advance' for a claim that is newer than the fence. It runs at every guarded write, so
 -- it does one look-up, has no search_path of its own to be set each time, and spells out whose functions it calls. It
@@ -16,18 +34,11 @@ create or replace function fenceguard.rule_on(
   resource text, token bigint, holder text, sequence bigint, snapshot pg_snapshot default null) returns text
 language plpgsql as $$
 declare
-  note constant pg_catalog.text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
-    operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
-    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
+  note constant pg_catalog.text := fenceguard.note(resource, token, holder);
   advanced_by pg_catalog.xid8;
 begin
   if sequence is null
-     -- As the last one, whatever was noted before.
-     and (pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
-            operator(pg_catalog.=) note
-          or pg_catalog.set_config('fenceguard.claims',
-               pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
-                 operator(pg_catalog.||) note, true) is not null)
+     and fenceguard.note_last(note)
      -- The lock first, and then a look with a snapshot that is newer than it.
      and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
@@ -160,7 +171,7 @@ end $$;
 create or replace function fenceguard.note_admitted(resource text, token bigint, holder text) returns void
 language plpgsql as $$
 declare
-  note constant text := E'\n' || resource || E'\t' || token || E'\t' || holder || E'\n';
+  note constant text := fenceguard.note(resource, token, holder);
   noted constant text := coalesce(current_setting('fenceguard.claims', true), '');
 begin
   if strpos(noted, note) = 0 then perform set_config('fenceguard.claims', noted || note, true); end if;
@@ -171,7 +182,7 @@ create or replace function fenceguard.forget(resource text, token bigint, holder
 language plpgsql as $$
 begin
   perform set_config('fenceguard.claims', replace(current_setting('fenceguard.claims', true),
-    E'\n' || resource || E'\t' || token || E'\t' || holder || E'\n', ''), true);
+    fenceguard.note(resource, token, holder), ''), true);
 end $$;
 
 -- An advance waits for older writes, and what it then reads must include them: not with an older snapshot.
@@ -242,18 +253,11 @@ end $$;
 create or replace function fenceguard.equals_fence(resource text, token bigint, holder text, sequence bigint)
 returns boolean language plpgsql as $$
 declare
-  note constant pg_catalog.text := E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
-    operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
-    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n';
+  note constant pg_catalog.text := fenceguard.note(resource, token, holder);
   is_admitted boolean;
 begin
   if sequence is null
-     -- As the last one, whatever was noted before.
-     and (pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
-            operator(pg_catalog.=) note
-          or pg_catalog.set_config('fenceguard.claims',
-               pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
-                 operator(pg_catalog.||) note, true) is not null)
+     and fenceguard.note_last(note)
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
     select true into is_admitted from fenceguard.admissible_last a
     where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
@@ -368,9 +372,7 @@ create or replace function fenceguard.require_noted(resource text, token bigint,
 language plpgsql as $$
 begin
   if pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true),
-       E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
-       operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
-       operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n') operator(pg_catalog.>) 0 then
+                       fenceguard.note(resource, token, holder)) operator(pg_catalog.>) 0 then
     return;
   end if;
   perform fenceguard.refuse('missing', resource, token, fenceguard.highest_seen(resource));

@@ -10,7 +10,8 @@ declare
   is_new constant boolean := not exists (select from fenceguard.schema_version);
   f regprocedure;
   for_everybody constant text[] := array[
-    'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'try_admit', 'admitted', 'admit_all', 'rule_all',
+    'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'note', 'note_last', 'try_admit', 'admitted',
+    'admit_all', 'rule_all',
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'rule_on', 'rule_slowly',
     'highest_seen', 'settings_for', 'give_to_owner',
     'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
