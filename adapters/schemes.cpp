@@ -3,6 +3,9 @@
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/scheme.hpp"
 #endif
+#ifdef FENCEGUARD_REDIS
+#include "adapters/redis/scheme.hpp"
+#endif
 #ifdef FENCEGUARD_SQLITE
 #include "adapters/sqlite/scheme.hpp"
 #endif
@@ -16,6 +19,9 @@ const SchemeTable& schemes() {
 #endif
 #ifdef FENCEGUARD_POSTGRES
       postgres::scheme(),
+#endif
+#ifdef FENCEGUARD_REDIS
+      redis::scheme(),
 #endif
   }};
   return table;

@@ -104,7 +104,7 @@ std::string Url::redacted() const {
   return text;
 }
 
-void Url::require_known_parameters(std::initializer_list<std::string_view> known) const {
+void Url::require_known_parameters(std::span<const std::string_view> known) const {
   for (const auto& [name, value] : parameters) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const auto list = known.size() == 0 ? std::string{"it takes none"}

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,10 @@ struct Url {
   [[nodiscard]] std::string redacted() const;
 
   // Throws InvalidInput if there is a parameter that is not in known, and lists the known ones.
-  void require_known_parameters(std::initializer_list<std::string_view> known) const;
+  void require_known_parameters(std::span<const std::string_view> known) const;
+  void require_known_parameters(std::initializer_list<std::string_view> known) const {
+    require_known_parameters(std::span{known.begin(), known.size()});
+  }
 };
 
 }  // namespace fenceguard

@@ -1,0 +1,121 @@
+#include "adapters/redis/address.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "guard/clock.hpp"
+#include "guard/error.hpp"
+#include "guard/token.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+constexpr std::chrono::milliseconds timeout_min{10};
+constexpr std::chrono::milliseconds timeout_max{120'000};
+constexpr std::size_t prefix_bytes_max = 64;
+
+int number(std::string_view what, std::string_view text, std::int64_t max) {
+  const auto value = parse_decimal(text);
+  if (!value || *value > max) {
+    throw InvalidInput(fmt::format("{} of a redis: URL is 0 to {}, and this is '{}'", what, max, text));
+  }
+  return static_cast<int>(*value);
+}
+
+std::chrono::milliseconds duration(const std::string& name, const std::string& text) {
+  const auto value = parse_duration(text);
+  if (value < timeout_min || value > timeout_max)
+    throw InvalidInput(fmt::format("?{} of a redis: URL is 10ms to 2m, and this is '{}'", name, text));
+  return value;
+}
+
+void require_prefix(const std::string& prefix) {
+  const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c > ' ' && c <= '~'; });
+  if (prefix.empty() || prefix.size() > prefix_bytes_max || !is_plain ||
+      prefix.find_first_of("{}*?[]\\") != prefix.npos) {
+    throw InvalidInput(
+        "?prefix of a redis: URL is 1 to 64 visible characters, without braces, '*', '?', '[', ']' and '\\'");
+  }
+}
+
+// 'h1,h2:6380' in their order.
+std::vector<Endpoint> endpoints_of(std::string_view authority) {
+  std::vector<Endpoint> result;
+  for (;;) {
+    const auto comma = authority.find(',');
+    result.push_back(parse_endpoint(authority.substr(0, comma)));
+    if (comma == authority.npos) return result;
+    authority.remove_prefix(comma + 1);
+  }
+}
+
+// What follows the authority: '/3' is a database; without an authority a path is a Unix socket's.
+void place(Address& address, const Url& url) {
+  std::string_view path = url.path;
+  const auto rest = path.substr(path.starts_with('/') ? 1 : 0);
+  const bool is_number = std::ranges::all_of(rest, [](char c) { return c >= '0' && c <= '9'; });
+  if (!url.authority.empty() || is_number) {
+    address.endpoints = endpoints_of(url.authority.empty() ? "127.0.0.1" : url.authority);
+    if (!rest.empty()) address.database = number("the database", rest, 1'000'000);
+    return;
+  }
+  address.endpoints = {Endpoint{.host = {}, .port = 0, .socket = url.path}};
+}
+
+}  // namespace
+
+std::string to_string(const Endpoint& endpoint) {
+  if (endpoint.host.empty()) return endpoint.socket;
+  const bool is_v6 = endpoint.host.find(':') != std::string::npos;
+  return fmt::format("{}:{}", is_v6 ? "[" + endpoint.host + "]" : endpoint.host, endpoint.port);
+}
+
+Endpoint parse_endpoint(std::string_view text) {
+  Endpoint endpoint;
+  std::string_view host = text;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const auto end = text.find(']');
+    host = text.substr(1, end == text.npos ? text.npos : end - 1);
+    if (end != text.npos) port = text.substr(end + 1);
+  } else if (const auto colon = text.rfind(':'); colon != text.npos) {
+    host = text.substr(0, colon);
+    port = text.substr(colon);
+  }
+  if (host.empty()) throw InvalidInput("a redis: URL has an empty host");
+  if (!port.empty()) {
+    if (port.size() < 2 || port.front() != ':')
+      throw InvalidInput(fmt::format("a redis: URL's host reads HOST:PORT, and this is '{}'", text));
+    endpoint.port = number("the port", port.substr(1), 65'535);
+  }
+  endpoint.host = host;
+  return endpoint;
+}
+
+Address Address::at(const Endpoint& endpoint) const {
+  Address copy = *this;
+  copy.endpoints = {endpoint};
+  return copy;
+}
+
+Address address_of(const Url& url, std::initializer_list<std::string_view> own) {
+  std::vector<std::string_view> known{"prefix", "timeout", "connect_timeout", "db"};
+  known.insert(known.end(), own.begin(), own.end());
+  url.require_known_parameters(known);
+  Address address;
+  address.user = url.user;
+  address.password = url.password;
+  address.shown = url.redacted();
+  place(address, url);
+  for (const auto& [name, value] : url.parameters) {
+    if (name == "prefix") address.prefix = value;
+    if (name == "timeout") address.timeout = duration(name, value);
+    if (name == "connect_timeout") address.connect_timeout = duration(name, value);
+    if (name == "db") address.database = number("?db", value, 1'000'000);
+  }
+  require_prefix(address.prefix);
+  return address;
+}
+
+}  // namespace fenceguard::redis

@@ -1,0 +1,74 @@
+#pragma once
+
+// The fence in a service's own Redis: judged, recorded and written in one script, the fence in the slot of
+// the data.
+//
+//   redis::Client client{"redis://cache/0"};
+//   redis::Guard guard{client};
+//   auto written = guard.write(lease->claim().with(Sequence{7}), {"SET", "{accounts/42}:balance", "70"});
+//
+// The resource of a key is its hash tag, or all of it where it has none; a command may only name keys of the
+// claim's own resource. A namespace must have been initialised ('fenceguard fence init', or Guard::init());
+// one that forgot its record, as after FLUSHALL, is unavailable until it is again. Under Redis Cluster a
+// script cannot see such a record: there a new resource starts without a floor. See docs/redis.md.
+//
+// Thread safety: that of the client.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "adapters/redis/client.hpp"
+#include "adapters/redis/reply.hpp"
+#include "guard/guard.hpp"
+
+namespace fenceguard::redis {
+
+// One guarded write: a claim, and the commands under it.
+struct Write {
+  Claim claim;
+  std::vector<Command> commands;
+};
+
+struct Written {
+  Ruling ruling;               // has a fence only where the claim itself tells all of it
+  std::vector<Reply> replies;  // of the commands that were run, in their order; none unless admitted
+};
+
+class Guard : public fenceguard::Guard {
+ public:
+  // REQUIRES: the client outlives the guard. jump_max: see is_implausible(); 0: no bound.
+  explicit Guard(Client& client, std::int64_t jump_max = 0) : client_{client}, jump_max_{jump_max} {}
+
+  // One round trip. As durable as the server makes it (appendfsync).
+  [[nodiscard]] Ruling advance(const Claim& claim) override;
+
+  // {judge; apply} as one script, in one round trip. replies.front() is the command's own, which may be an
+  // error of its own (WRONGTYPE): then it wrote nothing, and the sequence is free. Throws InvalidInput for a
+  // command that cannot be guarded: no key, a key of another resource, a reserved key, a script or a
+  // transaction; Implausible; Unavailable; OutcomeUnknown: repeated with the same sequence it takes effect
+  // at most once.
+  [[nodiscard]] Written write(const Claim& claim, const Command& command);
+
+  // Several commands under one claim. They run in their order up to the first that fails, and what was run
+  // before it stays, as in MULTI; the sequence counts if any took effect.
+  [[nodiscard]] Written write_all(const Claim& claim, const std::vector<Command>& commands);
+
+  // Several writes in one round trip, each judged by itself.
+  [[nodiscard]] std::vector<Outcome<Written>> pipeline(std::span<const Write> writes);
+
+  // A fenced read: advances, then reads, in one step. The command must be one that does not write.
+  [[nodiscard]] Written read(const Claim& claim, const Command& command);
+
+ private:
+  struct Prepared;
+  [[nodiscard]] Prepared prepare(const Write& write, bool is_read);
+  [[nodiscard]] std::vector<Outcome<Written>> run(std::span<const Write> writes, bool are_reads);
+
+  Client& client_;
+  std::int64_t jump_max_;
+};
+
+}  // namespace fenceguard::redis

@@ -1,0 +1,3 @@
+-- KEYS: counter. Answers a number that nobody is granted.
+
+return draw(KEYS[1])

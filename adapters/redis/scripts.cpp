@@ -1,0 +1,45 @@
+#include "adapters/redis/scripts.hpp"
+
+namespace fenceguard::redis {
+
+extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
+extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
+extern const std::string_view lua_guarded;
+
+namespace scripts {
+
+const Script& grant() {
+  static const Script script{lua_decimal, lua_draw, lua_lock, lua_grant};
+  return script;
+}
+const Script& renew() {
+  static const Script script{lua_lock, lua_renew};
+  return script;
+}
+const Script& release() {
+  static const Script script{lua_lock, lua_release};
+  return script;
+}
+const Script& end() {
+  static const Script script{lua_lock, lua_end};
+  return script;
+}
+const Script& show() {
+  static const Script script{lua_lock, lua_show};
+  return script;
+}
+const Script& raise() {
+  static const Script script{lua_decimal, lua_raise};
+  return script;
+}
+const Script& draw_one() {
+  static const Script script{lua_decimal, lua_draw, lua_draw_one};
+  return script;
+}
+const Script& guarded() {
+  static const Script script{lua_decimal, lua_fence, lua_exact, lua_guarded};
+  return script;
+}
+
+}  // namespace scripts
+}  // namespace fenceguard::redis

@@ -1,0 +1,21 @@
+#pragma once
+
+// The scripts of adapters/redis/lua, put together with what they share. Thread-safe.
+
+#include "adapters/redis/script.hpp"
+
+namespace fenceguard::redis::scripts {
+
+// Of the token source.
+[[nodiscard]] const Script& grant();
+[[nodiscard]] const Script& renew();
+[[nodiscard]] const Script& release();
+[[nodiscard]] const Script& end();
+[[nodiscard]] const Script& show();
+[[nodiscard]] const Script& raise();
+[[nodiscard]] const Script& draw_one();
+
+// Of the guard.
+[[nodiscard]] const Script& guarded();
+
+}  // namespace fenceguard::redis::scripts
