@@ -1,0 +1,291 @@
+"""Real Redis servers for tests: each in a temporary folder, on a free port, and gone afterwards.
+
+A Server keeps no data on disk unless its options say so. A Cluster is several of them as a Redis Cluster. What a
+server left behind is ended and removed when the test's process is over, even if that was killed.
+
+Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
+"""
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+from waiting import LIMIT_S, wait_until
+
+PORT_MAX = 55_000  # a cluster's bus takes the port 10000 above
+
+
+def program(name):
+    found = shutil.which(name)
+    if not found:
+        raise AssertionError(f"{name} is not installed")
+    return found
+
+
+def free_port():
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port < PORT_MAX:
+            return port
+
+
+class RedisError(Exception):
+    """The server answered with an error: its own words."""
+
+
+class Link:
+    """A connection that speaks RESP. call() answers None, int, str or list, and raises RedisError."""
+
+    def __init__(self, port, timeout_s=LIMIT_S):
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._file = self._socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._file.close()
+        self._socket.close()
+
+    def call(self, *words):
+        encoded = [str(word).encode() for word in words]
+        self._socket.sendall(b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in encoded))
+        return self._read()
+
+    def _read(self):
+        line = self._file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the server hung up")
+        kind, rest = line[:1], line[1:-2].decode()
+        if kind == b"-":
+            raise RedisError(rest)
+        if kind == b"+":
+            return rest
+        if kind == b":":
+            return int(rest)
+        if rest == "-1":
+            return None
+        if kind == b"$":
+            return self._file.read(int(rest) + 2)[:-2].decode()
+        return [self._read() for _ in range(int(rest))]
+
+
+class Server:
+    """A redis-server. Started by its constructor; a context manager that removes it.
+
+    folder holds everything; port and folder stay the same over stop() or kill() and start(). options: further words
+    of its configuration by name ('appendonly': 'yes'). replica_of: a Server. password: of the default user.
+    """
+
+    def __init__(self, options=None, replica_of=None, password=None):
+        self.options = dict(options or {})
+        if replica_of is not None:
+            self.options["replicaof"] = ("127.0.0.1", str(replica_of.port))
+            if replica_of.password:
+                self.options["masterauth"] = replica_of.password
+        self.password = password
+        if password:
+            self.options["requirepass"] = password
+        self.folder = tempfile.mkdtemp(prefix="fenceguard-redis-")
+        self.log_path = os.path.join(self.folder, "log")
+        self.process = None
+        self._is_paused = False
+        self._heir = self._watch()
+        atexit.register(self.remove)
+        try:
+            self._start_on_a_free_port()
+        except BaseException:
+            self.remove()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    # -- the server's life ------------------------------------------------------------------------------------------
+
+    def _watch(self):
+        """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
+        script = ('read -r line; [ -n "$line" ] && exit; kill -KILL "$(cat "$1/pid")" 2>/dev/null; '
+                  'sleep 1; rm -rf "$1"')
+        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def _start_on_a_free_port(self):
+        for attempt in range(5):
+            self.port = free_port()
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if attempt == 4 or "Address already in use" not in self.log():
+                    raise
+
+    def _words(self):
+        settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": self.log_path,
+                    "appendonly": "no", "save": "", "daemonize": "no", **self.options}
+        words = []
+        for name, value in settings.items():
+            words += [f"--{name}", *([str(value)] if not isinstance(value, tuple) else value)]
+        return words
+
+    def start(self, limit_s=LIMIT_S):
+        """Starts it, and waits until it answers what it is asked."""
+        self.process = subprocess.Popen([program("redis-server"), *self._words()], cwd="/", stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(self.folder, "pid"), "w", encoding="ascii") as file:
+            file.write(str(self.process.pid))
+        try:
+            wait_until(lambda: self._is_ready() or self.process.poll() is not None, limit_s, "a start of Redis")
+        except AssertionError:
+            self.kill()
+            raise
+        if self.process.poll() is not None:
+            raise AssertionError(f"redis-server did not start: {self.log()[-2000:]}")
+
+    def _is_ready(self):
+        """Whatever it says, even that a password is needed, but that it still loads."""
+        try:
+            with Link(self.port) as link:
+                link.call("PING")
+        except RedisError as error:
+            return not str(error).startswith("LOADING")
+        except OSError:
+            return False
+        return True
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def _end(self, number, limit_s=LIMIT_S):
+        if self.is_running():
+            self.process.send_signal(number)
+            if self._is_paused:
+                self.resume()
+            self.process.wait(limit_s)
+
+    def stop(self):
+        """SIGTERM: saves where it is configured to."""
+        self._end(signal.SIGTERM)
+
+    def kill(self):
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def pause(self):
+        """SIGSTOP; returns when it has stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        self._is_paused = True
+        wait_until(self._has_stopped, what="a stop of Redis")
+
+    def _has_stopped(self):
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "T"
+
+    def resume(self):
+        """SIGCONT."""
+        self._is_paused = False
+        self.process.send_signal(signal.SIGCONT)
+
+    def log(self):
+        try:
+            with open(self.log_path, encoding="utf-8", errors="replace") as log:
+                return log.read()
+        except FileNotFoundError:
+            return ""
+
+    def remove(self):
+        """Ends it and removes its folder. May be called twice."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._heir.poll() is None:
+            self._heir.communicate(b"done\n")
+        atexit.unregister(self.remove)
+
+    # -- what is in it ----------------------------------------------------------------------------------------------
+
+    def url(self, rest="", user="", password=None):
+        """redis://…@127.0.0.1:PORT and rest: '/0?fair=1'. With the server's own password unless another is given."""
+        password = self.password if password is None else password
+        credentials = f"{user}:{password}@" if user or password else ""
+        return f"redis://{credentials}127.0.0.1:{self.port}{rest}"
+
+    def link(self):
+        """A Link that has given the password."""
+        link = Link(self.port)
+        if self.password:
+            link.call("AUTH", self.password)
+        return link
+
+    def cli(self, *words):
+        """The answer to one command, on a connection of its own. Raises RedisError."""
+        with self.link() as link:
+            return link.call(*words)
+
+    def info(self, section):
+        lines = self.cli("INFO", section).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def wait_for_replicas(self, count=1):
+        """Returns when that many replicas follow and have everything."""
+        def is_followed():
+            info = self.info("replication")
+            offset = info["master_repl_offset"]
+            lines = [value for name, value in info.items() if name.startswith("slave") and "offset=" in value]
+            return sum("state=online" in line and f"offset={offset}," in line for line in lines) >= count
+        wait_until(is_followed, what="replicas that follow")
+
+
+class Cluster:
+    """Several masters as a Redis Cluster; a context manager that removes them."""
+
+    def __init__(self, masters=3):
+        self.nodes = []
+        try:
+            for _ in range(masters):
+                self.nodes.append(Server({"cluster-enabled": "yes", "cluster-node-timeout": "5000"}))
+            self._join()
+        except BaseException:
+            self.remove()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    def _join(self):
+        slots, count = 16384, len(self.nodes)
+        for index, node in enumerate(self.nodes):
+            node.cli("CLUSTER", "ADDSLOTSRANGE", slots * index // count, slots * (index + 1) // count - 1)
+            node.cli("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+            if index > 0:
+                node.cli("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        wait_until(lambda: all(self._is_whole(node) for node in self.nodes), what="a whole cluster")
+
+    def _is_whole(self, node):
+        return ("cluster_state:ok" in node.cli("CLUSTER", "INFO")
+                and len(node.cli("CLUSTER", "SLOTS")) == len(self.nodes))
+
+    def url(self, rest=""):
+        return "redis://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes) + rest
+
+    def remove(self):
+        for node in self.nodes:
+            node.remove()
