@@ -150,6 +150,9 @@ class Storage {
   [[nodiscard]] virtual ObjectStore* objects() { return nullptr; }
   // The token source that comes with the storage; null if there is none.
   [[nodiscard]] virtual TokenSource* own_source() { return nullptr; }
+  // True if missing state is created when the storage is opened for it (StorageOptions::initialise); false
+  // where somebody must say so, and a number drawn from the source becomes the floor.
+  [[nodiscard]] virtual bool initialises_itself() const noexcept { return false; }
 };
 
 // How a storage is opened.

@@ -5,6 +5,8 @@ namespace fenceguard::redis {
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
 extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
 extern const std::string_view lua_guarded;
+extern const std::string_view lua_set_fence, lua_look, lua_revoke, lua_rebase, lua_lower_highest, lua_init,
+    lua_compact;
 
 namespace scripts {
 
@@ -38,6 +40,30 @@ const Script& draw_one() {
 }
 const Script& guarded() {
   static const Script script{lua_decimal, lua_fence, lua_exact, lua_guarded};
+  return script;
+}
+const Script& look() {
+  static const Script script{lua_decimal, lua_fence, lua_look};
+  return script;
+}
+const Script& revoke() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_revoke};
+  return script;
+}
+const Script& rebase() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_rebase};
+  return script;
+}
+const Script& lower_highest() {
+  static const Script script{lua_decimal, lua_lower_highest};
+  return script;
+}
+const Script& init() {
+  static const Script script{lua_decimal, lua_init};
+  return script;
+}
+const Script& compact() {
+  static const Script script{lua_decimal, lua_fence, lua_compact};
   return script;
 }
 

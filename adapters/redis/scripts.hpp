@@ -18,4 +18,12 @@ namespace fenceguard::redis::scripts {
 // Of the guard.
 [[nodiscard]] const Script& guarded();
 
+// Of the fence store.
+[[nodiscard]] const Script& look();
+[[nodiscard]] const Script& revoke();
+[[nodiscard]] const Script& rebase();
+[[nodiscard]] const Script& lower_highest();
+[[nodiscard]] const Script& init();
+[[nodiscard]] const Script& compact();
+
 }  // namespace fenceguard::redis::scripts

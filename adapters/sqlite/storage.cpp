@@ -30,6 +30,7 @@ class EmbeddedStorage : public Storage {
   FenceStore& fences() override { return fences_; }
   ObjectStore* objects() override { return &objects_; }
   TokenSource* own_source() override { return &source_; }
+  bool initialises_itself() const noexcept override { return true; }
 
  private:
   // New data with numbers of its own: the floor is what the file's own counter has reached, 0 in a new file.

@@ -145,13 +145,14 @@ int init(const Settings& settings) {
   }
   const bool is_own = !settings.is_given("source") && !settings.is_given("floor");
   const auto fences = open_local(settings, {.initialise = is_own}, separate_source(settings));
-  std::int64_t floor = 0;
-  if (settings.is_given("floor")) floor = settings.number("floor");
-  if (settings.is_given("source")) floor = fences->source()->draw().value();
   if (is_own && fences->source() == nullptr) {
     throw InvalidInput(
         "give --source, which a number is drawn from, or --floor: this storage has no source of its own");
   }
+  std::int64_t floor = 0;
+  if (settings.is_given("floor")) floor = settings.number("floor");
+  if (settings.is_given("source") || (is_own && !fences->initialises_itself()))
+    floor = fences->source()->draw().value();
   const auto result =
       wait_for<std::int64_t>([&](Done<std::int64_t> done) { fences->store().init(floor, std::move(done)); });
   Report{}.add("floor", std::to_string(result)).print(settings.is_on("json"));

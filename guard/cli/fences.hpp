@@ -37,6 +37,7 @@ class LocalFences : public Fences {
   [[nodiscard]] FenceStore& store() { return storage_->fences(); }
   // Null if there is none.
   [[nodiscard]] TokenSource* source() { return source_; }
+  [[nodiscard]] bool initialises_itself() const { return storage_->initialises_itself(); }
 
  private:
   std::unique_ptr<TokenSource> separate_source_;

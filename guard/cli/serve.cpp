@@ -131,8 +131,9 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
       .cache_entries = static_cast<std::size_t>(number_within(settings, "cache", 1, 1LL << 32))};
   parts.storage = schemes().open_storage(storage_url, options);
   parts.source = is_separate ? parts.separate_source.get() : parts.storage->own_source();
-  if (is_separate && settings.is_on("init")) {
-    const auto drawn = parts.separate_source->draw();
+  const bool takes_floor = is_separate || (parts.source != nullptr && !parts.storage->initialises_itself());
+  if (takes_floor && settings.is_on("init")) {
+    const auto drawn = parts.source->draw();
     const auto floor = wait_for<std::int64_t>(
         [&](Done<std::int64_t> done) { parts.storage->fences().init(drawn.value(), std::move(done)); });
     spdlog::info("event=initialised floor={}", floor);

@@ -1,0 +1,218 @@
+#include "adapters/redis/fence_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/redis/errors.hpp"
+#include "adapters/redis/scripts.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+// Writers are not kept waiting for longer than so many fences take.
+constexpr std::size_t compaction_step = 500;
+
+constexpr std::string_view needs_one_namespace =
+    "under Redis Cluster no script sees the whole namespace: there is nothing to initialise, to list or to "
+    "compact";
+
+void refuse_cluster(const Client& client) {
+  if (client.is_cluster()) throw InvalidInput(std::string{needs_one_namespace});
+}
+
+Reply run(Client& client, std::string_view doing, const Run& run) {
+  return unless_error(doing, client.run(run));
+}
+
+// Looking changes nothing, so an answer that was not seen is no more than that.
+template <class Function>
+auto looking(Function&& function) {
+  try {
+    return function();
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(error.what());
+  }
+}
+
+// The keys of a fence and, where there is one, of its namespace.
+struct FenceKeys {
+  FenceKeys(const Client& client, const Resource& resource)
+      : fence{client.keys().fence(resource)},
+        name_space{client.keys().name_space()},
+        resources{client.keys().resources()},
+        is_cluster{client.is_cluster()} {}
+
+  [[nodiscard]] std::vector<std::string_view> all() const {
+    if (is_cluster) return {fence};
+    return {fence, name_space, resources};
+  }
+
+  std::string fence;
+  std::string name_space;
+  std::string resources;
+  bool is_cluster;
+};
+
+// {floor, token, holder, sequence or nil, closed}, or {floor}.
+FenceView view_of(const Reply& reply) {
+  FenceView view;
+  const auto floor = parse_decimal(reply.elements.at(0).text);
+  if (!floor) throw Unavailable("the floor of this Redis namespace is damaged");
+  view.floor = *floor;
+  if (reply.elements.size() < 5) return view;
+  const auto token = Token::parse(reply.elements[1].text);
+  const auto holder = Holder::parse(reply.elements[2].text);
+  if (!token || !holder) throw Unavailable("a fence in Redis is damaged");
+  view.record =
+      Fence{*token, *holder, Sequence::parse(reply.elements[3].text), reply.elements[4].integer == 1};
+  return view;
+}
+
+// A range of the index, whose members are in the order of their bytes.
+std::vector<std::string> resources_in(Client& client, const FenceListing& listing) {
+  const auto least = listing.after < listing.prefix ? "[" + listing.prefix : "(" + listing.after;
+  // No resource holds this byte, because none is not UTF-8.
+  const auto most = listing.prefix.empty() ? "+" : "(" + listing.prefix + '\xff';
+  const auto count = std::to_string(listing.limit + 1);
+  const auto index = client.keys().resources();
+  const std::string_view words[] = {
+      "ZRANGEBYLEX", index, least.size() == 1 ? "-" : std::string_view{least}, most, "LIMIT", "0", count};
+  const auto reply = unless_error("listing fences", client.call(index, words));
+  std::vector<std::string> names;
+  for (const auto& element : reply.elements) names.push_back(element.text);
+  return names;
+}
+
+}  // namespace
+
+FenceView look(Client& client, const Resource& resource) {
+  const FenceKeys keys{client, resource};
+  auto named = keys.all();
+  if (named.size() > 2) named.pop_back();
+  return looking([&] {
+    return view_of(
+        run(client, fmt::format("looking at '{}'", resource.name()), {scripts::look(), named, {}}));
+  });
+}
+
+FencePage list(Client& client, const FenceListing& listing) {
+  refuse_cluster(client);
+  FencePage page;
+  const auto names = looking([&] { return resources_in(client, listing); });
+  page.has_more = names.size() > listing.limit;
+  std::vector<FenceKeys> keys;
+  std::vector<Run> runs;
+  for (const auto& name : names) {
+    if (keys.size() < listing.limit) keys.emplace_back(client, Resource{name});
+  }
+  for (const auto& one : keys) runs.push_back({scripts::look(), {one.fence, one.name_space}, {}});
+  auto replies = client.run_all(runs);
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    const auto view = looking(
+        [&] { return view_of(unless_error("listing fences", std::move(replies[i]).value_or_raise())); });
+    // One that was compacted in between is left out.
+    if (view.record) page.entries.push_back({Resource{names[i]}, *view.record});
+  }
+  return page;
+}
+
+FenceView revoke(Client& client, const Resource& resource, const std::optional<Claim>& lease) {
+  const FenceKeys keys{client, resource};
+  const auto token = lease ? to_string(lease->token) : "";
+  return view_of(
+      run(client, fmt::format("revoking '{}'", resource.name()),
+          {scripts::revoke(), keys.all(), {resource.name(), token, lease ? lease->holder.id() : token}}));
+}
+
+namespace {
+
+// After a fence was lowered by hand: the highest token decides what is implausible.
+void lower_highest(Client& client, std::int64_t before) {
+  std::int64_t found = 0;
+  FenceListing listing{.prefix = {}, .after = {}, .limit = compaction_step};
+  for (bool has_more = true; has_more;) {
+    const auto page = list(client, listing);
+    for (const auto& entry : page.entries) found = std::max(found, entry.fence.token.value());
+    has_more = page.has_more && !page.entries.empty();
+    if (has_more) listing.after = page.entries.back().resource.name();
+  }
+  const auto record = client.keys().name_space();
+  const auto old = std::to_string(before);
+  const auto lower = std::to_string(found);
+  (void)run(client, "rebasing", {scripts::lower_highest(), {record}, {old, lower}});
+}
+
+}  // namespace
+
+FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
+  const FenceKeys keys{client, rebase.resource};
+  const auto highest = client.is_cluster() ? 0 : status(client).highest;
+  // In the slot of the fence.
+  const auto log = fmt::format("{}rebased:{{{}}}", client.keys().prefix(), rebase.resource.name());
+  auto named = keys.all();
+  named.insert(named.begin() + 1, log);
+  const auto to = to_string(rebase.to);
+  auto view = view_of(run(client, fmt::format("rebasing '{}'", rebase.resource.name()),
+                          {scripts::rebase(), named, {rebase.resource.name(), to, rebase.by}}));
+  if (rebase.to.value() < highest) lower_highest(client, highest);
+  return view;
+}
+
+std::int64_t init(Client& client, std::int64_t floor) {
+  refuse_cluster(client);
+  const auto key = client.keys().name_space();
+  const auto wanted = std::to_string(floor);
+  const auto reply = run(client, "initialising", {scripts::init(), {key}, {wanted}});
+  const auto result = parse_decimal(reply.text);
+  if (!result) throw Unavailable("the floor of this Redis namespace is damaged");
+  return *result;
+}
+
+Compaction compact(Client& client, Token lowest_live) {
+  refuse_cluster(client);
+  Compaction sum;
+  const auto lowest = to_string(lowest_live);
+  const auto record = client.keys().name_space();
+  const auto index = client.keys().resources();
+  FenceListing listing{.prefix = {}, .after = {}, .limit = compaction_step};
+  for (;;) {
+    auto names = resources_in(client, listing);
+    const bool has_more = names.size() > compaction_step;
+    if (has_more) names.pop_back();
+    std::vector<std::string> fences;
+    for (const auto& name : names) fences.push_back(client.keys().fence(Resource{name}));
+    Run run{scripts::compact(), {record, index}, {lowest}};
+    run.keys.insert(run.keys.end(), fences.begin(), fences.end());
+    run.arguments.insert(run.arguments.end(), names.begin(), names.end());
+    const auto reply = redis::run(client, "compacting", run);
+    sum.dropped += reply.elements.at(0).integer;
+    sum.floor = parse_decimal(reply.elements.at(1).text).value_or(0);
+    if (!has_more) return sum;
+    listing.after = names.back();
+  }
+}
+
+StoreStatus status(Client& client) {
+  StoreStatus status;
+  if (client.is_cluster()) return status;
+  const auto record = client.keys().name_space();
+  const auto index = client.keys().resources();
+  const std::string_view fields[] = {"HMGET", record, "floor", "highest"};
+  const std::string_view count[] = {"ZCARD", index};
+  const auto reply = unless_error("looking at the fences", client.call(record, fields));
+  const auto floor = parse_decimal(reply.elements.at(0).text);
+  const auto highest = parse_decimal(reply.elements.at(1).text);
+  if (!floor || !highest) {
+    status.state = StoreState::uninitialised;
+    status.reason =
+        "this Redis namespace has no floor, and no state is not a licence: run 'fenceguard fence init'";
+    return status;
+  }
+  status.floor = *floor;
+  status.highest = *highest;
+  status.resources = unless_error("counting fences", client.call(index, count)).integer;
+  return status;
+}
+
+}  // namespace fenceguard::redis

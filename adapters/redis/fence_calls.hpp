@@ -1,0 +1,24 @@
+#pragma once
+
+// FenceCalls: what a sidecar or a command line asks of the fences of a Redis namespace beside guarded writes,
+// each one script. Under Redis Cluster, where no script sees the whole namespace, there is nothing to
+// initialise, to list or to compact.
+//
+// Functions on a client; thread safety is that of the client. They throw Unavailable, OutcomeUnknown, and
+// InvalidInput where Redis Cluster has no answer.
+
+#include "adapters/redis/client.hpp"
+#include "guard/storage.hpp"
+
+namespace fenceguard::redis {
+
+[[nodiscard]] FenceView look(Client& client, const Resource& resource);
+[[nodiscard]] FencePage list(Client& client, const FenceListing& listing);
+// See FenceStore for each.
+[[nodiscard]] FenceView revoke(Client& client, const Resource& resource, const std::optional<Claim>& lease);
+[[nodiscard]] FenceView rebase(Client& client, const FenceStore::Rebase& rebase);
+[[nodiscard]] std::int64_t init(Client& client, std::int64_t floor);
+[[nodiscard]] Compaction compact(Client& client, Token lowest_live);
+[[nodiscard]] StoreStatus status(Client& client);
+
+}  // namespace fenceguard::redis

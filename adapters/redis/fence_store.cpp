@@ -1,0 +1,112 @@
+#include "adapters/redis/fence_store.hpp"
+
+#include <fmt/format.h>
+
+#include "adapters/redis/fence_calls.hpp"
+#include "adapters/redis/guard.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+constexpr unsigned threads = 4;
+constexpr std::chrono::seconds refresh_every{1};
+
+StoreStatus status_or_failed(Client& client) {
+  try {
+    return redis::status(client);
+  } catch (const Error& error) {
+    StoreStatus status;
+    status.state = StoreState::failed;
+    status.reason = error.what();
+    return status;
+  }
+}
+
+}  // namespace
+
+RedisFences::RedisFences(const Address& address, const StorageOptions& options)
+    : shown_{address.shown},
+      jump_max_{options.jump_max},
+      is_inspecting_{options.mode == StorageOptions::Mode::inspect},
+      workers_{address, threads} {
+  Client client{address};
+  status_ = status_or_failed(client);
+  keeper_ = std::thread{[this, client = std::move(client)]() mutable { keep_status(std::move(client)); }};
+}
+
+RedisFences::~RedisFences() {
+  {
+    const std::scoped_lock lock{mutex_};
+    is_stopping_ = true;
+  }
+  wake_.notify_all();
+  keeper_.join();
+}
+
+StoreStatus RedisFences::status() const {
+  const std::scoped_lock lock{mutex_};
+  return status_;
+}
+
+Fault RedisFences::refusal() const {
+  return {FaultKind::unavailable, fmt::format("{} is only looked at here", shown_)};
+}
+
+void RedisFences::keep_status(Client client) {
+  std::unique_lock lock{mutex_};
+  while (!wake_.wait_for(lock, refresh_every, [this] { return is_stopping_; })) {
+    lock.unlock();
+    auto seen = status_or_failed(client);
+    lock.lock();
+    status_ = std::move(seen);
+  }
+}
+
+void RedisFences::advance(Claim claim, Done<Ruling> done) {
+  change<Ruling>(
+      [claim = std::move(claim), jump_max = jump_max_](Client& client) {
+        return Guard{client, jump_max}.advance(claim);
+      },
+      std::move(done));
+}
+
+void RedisFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
+  change<FenceView>([resource = std::move(resource), lease = std::move(lease)](
+                        Client& client) { return redis::revoke(client, resource, lease); },
+                    std::move(done));
+}
+
+void RedisFences::compact(Token lowest_live, Done<Compaction> done) {
+  change<Compaction>([lowest_live](Client& client) { return redis::compact(client, lowest_live); },
+                     std::move(done));
+}
+
+void RedisFences::show(Resource resource, Done<FenceView> done) {
+  workers_.ask<FenceView>([resource = std::move(resource)](Client& client) { return look(client, resource); },
+                          std::move(done));
+}
+
+void RedisFences::list(FenceListing listing, Done<FencePage> done) {
+  workers_.ask<FencePage>(
+      [listing = std::move(listing)](Client& client) { return redis::list(client, listing); },
+      std::move(done));
+}
+
+void RedisFences::init(std::int64_t floor, Done<std::int64_t> done) {
+  change<std::int64_t>(
+      [this, floor](Client& client) {
+        const auto result = redis::init(client, floor);
+        auto seen = status_or_failed(client);
+        const std::scoped_lock lock{mutex_};
+        status_ = std::move(seen);
+        return result;
+      },
+      std::move(done));
+}
+
+void RedisFences::rebase(Rebase rebase, Done<FenceView> done) {
+  change<FenceView>([rebase = std::move(rebase)](Client& client) { return redis::rebase(client, rebase); },
+                    std::move(done));
+}
+
+}  // namespace fenceguard::redis
