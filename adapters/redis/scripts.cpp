@@ -5,13 +5,27 @@ namespace fenceguard::redis {
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
 extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
 extern const std::string_view lua_guarded;
+extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
+    lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_look, lua_revoke, lua_rebase, lua_lower_highest, lua_init,
     lua_compact;
 
 namespace scripts {
 
 const Script& grant() {
-  static const Script script{lua_decimal, lua_draw, lua_lock, lua_grant};
+  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_grant};
+  return script;
+}
+const Script& grant_in_line() {
+  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_line, lua_grant_in_line};
+  return script;
+}
+const Script& line_up() {
+  static const Script script{lua_lock, lua_line, lua_line_up};
+  return script;
+}
+const Script& leave() {
+  static const Script script{lua_line, lua_leave};
   return script;
 }
 const Script& renew() {
@@ -19,11 +33,19 @@ const Script& renew() {
   return script;
 }
 const Script& release() {
-  static const Script script{lua_lock, lua_release};
+  static const Script script{lua_lock, lua_free, lua_release};
+  return script;
+}
+const Script& release_in_line() {
+  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_release};
   return script;
 }
 const Script& end() {
-  static const Script script{lua_lock, lua_end};
+  static const Script script{lua_lock, lua_free, lua_end};
+  return script;
+}
+const Script& end_in_line() {
+  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_end};
   return script;
 }
 const Script& show() {
@@ -31,7 +53,7 @@ const Script& show() {
   return script;
 }
 const Script& raise() {
-  static const Script script{lua_decimal, lua_raise};
+  static const Script script{lua_decimal, lua_draw, lua_raise};
   return script;
 }
 const Script& draw_one() {

@@ -14,6 +14,12 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& show();
 [[nodiscard]] const Script& raise();
 [[nodiscard]] const Script& draw_one();
+// The same with ?fair=1, and what keeps its lines.
+[[nodiscard]] const Script& grant_in_line();
+[[nodiscard]] const Script& release_in_line();
+[[nodiscard]] const Script& end_in_line();
+[[nodiscard]] const Script& line_up();
+[[nodiscard]] const Script& leave();
 
 // Of the guard.
 [[nodiscard]] const Script& guarded();

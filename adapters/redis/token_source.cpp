@@ -2,102 +2,170 @@
 
 #include <fmt/format.h>
 
-#include "adapters/redis/errors.hpp"
-#include "adapters/redis/pool.hpp"
-#include "adapters/redis/scripts.hpp"
+#include <algorithm>
+
+#include "adapters/redis/lock_calls.hpp"
+#include "adapters/redis/waiter.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::redis {
 namespace {
 
+using Ms = std::chrono::milliseconds;
+
+constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
+constexpr Ms ask_foreign_lock_after{100};  // whose release nobody tells
+constexpr Ms look_in_line_after = LockCalls::place_life / 3;
+constexpr int replicas_max = 100;
+
 class RedisSource : public TokenSource {
  public:
-  using Ms = std::chrono::milliseconds;
-
-  explicit RedisSource(const Address& address) : pool_{address}, keys_{address.prefix} {}
+  RedisSource(const Address& address, const LockOptions& options)
+      : calls_{address, options}, waiters_{address} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
-    require_sensible_ttl(ttl);
-    const auto ttl_ms = std::to_string(ttl.count());
-    const auto reply = run(fmt::format("taking the lock of '{}'", resource.name()), scripts::grant(),
-                           {keys_.lock(resource), counter(resource)}, {holder.id(), ttl_ms, "ask"});
-    const auto& word = reply.elements.at(0).text;
-    if (word == "held") {
-      const auto left = reply.elements.at(1).integer;
-      return Held{Ms{left < 0 ? 1'000 : left + 1}};
-    }
-    Grant grant{{resource, token_of(reply.elements.at(1)), holder, std::nullopt}, ttl, word == "granted"};
-    grant.ttl = Ms{parse_decimal(reply.elements.at(2).text).value_or(ttl.count())};
-    return grant;
+    const auto answer = calls_.ask({resource, holder, ttl, false, {}});
+    if (answer.grant) return *answer.grant;
+    return Held{std::max(answer.refusal.left, Ms{1})};
   }
 
-  Renewal renew(const Claim& claim, Ms ttl) override {
-    require_sensible_ttl(ttl);
-    const auto reply = run(fmt::format("renewing the lock of '{}'", claim.resource.name()), scripts::renew(),
-                           {keys_.lock(claim.resource)},
-                           {to_string(claim.token), claim.holder.id(), std::to_string(ttl.count())});
-    return reply.integer == 1 ? Renewal::renewed : Renewal::lost;
-  }
+  std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
+                                    const AcquireOptions& options) override;
 
-  Release release(const Claim& claim) override {
-    const auto reply = run(fmt::format("releasing the lock of '{}'", claim.resource.name()),
-                           scripts::release(), {keys_.lock(claim.resource)},
-                           {to_string(claim.token), claim.holder.id(), keys_.released(claim.resource)});
-    return reply.integer == 1 ? Release::released : Release::not_held;
-  }
-
-  Release end(const Resource& resource) override {
-    const auto reply = run(fmt::format("ending the lease of '{}'", resource.name()), scripts::end(),
-                           {keys_.lock(resource)}, {keys_.released(resource)});
-    return reply.integer == 1 ? Release::released : Release::not_held;
-  }
-
-  std::optional<LeaseRecord> show(const Resource& resource) override {
-    const auto reply = run(fmt::format("looking at the lock of '{}'", resource.name()), scripts::show(),
-                           {keys_.lock(resource)}, {});
-    if (reply.is_nil()) return std::nullopt;
-    return LeaseRecord{
-        {resource, token_of(reply.elements.at(0)), Holder{reply.elements.at(1).text}, std::nullopt},
-        Ms{reply.elements.at(2).integer}};
-  }
-
-  void raise(const Resource& resource, Token mark) override {
-    (void)run("raising the counter", scripts::raise(), {counter(resource)}, {to_string(mark)});
-  }
-
-  Token draw() override {
-    return token_of(run("drawing a number", scripts::draw_one(), {keys_.counter()}, {}));
-  }
-
-  std::optional<Token> lowest_live() override { return std::nullopt; }
+  Renewal renew(const Claim& claim, Ms ttl) override { return calls_.renew(claim, ttl); }
+  Release release(const Claim& claim) override { return calls_.release(claim); }
+  Release end(const Resource& resource) override { return calls_.end(resource); }
+  std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
+  void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
+  Token draw() override { return calls_.draw(); }
+  std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
 
  private:
-  [[nodiscard]] std::string counter(const Resource& resource) const {
-    return pool_.is_cluster() ? keys_.counter(resource) : keys_.counter();
-  }
+  class Wait;
 
-  [[nodiscard]] static Token token_of(const Reply& reply) {
-    const auto token = Token::parse(reply.text);
-    if (!token) throw Unavailable(fmt::format("Redis answered with the token '{}'", reply.text));
-    return *token;
-  }
-
-  Reply run(const std::string& doing, const Script& script, const std::vector<std::string>& keys,
-            const std::vector<std::string>& arguments) {
-    return pool_.with([&](Client& client) {
-      const Run run{script, {keys.begin(), keys.end()}, {arguments.begin(), arguments.end()}};
-      return unless_error(doing, client.run(run));
-    });
-  }
-
-  Pool pool_;
-  Keys keys_;
+  LockCalls calls_;
+  Waiters waiters_;
 };
+
+// One wait of one thread for one lock.
+class RedisSource::Wait {
+ public:
+  Wait(RedisSource& source, const LockCalls::Ask& ask, const AcquireOptions& options)
+      : calls_{source.calls_},
+        ask_{ask},
+        place_{source.waiters_, calls_.channel(ask.resource), ask.waiter, options.stop},
+        stop_{options.stop} {}
+
+  // REQUIRES: refusal is the answer to the first attempt.
+  std::optional<Grant> run(const LockCalls::Refusal& refusal, BootClock::time_point deadline);
+
+ private:
+  std::optional<Grant> attempt();
+  [[nodiscard]] bool is_my_turn();
+  [[nodiscard]] Ms pause_after(const LockCalls::Refusal& refusal) const;
+
+  LockCalls& calls_;
+  const LockCalls::Ask& ask_;
+  Waiters::Place place_;
+  const std::stop_token stop_;
+};
+
+std::optional<Grant> RedisSource::Wait::run(const LockCalls::Refusal& refusal,
+                                            BootClock::time_point deadline) {
+  place_.look_no_later(pause_after(refusal));
+  for (;;) {
+    const auto wake = place_.wait(deadline);
+    if (wake == Waiters::Place::Wake::over) return stop_.stop_requested() ? std::nullopt : attempt();
+    // Only with order is it known whose turn it is; else whoever looks takes.
+    if (calls_.is_fair() && wake == Waiters::Place::Wake::first && !is_my_turn()) continue;
+    if (auto grant = attempt()) return grant;
+  }
+}
+
+std::optional<Grant> RedisSource::Wait::attempt() {
+  const auto asked_at = BootClock::now();
+  auto answer = calls_.ask(ask_);
+  if (!answer.grant) {
+    place_.look_after(pause_after(answer.refusal));
+    return std::nullopt;
+  }
+  // The next one in this process looks when this lease runs out, unless it hears of its release before.
+  place_.look_after(pause_after({answer.grant->ttl, true, {}}));
+  answer.grant->asked_at = asked_at;
+  return answer.grant;
+}
+
+bool RedisSource::Wait::is_my_turn() {
+  const auto view = calls_.look(ask_.resource, place_.ids());
+  if (view.first == ask_.waiter) return true;
+  place_.look_after(pause_after(view));
+  if (!view.first.empty()) place_.call(view.first);
+  return false;
+}
+
+Ms RedisSource::Wait::pause_after(const LockCalls::Refusal& refusal) const {
+  Ms pause = refusal.left + Ms{1};
+  if (!refusal.is_ours) pause = std::min(pause, ask_foreign_lock_after);
+  if (calls_.is_fair()) pause = std::min(pause, look_in_line_after);
+  return pause;
+}
+
+std::optional<Grant> RedisSource::wait_acquire(const Resource& resource, const Holder& holder,
+                                               const AcquireOptions& options) {
+  // Bounded, so that 'for ever' (milliseconds::max()) does not overflow.
+  const auto asked_at = BootClock::now();
+  const auto deadline = asked_at + std::min(options.wait, wait_max);
+  const bool waits = options.wait > Ms{0};
+  const bool is_in_line = waits && calls_.is_fair();
+  const LockCalls::Ask ask{resource, holder, options.ttl, true,
+                           is_in_line ? Holder::random().id() : std::string{}};
+  auto answer = calls_.ask(ask);
+  if (answer.grant) {
+    answer.grant->asked_at = asked_at;
+    return answer.grant;
+  }
+  if (!waits) return std::nullopt;
+  struct Leaving {
+    LockCalls& calls;
+    const LockCalls::Ask& ask;
+    bool is_in_line;
+    ~Leaving() {
+      if (is_in_line) calls.leave(ask.resource, ask.waiter);
+    }
+  } leaving{calls_, ask, is_in_line};
+  auto grant = Wait{*this, ask, options}.run(answer.refusal, deadline);
+  if (grant) leaving.is_in_line = false;
+  return grant;
+}
+
+bool flag_of(const std::string& name, const std::string& value) {
+  if (value == "1") return true;
+  if (value == "0") return false;
+  throw InvalidInput(fmt::format("?{} of a redis: URL is 0 or 1, and this is '{}'", name, value));
+}
+
+int replicas_of(const std::string& value) {
+  const auto count = parse_decimal(value);
+  if (!count || *count > replicas_max) {
+    throw InvalidInput(
+        fmt::format("?wait_replicas of a redis: URL is 0 to {}, and this is '{}'", replicas_max, value));
+  }
+  return static_cast<int>(*count);
+}
 
 }  // namespace
 
 std::unique_ptr<TokenSource> open_source(const Url& url) {
-  return std::make_unique<RedisSource>(address_of(url, {"lock_key", "fair", "wait_replicas"}));
+  const auto address = address_of(url, {"lock_key", "fair", "wait_replicas"});
+  LockOptions options;
+  for (const auto& [name, value] : url.parameters) {
+    if (name == "lock_key" && value.empty())
+      throw InvalidInput("?lock_key of a redis: URL is empty; it reads PREFIX%sSUFFIX");
+    if (name == "lock_key") options.lock_key = value;
+    if (name == "fair") options.is_fair = flag_of(name, value);
+    if (name == "wait_replicas") options.replicas = replicas_of(value);
+  }
+  return std::make_unique<RedisSource>(address, options);
 }
 
 }  // namespace fenceguard::redis

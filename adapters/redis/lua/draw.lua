@@ -1,9 +1,32 @@
 -- The counter of tokens: a hash with its value, and the run of the server that last drew from it.
 --
 -- A run is a server's replication id: it is new whenever a server started, and whenever a replica was promoted. Where
--- the present run is not the one that drew last, numbers that were drawn may be lost, so the counter first leaps by
--- 2^32, and at least to the server's clock in microseconds: where the counter itself is lost (a restart without data,
--- FLUSHALL), what is drawn is still above everything drawn before, since nobody draws a number each microsecond.
+-- the present run is not the one that drew last, numbers that were drawn may be lost, so the counter first leaps.
+
+local counter_max = '9223372036854775807'
+
+-- Where there is no value any more (a restart without data, FLUSHALL): to the server's clock in microseconds, which is
+-- above everything drawn before, since nobody draws a number each microsecond. Else by 2^32, which is more than what an
+-- asynchronous replica lacks; but not past the clock while the value is near it, or the next one who finds no value
+-- would start below. A counter far above the clock was raised, and leaps by 2^32 again.
+local function leap(value)
+  local time = redis.call('TIME')
+  local clock = time[1] .. string.format('%06d', time[2])
+  if not value then return clock end
+  local far = sum(value, '4294967296')
+  if not is_less(clock, far) or is_less(sum(clock, '4294967296'), value) then return far end
+  return greater_of(clock, sum(value, '65536'))
+end
+
+-- The value and the run on record. Fails where the value is none.
+local function read_counter(counter)
+  local seen = redis.call('HMGET', counter, 'value', 'run')
+  local value = seen[1]
+  if value and value ~= '0' and not string.match(value, '^[1-9]%d*$') then
+    error({err = 'DAMAGED the counter ' .. counter .. ' holds no number'})
+  end
+  return value, seen[2]
+end
 
 -- The number, as a decimal string. Fails, with nothing done, where there are no numbers left.
 local function draw(counter)
@@ -12,18 +35,14 @@ local function draw(counter)
   if not run or not string.find(replication, 'role:master', 1, true) then
     error({err = 'REPLICA this server is a replica, and draws no tokens'})
   end
-  local seen = redis.call('HMGET', counter, 'value', 'run')
-  if not seen[1] or seen[2] ~= run then
-    redis.call('HINCRBY', counter, 'value', '4294967296')
-    local clock = redis.call('TIME')
-    local least = clock[1] .. string.format('%06d', clock[2])
-    redis.call('HSET', counter, 'run', run, 'value', greater_of(redis.call('HGET', counter, 'value'), least))
+  local value, drawn_by = read_counter(counter)
+  local is_trusted = value and drawn_by == run
+  if not is_trusted then value = leap(value) end
+  if not is_less(value, counter_max) then
+    error({err = 'EXHAUSTED the counter ' .. counter .. ' is at its end, there are no higher tokens'})
   end
+  if not is_trusted then redis.call('HSET', counter, 'run', run, 'value', value) end
   local drawn = redis.call('HINCRBY', counter, 'value', 1)
-  if drawn > 0 and drawn < 9007199254740992 then return string.format('%.0f', drawn) end
-  drawn = redis.call('HGET', counter, 'value')
-  if not string.match(drawn, '^[1-9]%d*$') then
-    error({err = 'DAMAGED the counter ' .. counter .. ' holds ' .. drawn})
-  end
-  return drawn
+  if drawn < 9007199254740992 then return string.format('%.0f', drawn) end
+  return redis.call('HGET', counter, 'value')
 end

@@ -1,0 +1,212 @@
+#include "adapters/redis/lock_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/redis/errors.hpp"
+#include "adapters/redis/lock_scan.hpp"
+#include "adapters/redis/scripts.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+constexpr std::chrono::milliseconds left_unknown{1'000};
+
+std::string text_of(std::chrono::milliseconds duration) {
+  return std::to_string(duration.count());
+}
+
+// What our own scripts cannot have answered proves nothing about what they did.
+void require_shape(const Reply& reply, std::size_t size) {
+  if (reply.elements.size() < size)
+    throw OutcomeUnknown("Redis answered with what no script of ours answers");
+}
+
+Token token_of(const Reply& reply) {
+  const auto token = Token::parse(reply.text);
+  if (!token) throw OutcomeUnknown(fmt::format("Redis answered with the token '{}'", reply.text));
+  return *token;
+}
+
+LockCalls::Refusal refusal_of(const Reply& reply) {
+  require_shape(reply, 3);
+  LockCalls::Refusal refusal{LockCalls::Ms{reply.elements[1].integer}, true, {}};
+  if (reply.elements[0].text == "free") {
+    refusal.first = reply.elements[2].text;
+  } else {
+    refusal.is_ours = reply.elements[2].integer == 1;
+  }
+  if (refusal.left < LockCalls::Ms{0}) refusal.left = left_unknown;
+  return refusal;
+}
+
+// Looking changes nothing, so an answer that was not seen is no more than that.
+template <class Function>
+auto looking(Function&& function) {
+  try {
+    return function();
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(error.what());
+  }
+}
+
+}  // namespace
+
+LockCalls::LockCalls(const Address& address, const LockOptions& options)
+    : pool_{address},
+      keys_{address.prefix},
+      options_{options},
+      lock_key_{keys_, options.lock_key, pool_.is_cluster()} {}
+
+LockCalls::Answer LockCalls::ask(const Ask& ask) {
+  require_sensible_ttl(ask.ttl);
+  const auto& [resource, holder, ttl, enters, waiter] = ask;
+  Call call{fmt::format("taking the lock of '{}'", resource.name()),
+            options_.is_fair ? scripts::grant_in_line() : scripts::grant(),
+            {lock_key_.of(resource), counter(resource)},
+            {holder.id(), text_of(ttl), enters ? "enter" : "ask"}};
+  if (options_.is_fair) {
+    call.keys.insert(call.keys.end(), {keys_.queue(resource), keys_.waiters(resource)});
+    call.arguments.insert(call.arguments.end(), {waiter, text_of(place_life)});
+  }
+  const auto reply = options_.replicas > 0 ? run_at_replicas(call, ask) : run(call);
+  require_shape(reply, 3);
+  const auto& word = reply.elements[0].text;
+  if (word == "held") return {std::nullopt, refusal_of(reply)};
+  const Ms granted{parse_decimal(reply.elements[2].text).value_or(ttl.count())};
+  return {Grant{{resource, token_of(reply.elements[1]), holder, std::nullopt}, granted, word == "granted"}};
+}
+
+LockCalls::Refusal LockCalls::look(const Resource& resource, const std::vector<std::string>& waiters) {
+  Call call{fmt::format("waiting for the lock of '{}'", resource.name()),
+            scripts::line_up(),
+            keys_to_free(resource),
+            {text_of(place_life)}};
+  call.arguments.insert(call.arguments.end(), waiters.begin(), waiters.end());
+  return looking([&] { return refusal_of(run(call)); });
+}
+
+void LockCalls::leave(const Resource& resource, const std::string& waiter) noexcept {
+  try {
+    (void)run({"leaving the line", scripts::leave(), keys_to_free(resource), {waiter, channel(resource)}});
+  } catch (const std::exception&) {
+    // The place is lost soon.
+  }
+}
+
+Renewal LockCalls::renew(const Claim& claim, Ms ttl) {
+  require_sensible_ttl(ttl);
+  const auto reply = run({fmt::format("renewing the lock of '{}'", claim.resource.name()),
+                          scripts::renew(),
+                          {lock_key_.of(claim.resource)},
+                          {to_string(claim.token), claim.holder.id(), text_of(ttl)}});
+  return reply.integer == 1 ? Renewal::renewed : Renewal::lost;
+}
+
+Release LockCalls::release(const Claim& claim) {
+  const auto& script = options_.is_fair ? scripts::release_in_line() : scripts::release();
+  const auto reply = run({fmt::format("releasing the lock of '{}'", claim.resource.name()),
+                          script,
+                          keys_to_free(claim.resource),
+                          {to_string(claim.token), claim.holder.id(), channel(claim.resource)}});
+  return reply.integer == 1 ? Release::released : Release::not_held;
+}
+
+Release LockCalls::end(const Resource& resource) {
+  const auto& script = options_.is_fair ? scripts::end_in_line() : scripts::end();
+  const auto reply = run({fmt::format("ending the lease of '{}'", resource.name()),
+                          script,
+                          keys_to_free(resource),
+                          {channel(resource)}});
+  return reply.integer == 1 ? Release::released : Release::not_held;
+}
+
+std::optional<LeaseRecord> LockCalls::show(const Resource& resource) {
+  return looking([&]() -> std::optional<LeaseRecord> {
+    const auto reply = run({fmt::format("looking at the lock of '{}'", resource.name()),
+                            scripts::show(),
+                            {lock_key_.of(resource)},
+                            {}});
+    if (reply.is_nil()) return std::nullopt;
+    require_shape(reply, 3);
+    const auto holder = Holder::parse(reply.elements[1].text);
+    if (!holder) return std::nullopt;  // another library's lock after all
+    const auto left = reply.elements[2].integer;
+    return LeaseRecord{{resource, token_of(reply.elements[0]), *holder, std::nullopt},
+                       Ms{left < 0 ? ttl_max.count() : left}};
+  });
+}
+
+void LockCalls::raise(const Resource& resource, Token mark) {
+  (void)run({"raising the counter", scripts::raise(), {counter(resource)}, {to_string(mark)}});
+}
+
+Token LockCalls::draw() {
+  if (pool_.is_cluster()) {
+    throw InvalidInput(
+        "under Redis Cluster each resource has a counter of its own: there is no number of the whole "
+        "namespace to be drawn, and nothing to be initialised");
+  }
+  return token_of(run({"drawing a number", scripts::draw_one(), {keys_.counter()}, {}}));
+}
+
+std::optional<Token> LockCalls::lowest_live() {
+  if (pool_.is_cluster()) return std::nullopt;
+  return looking([&]() -> std::optional<Token> {
+    return pool_.with([&](Client& client) { return lowest_live_token(client, lock_key_); });
+  });
+}
+
+Reply LockCalls::run(const Call& call) {
+  return pool_.with([&](Client& client) { return unless_error(call.doing, client.run(call.run())); });
+}
+
+// A grant that too few replicas have would be lost with this server, so it is given back. A tenure that was
+// granted before is left as it was.
+Reply LockCalls::run_at_replicas(const Call& call, const Ask& ask) {
+  const Ms limit = std::max(Ms{1}, std::min(pool_.address().timeout, ask.ttl) / 2);
+  Reply reply;
+  const int count = pool_.with([&](Client& client) { return replicas_with(client, call, reply, limit); });
+  reply = unless_error(call.doing, std::move(reply));
+  require_shape(reply, 3);
+  const auto& word = reply.elements[0].text;
+  if (word == "held" || count >= options_.replicas) return reply;
+  if (word == "granted" || ask.enters)
+    (void)release({ask.resource, token_of(reply.elements[1]), ask.holder, std::nullopt});
+  throw Unavailable(fmt::format("{}: {} of the {} replicas wanted had it within {} ms", call.doing, count,
+                                options_.replicas, limit.count()));
+}
+
+// How many replicas have what the call wrote: EVALSHA and WAIT in one round trip.
+int LockCalls::replicas_with(Client& client, const Call& call, Reply& reply, Ms limit) const {
+  const auto run = call.run();
+  const auto key_count = std::to_string(run.keys.size());
+  const auto replicas = std::to_string(options_.replicas);
+  const auto limit_ms = text_of(limit);
+  for (const bool by_hash : {true, false}) {
+    std::vector<std::string_view> words{by_hash ? "EVALSHA" : "EVAL",
+                                        by_hash ? run.script.hash() : run.script.text(), key_count};
+    words.insert(words.end(), run.keys.begin(), run.keys.end());
+    words.insert(words.end(), run.arguments.begin(), run.arguments.end());
+    const std::vector<std::string_view> both[] = {words, {"WAIT", replicas, limit_ms}};
+    auto replies = client.connection(run.keys.front()).call_all(both);
+    reply = std::move(replies[0]);
+    if (reply.is_error() && reply.text.starts_with("NOSCRIPT")) continue;
+    if (reply.is_error()) return 0;
+    return replies[1].is_error() ? 0 : static_cast<int>(replies[1].integer);
+  }
+  return 0;
+}
+
+std::vector<std::string> LockCalls::keys_to_free(const Resource& resource) const {
+  if (!options_.is_fair) return {lock_key_.of(resource)};
+  return {lock_key_.of(resource), keys_.queue(resource), keys_.waiters(resource)};
+}
+
+std::string LockCalls::counter(const Resource& resource) const {
+  return pool_.is_cluster() ? keys_.counter(resource) : keys_.counter();
+}
+
+}  // namespace fenceguard::redis

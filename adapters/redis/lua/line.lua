@@ -1,0 +1,36 @@
+-- Those who wait in order: a sorted set of waiters by their arrival, and one of until when each is believed to live, in
+-- ms of the server's clock, which decides about waiting alone. Both are gone when nobody waits any more.
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- The first who waits and lives, and for how many ms it is believed to. The dead before it are dropped.
+local function first_in_line(queue, waiters)
+  local now = now_ms()
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then return nil end
+    local lives_until = redis.call('ZSCORE', waiters, first)
+    if lives_until and tonumber(lives_until) > now then return first, tonumber(lives_until) - now end
+    redis.call('ZREM', queue, first)
+    redis.call('ZREM', waiters, first)
+  end
+end
+
+-- Keeps the waiter's place for life ms, at the end of the line if it had none.
+local function stay_in_line(queue, waiters, waiter, life)
+  if not redis.call('ZSCORE', queue, waiter) then
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    redis.call('ZADD', queue, string.format('%.0f', (last or 0) + 1), waiter)
+  end
+  redis.call('ZADD', waiters, string.format('%.0f', now_ms() + life), waiter)
+  redis.call('PEXPIRE', queue, 2 * life)
+  redis.call('PEXPIRE', waiters, 2 * life)
+end
+
+local function leave_line(queue, waiters, waiter)
+  redis.call('ZREM', queue, waiter)
+  redis.call('ZREM', waiters, waiter)
+end
