@@ -1,0 +1,357 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "adapters/redis/guard.hpp"
+#include "adapters/redis/storage.hpp"
+#include "guard/wait_for.hpp"
+#include "tests/redis/server.hpp"
+
+namespace fenceguard::redis::test {
+namespace {
+
+using fenceguard::test::RedisCluster;
+using fenceguard::test::RedisServer;
+using testing::HasSubstr;
+
+constexpr std::chrono::seconds limit{30};
+
+void wait_until(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+}
+
+Claim claim(const std::string& resource, std::int64_t token, const std::string& holder = "h") {
+  return {Resource{resource}, Token{token}, Holder{holder}, std::nullopt};
+}
+
+Ruling advance(Storage& storage, const Claim& claim) {
+  return StoreGuard{storage.fences()}.advance(claim);
+}
+
+FenceView show(Storage& storage, const std::string& resource) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().show(Resource{resource}, std::move(done)); });
+}
+
+std::int64_t init(Storage& storage, std::int64_t floor) {
+  return wait_for<std::int64_t>(
+      [&](Done<std::int64_t> done) { storage.fences().init(floor, std::move(done)); });
+}
+
+FenceView revoke(Storage& storage, const std::string& resource, const std::optional<Claim>& lease = {}) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().revoke(Resource{resource}, lease, std::move(done)); });
+}
+
+Compaction compact(Storage& storage, std::int64_t lowest_live) {
+  return wait_for<Compaction>(
+      [&](Done<Compaction> done) { storage.fences().compact(Token{lowest_live}, std::move(done)); });
+}
+
+FencePage list(Storage& storage, const FenceListing& listing) {
+  return wait_for<FencePage>([&](Done<FencePage> done) { storage.fences().list(listing, std::move(done)); });
+}
+
+FenceView rebase(Storage& storage, const std::string& resource, std::int64_t to) {
+  return wait_for<FenceView>([&](Done<FenceView> done) {
+    storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
+  });
+}
+
+// A server of the tests' own; each test has a namespace of its own in it.
+class RedisFenceStore : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = std::make_unique<RedisServer>(); }
+  static void TearDownTestSuite() { server_.reset(); }
+
+  [[nodiscard]] Url url() const { return Url::parse(server_->url(fmt::format("/0?prefix=n{}:", number_))); }
+  [[nodiscard]] std::unique_ptr<Storage> open(const StorageOptions& options = {}) const {
+    return open_storage(url(), options);
+  }
+  [[nodiscard]] std::unique_ptr<Storage> open_initialised(const StorageOptions& options = {}) const {
+    auto storage = open(options);
+    (void)init(*storage, 0);
+    return storage;
+  }
+  [[nodiscard]] std::string key(const std::string& rest) const {
+    return fmt::format("n{}:{}", number_, rest);
+  }
+
+  static std::unique_ptr<RedisServer> server_;
+  const int number_ = ++last_number_;
+
+ private:
+  static int last_number_;
+};
+
+std::unique_ptr<RedisServer> RedisFenceStore::server_;
+int RedisFenceStore::last_number_ = 0;
+
+TEST_F(RedisFenceStore, ANamespaceWithoutItsRecordIsUnavailableAndNamesTheCommandThatMakesIt) {
+  const auto storage = open({.initialise = true});
+  EXPECT_EQ(storage->fences().status().state, StoreState::uninitialised);
+  EXPECT_THAT(storage->fences().status().reason, HasSubstr("fence init"));
+  try {
+    (void)advance(*storage, claim("a", 5));
+    FAIL() << "it was admitted";
+  } catch (const Unavailable& error) {
+    EXPECT_THAT(error.what(), HasSubstr("fence init"));
+  }
+  EXPECT_EQ(server_->call({"KEYS", key("*")}).elements.size(), 0u);
+}
+
+TEST_F(RedisFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
+  const auto storage = open();
+  EXPECT_EQ(init(*storage, 7), 7);
+  EXPECT_EQ(storage->fences().status().state, StoreState::ready);
+  EXPECT_EQ(init(*storage, 3), 7);
+  EXPECT_EQ(init(*storage, 9), 9);
+  EXPECT_EQ(advance(*storage, claim("a", 9)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
+  EXPECT_EQ(storage->fences().status().floor, 9);
+}
+
+TEST_F(RedisFenceStore, AnAdvanceTellsVerdictHighestAndWhetherItRaisedTheFence) {
+  const auto storage = open_initialised();
+  const auto first = advance(*storage, claim("a", 5));
+  EXPECT_EQ(first.verdict, Verdict::admitted);
+  EXPECT_EQ(first.highest, 5);
+  EXPECT_TRUE(first.changed);
+  EXPECT_FALSE(advance(*storage, claim("a", 5)).changed);
+  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("a", 5, "other")).verdict, Verdict::conflict);
+  EXPECT_TRUE(advance(*storage, claim("a", 6, "other")).changed);
+}
+
+TEST_F(RedisFenceStore, AViewHoldsRecordAndFloor) {
+  const auto storage = open();
+  (void)init(*storage, 3);
+  EXPECT_EQ(show(*storage, "a"), (FenceView{std::nullopt, 3}));
+  Client client{url()};
+  (void)Guard{client}.write(claim("a", 5, "h1").with(Sequence{7}), {"SET", "a", "x"});
+  EXPECT_EQ(show(*storage, "a"), (FenceView{Fence{Token{5}, Holder{"h1"}, Sequence{7}, false}, 3}));
+}
+
+TEST_F(RedisFenceStore, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
+  const auto storage = open_initialised();
+  EXPECT_FALSE(revoke(*storage, "a").record);  // nothing was there to be closed
+  (void)advance(*storage, claim("a", 5));
+  EXPECT_TRUE(revoke(*storage, "a").record->closed);
+  const auto ruling = advance(*storage, claim("a", 5));
+  EXPECT_EQ(ruling.verdict, Verdict::stale);
+  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
+  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
+  EXPECT_FALSE(show(*storage, "a").record->closed);
+}
+
+TEST_F(RedisFenceStore, ARevokeCutsOffALeaseThatHasNotAdvancedYet) {
+  const auto storage = open_initialised();
+  (void)advance(*storage, claim("a", 5));
+  const auto view = revoke(*storage, "a", claim("a", 8, "new"));
+  EXPECT_EQ(view.record, (Fence{Token{8}, Holder{"new"}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 8, "new")).verdict, Verdict::stale);
+  // A lease that is older than the fence changes no token.
+  EXPECT_EQ(revoke(*storage, "a", claim("a", 6)).record->token, Token{8});
+}
+
+TEST_F(RedisFenceStore, ANumberBeyondTheBoundIsImplausibleAndMovesNothing) {
+  const auto storage = open_initialised({.jump_max = 100});
+  (void)advance(*storage, claim("a", 50));
+  EXPECT_THROW((void)advance(*storage, claim("b", 151)), Implausible);
+  EXPECT_FALSE(show(*storage, "b").record);
+  EXPECT_EQ(advance(*storage, claim("b", 150)).verdict, Verdict::admitted);
+}
+
+TEST_F(RedisFenceStore, CompactedFencesAreInTheFloorAndRefuseAsBefore) {
+  const auto storage = open_initialised();
+  constexpr int count = 1'203;  // more than two steps
+  for (int i = 1; i <= count; ++i) (void)advance(*storage, claim(fmt::format("r/{}", i), i));
+  const auto done = compact(*storage, 1'001);
+  EXPECT_EQ(done.dropped, 1'000);
+  EXPECT_EQ(done.floor, 1'000);
+  EXPECT_EQ(server_->call({"EXISTS", key("{r/1000}")}).integer, 0);
+  EXPECT_EQ(advance(*storage, claim("r/7", 7)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("r/7", 1'000)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("r/1001", 1'001)).verdict, Verdict::admitted);
+  EXPECT_EQ(advance(*storage, claim("r/7", 1'204)).verdict, Verdict::admitted);
+  EXPECT_EQ(compact(*storage, 1'001).dropped, 0);
+}
+
+// What compaction does in several steps never opens a gap: writers go on meanwhile.
+TEST_F(RedisFenceStore, NoStaleWriteLandsWhileFencesAreCompacted) {
+  const auto storage = open_initialised();
+  constexpr int resources = 700;
+  for (int i = 0; i < resources; ++i) (void)advance(*storage, claim(fmt::format("r/{}", i), 1'000 + i));
+  std::atomic<bool> is_over{false};
+  std::atomic<int> admitted{0};
+  std::jthread stale{[&] {
+    Client client{url()};
+    Guard guard{client};
+    for (int i = 0; !is_over; i = (i + 1) % resources) {
+      const auto name = fmt::format("r/{}", i);
+      if (guard.write(claim(name, 999), {"SET", name, "stale"}).ruling.verdict == Verdict::admitted)
+        ++admitted;
+    }
+  }};
+  for (int round = 0; round < 20; ++round) {
+    (void)compact(*storage, 1'000 + resources);
+    for (int i = 0; i < resources; i += 7) {
+      const auto ruling = advance(*storage, claim(fmt::format("r/{}", i), 2'000 + round));
+      EXPECT_EQ(ruling.verdict, Verdict::admitted);
+    }
+  }
+  is_over = true;
+  stale.join();
+  EXPECT_EQ(admitted, 0);
+}
+
+TEST_F(RedisFenceStore, AListIsSortedBytewiseAndComesInPages) {
+  const auto storage = open_initialised();
+  for (const auto* name : {"a/1", "a/10", "a/2", "b", "ä", "A"}) (void)advance(*storage, claim(name, 5));
+  const auto names = [](const FencePage& page) {
+    std::vector<std::string> result;
+    for (const auto& entry : page.entries) result.push_back(entry.resource.name());
+    return result;
+  };
+  EXPECT_THAT(names(list(*storage, {})), testing::ElementsAre("A", "a/1", "a/10", "a/2", "b", "ä"));
+  const auto first = list(*storage, {.prefix = "a/", .after = "", .limit = 2});
+  EXPECT_THAT(names(first), testing::ElementsAre("a/1", "a/10"));
+  EXPECT_TRUE(first.has_more);
+  const auto second = list(*storage, {.prefix = "a/", .after = "a/10", .limit = 2});
+  EXPECT_THAT(names(second), testing::ElementsAre("a/2"));
+  EXPECT_FALSE(second.has_more);
+  EXPECT_TRUE(list(*storage, {.prefix = "zz", .after = "", .limit = 2}).entries.empty());
+}
+
+TEST_F(RedisFenceStore, ARebaseClosesTheFenceAtItsNumberAndLeavesANote) {
+  const auto storage = open_initialised({.jump_max = 1'000});
+  (void)advance(*storage, claim("a", 500));
+  (void)advance(*storage, claim("b", 20));
+  EXPECT_EQ(rebase(*storage, "a", 10).record, (Fence{Token{10}, Holder{}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 10, "")).verdict, Verdict::stale);
+  const auto note = server_->call({"LRANGE", key("rebased:{a}"), "0", "-1"}).elements.at(0).text;
+  for (const auto* part : {"\"by\":\"ann\"", "\"from\":\"500\"", "\"to\":\"10\""})
+    EXPECT_THAT(note, HasSubstr(part));
+  // What is implausible is counted from what is highest now.
+  EXPECT_EQ(storage->fences().status().highest >= 20, true);
+  wait_until([&] { return storage->fences().status().highest == 20; });
+  EXPECT_THROW((void)advance(*storage, claim("a", 1'021)), Implausible);
+}
+
+TEST_F(RedisFenceStore, ALookedAtStorageChangesNothing) {
+  (void)open_initialised();
+  const auto storage = open({.mode = StorageOptions::Mode::inspect});
+  EXPECT_THROW((void)advance(*storage, claim("a", 1)), Unavailable);
+  EXPECT_THROW((void)init(*storage, 3), Unavailable);
+  EXPECT_FALSE(show(*storage, "a").record);
+  EXPECT_EQ(storage->own_source(), nullptr);
+}
+
+TEST_F(RedisFenceStore, StatusFollowsTheServer) {
+  const auto storage = open_initialised();
+  (void)advance(*storage, claim("a", 7));
+  wait_until([&] { return storage->fences().status().highest == 7; });
+  EXPECT_EQ(storage->fences().status().resources, 1);
+  server_->call({"DEL", key("namespace")});
+  wait_until([&] { return storage->fences().status().state == StoreState::uninitialised; });
+  EXPECT_THROW((void)advance(*storage, claim("a", 8)), Unavailable);
+}
+
+// A server that forgot everything is unavailable until it is initialised from the source, and then nothing
+// that was granted before is admitted.
+TEST(RedisFenceStoreFault, AfterFlushAllNothingGrantedBeforeIsAdmitted) {
+  RedisServer server;
+  const auto url = Url::parse(server.url());
+  const auto storage = open_storage(url, {});
+  auto& source = *storage->own_source();
+  (void)init(*storage, source.draw().value());
+  std::vector<Claim> before;
+  for (int i = 0; i < 20; ++i) {
+    const Resource resource{fmt::format("r/{}", i)};
+    const auto grant = source.try_acquire(resource, Holder::random(), std::chrono::seconds{60});
+    before.push_back(std::get<Grant>(grant).claim);
+    EXPECT_EQ(advance(*storage, before.back()).verdict, Verdict::admitted);
+  }
+  server.call({"FLUSHALL"});
+  for (const auto& old : before) EXPECT_THROW((void)advance(*storage, old), Unavailable);
+  (void)init(*storage, source.draw().value());
+  for (const auto& old : before) EXPECT_EQ(advance(*storage, old).verdict, Verdict::stale);
+  const auto grant = source.try_acquire(Resource{"r/0"}, Holder::random(), std::chrono::seconds{60});
+  EXPECT_EQ(advance(*storage, std::get<Grant>(grant).claim).verdict, Verdict::admitted);
+}
+
+TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
+  RedisServer server{{"--appendonly", "yes", "--appendfsync", "always"}};
+  const auto storage = open_storage(Url::parse(server.url("/0?timeout=500ms")), {});
+  (void)init(*storage, 0);
+  (void)advance(*storage, claim("a", 5));
+  server.kill();
+  EXPECT_THROW((void)advance(*storage, claim("a", 6)), Unavailable);
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
+  server.start();
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
+  server.pause();
+  EXPECT_THROW((void)advance(*storage, claim("a", 7)), OutcomeUnknown);
+  EXPECT_THROW((void)show(*storage, "a"), Unavailable);
+  server.resume();
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict,
+            show(*storage, "a").record->token == Token{7} ? Verdict::stale : Verdict::admitted);
+}
+
+TEST(RedisFenceStoreFault, AServerThatCannotBeReachedIsToldAtOnce) {
+  const auto url = Url::parse(fmt::format("redis://127.0.0.1:{}", fenceguard::test::free_port()));
+  EXPECT_THROW((void)open_storage(url, {}), Unavailable);
+}
+
+TEST(RedisFenceStoreFault, WhatIsOpenAtTheEndIsAnswered) {
+  RedisServer server;
+  std::vector<std::future<FaultKind>> endings;
+  {
+    const auto storage = open_storage(Url::parse(server.url("/0?timeout=300ms")), {});
+    (void)init(*storage, 0);
+    server.pause();
+    for (int i = 1; i <= 20; ++i) {
+      auto ending = std::make_shared<std::promise<FaultKind>>();
+      endings.push_back(ending->get_future());
+      storage->fences().advance(claim("a", i), [ending](Outcome<Ruling> outcome) {
+        ending->set_value(outcome.ok() ? FaultKind::invalid_input : outcome.fault().kind);
+      });
+    }
+  }
+  server.resume();
+  for (auto& ending : endings) {
+    const auto kind = ending.get();
+    EXPECT_TRUE(kind == FaultKind::unknown || kind == FaultKind::unavailable);
+  }
+}
+
+TEST(RedisFenceStoreCluster, FencesOfSingleResourcesWorkAndTheRestIsRefusedWithASentence) {
+  RedisCluster cluster;
+  const auto storage = open_storage(Url::parse(cluster.url()), {});
+  EXPECT_EQ(storage->fences().status().state, StoreState::ready);
+  for (const auto* name : {"a", "b", "c", "d/e"}) {
+    EXPECT_EQ(advance(*storage, claim(name, 5)).verdict, Verdict::admitted);
+    EXPECT_EQ(advance(*storage, claim(name, 4)).verdict, Verdict::stale);
+    EXPECT_TRUE(revoke(*storage, name).record->closed);
+    EXPECT_EQ(rebase(*storage, name, 3).record->token, Token{3});
+    EXPECT_EQ(show(*storage, name).record->token, Token{3});
+  }
+  EXPECT_THROW((void)init(*storage, 1), InvalidInput);
+  EXPECT_THROW((void)compact(*storage, 1), InvalidInput);
+  EXPECT_THROW((void)list(*storage, {}), InvalidInput);
+}
+
+}  // namespace
+}  // namespace fenceguard::redis::test
