@@ -1,5 +1,11 @@
 #include "adapters/redis/client.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "guard/url.hpp"
@@ -7,69 +13,283 @@
 namespace fenceguard::redis {
 namespace {
 
-// EVALSHA or EVAL, as a command.
-std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std::string& key_count) {
-  std::vector<std::string_view> words{by_hash ? "EVALSHA" : "EVAL",
-                                      by_hash ? run.script.hash() : run.script.text(), key_count};
-  words.insert(words.end(), run.keys.begin(), run.keys.end());
-  words.insert(words.end(), run.arguments.begin(), run.arguments.end());
-  return words;
-}
+constexpr int attempts_max = 8;
+constexpr std::chrono::milliseconds first_pause{2};  // doubled with each attempt
 
 bool is_unknown_script(const Reply& reply) {
   return reply.is_error() && reply.text.starts_with("NOSCRIPT");
 }
 
+// A reply by which a server says that it ran nothing, and which is not the end of it.
+bool is_not_run(const Reply& reply, bool is_cluster) {
+  if (!reply.is_error()) return false;
+  if (is_unknown_script(reply)) return true;
+  return is_cluster && (is_try_again(reply) || reply.text.starts_with("MOVED ") ||  //
+                        reply.text.starts_with("ASK "));
+}
+
+// EVALSHA or EVAL, as a command.
+std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std::string& key_count) {
+  std::vector<std::string_view> words;
+  words.reserve(3 + run.keys.size() + run.arguments.size());
+  words.push_back(by_hash ? "EVALSHA" : "EVAL");
+  words.push_back(by_hash ? run.script.hash() : run.script.text());
+  words.push_back(key_count);
+  words.insert(words.end(), run.keys.begin(), run.keys.end());
+  words.insert(words.end(), run.arguments.begin(), run.arguments.end());
+  return words;
+}
+
+// Nothing that changes was asked, so an answer that was not seen is no more than that.
+template <class Function>
+auto look(const Function& function) {
+  try {
+    return function();
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(error.what());
+  }
+}
+
 }  // namespace
 
 Client::Client(Address address) : address_{std::move(address)}, keys_{address_.prefix} {
-  is_cluster_ = connection({}).server().is_cluster;
+  open();
 }
 
 Client::Client(std::string_view url) : Client{Url::parse(url)} {}
 Client::Client(const Url& url) : Client{address_of(url)} {}
 
-Connection& Client::connection(std::string_view) {
-  if (connection_ && connection_->is_usable()) return *connection_;
-  connection_.reset();
-  return connection_.emplace(address_);
+void Client::open() {
+  std::string reasons;
+  for (const auto& seed : address_.endpoints) {
+    try {
+      Connection connection{address_.at(seed)};
+      is_cluster_ = connection.server().is_cluster;
+      if (!is_cluster_ && address_.endpoints.size() > 1) {
+        throw InvalidInput(
+            fmt::format("{} names several servers, which are taken for the seeds of one Redis Cluster, but "
+                        "{} is a server "
+                        "by itself; name that one server alone",
+                        address_.shown, to_string(seed)));
+      }
+      if (is_cluster_) learn_slots(seed, connection);
+      links_.insert_or_assign(seed, Link{std::move(connection), {}});
+      return;
+    } catch (const Unavailable& error) {
+      reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", error.what());
+    }
+  }
+  throw Unavailable(reasons);
+}
+
+void Client::learn_slots(const Endpoint& from, Connection& connection) {
+  const std::string_view words[] = {"CLUSTER", "SLOTS"};
+  const auto reply = look([&] { return connection.call(words); });
+  if (reply.is_error())
+    throw Unavailable(fmt::format("{} does not tell its cluster's slots: {}", to_string(from), reply.text));
+  slots_.learn(reply, from);
+}
+
+// From whoever answers first: those that are known to have slots, then the seeds.
+void Client::learn_slots_again() {
+  auto candidates = slots_.servers();
+  candidates.insert(candidates.end(), address_.endpoints.begin(), address_.endpoints.end());
+  std::string reasons;
+  for (const auto& server : candidates) {
+    try {
+      return learn_slots(server, link(server).connection);
+    } catch (const Unavailable& error) {
+      reasons = error.what();
+    }
+  }
+  throw Unavailable("no server of the cluster answers; the last: " + reasons);
+}
+
+Client::Link& Client::link(const Endpoint& server) {
+  const auto found = links_.find(server);
+  if (found != links_.end()) {
+    if (found->second.connection.is_usable()) return found->second;
+    links_.erase(found);
+  }
+  Connection connection{address_.at(server)};
+  if (connection.server().is_cluster != is_cluster_)
+    throw Unavailable(fmt::format("{} is another kind of server than before", to_string(server)));
+  return links_.emplace(server, Link{std::move(connection), {}}).first->second;
+}
+
+Endpoint Client::server_of(std::string_view key) {
+  if (!is_cluster_) return address_.endpoints.front();
+  const auto slot = slot_of(key);
+  if (slots_.find(slot) == nullptr) learn_slots_again();
+  const auto* server = slots_.find(slot);
+  if (server == nullptr) throw Unavailable(fmt::format("no server of the cluster has the slot {}", slot));
+  return *server;
+}
+
+Connection& Client::connection(std::string_view key) {
+  const auto server = server_of(key);
+  try {
+    return link(server).connection;
+  } catch (const Unavailable&) {
+    if (!is_cluster_) throw;
+  }
+  // It may have died, and another have taken its slots.
+  learn_slots_again();
+  return link(server_of(key)).connection;
+}
+
+// Sends until somebody has run it: send(link, is_asked) to the server of key, and then to whom it names.
+template <class Send>
+Reply Client::route(std::string_view key, const Send& send) {
+  auto pause = first_pause;
+  std::optional<Endpoint> asked;
+  for (int attempt = 1;; ++attempt) {
+    const auto server = asked ? *asked : server_of(key);
+    Reply reply;
+    try {
+      reply = send(link(server), asked.has_value());
+    } catch (const Unavailable&) {
+      if (!is_cluster_ || attempt == attempts_max) throw;
+      asked.reset();
+      std::this_thread::sleep_for(pause);
+      pause *= 2;
+      learn_slots_again();
+      continue;
+    }
+    if (!is_cluster_ || attempt == attempts_max) return reply;
+    asked.reset();
+    if (const auto redirection = redirection_of(reply, server)) {
+      if (redirection->kind == Redirection::Kind::ask) {
+        asked = redirection->to;
+      } else {
+        // The others may have moved with it. What this server was told comes first, though: gossip is slow.
+        learn_slots_again();
+        slots_.set(redirection->slot, redirection->to);
+      }
+      if (attempt < 3) continue;  // later it is a server that does not know yet
+    } else if (!is_try_again(reply)) {
+      return reply;
+    }
+    std::this_thread::sleep_for(pause);
+    pause *= 2;
+  }
 }
 
 Reply Client::call(std::string_view key, Arguments arguments) {
-  return connection(key).call(arguments);
+  return route(key, [&](Link& link, bool is_asked) {
+    if (!is_asked) return link.connection.call(arguments);
+    const std::vector<std::vector<std::string_view>> commands{{"ASKING"},
+                                                              {arguments.begin(), arguments.end()}};
+    return std::move(link.connection.call_all(commands).back());
+  });
+}
+
+void Client::require_one_slot(const Run& run) const {
+  if (!is_cluster_) return;
+  const auto slot = slot_of(run.keys.front());
+  for (const auto key : run.keys) {
+    if (slot_of(key) == slot) continue;
+    throw InvalidInput(fmt::format(
+        "the keys '{}' and '{}' lie in different slots of the Redis Cluster: give them one hash tag",
+        run.keys.front(), key));
+  }
+}
+
+Reply Client::run_at(Link& link, const Run& run, bool is_asked) {
+  const auto key_count = std::to_string(run.keys.size());
+  for (const bool by_hash : {true, false}) {
+    auto words = command_of(run, by_hash, key_count);
+    if (is_asked && run.asked != Run::none) words.at(3 + run.keys.size() + run.asked) = "1";
+    // One ASKING serves one command.
+    auto reply = is_asked ? std::move(link.connection
+                                          .call_all(std::vector<std::vector<std::string_view>>{
+                                              {"ASKING"}, std::move(words)})
+                                          .back())
+                          : link.connection.call(words);
+    if (!by_hash || !is_unknown_script(reply)) return reply;
+  }
+  return {};
 }
 
 Reply Client::run(const Run& run) {
-  const auto key = run.keys.front();
-  const auto key_count = std::to_string(run.keys.size());
-  auto reply = connection(key).call(command_of(run, true, key_count));
-  if (!is_unknown_script(reply)) return reply;
-  return connection(key).call(command_of(run, false, key_count));
+  require_one_slot(run);
+  return route(run.keys.front(), [&](Link& link, bool is_asked) { return run_at(link, run, is_asked); });
 }
 
-std::vector<Outcome<Reply>> Client::run_all(std::span<const Run> runs) {
-  std::vector<Outcome<Reply>> outcomes;
-  auto& link = connection({});
-  std::vector<std::string> key_counts;
-  for (const auto& run : runs) {
-    key_counts.push_back(std::to_string(run.keys.size()));
-    link.queue(command_of(run, true, key_counts.back()));
-  }
+// What goes to one server at once.
+struct Client::Batch {
+  Endpoint server;
+  std::vector<std::size_t> places;  // of the runs
+  Link* link = nullptr;
+  std::optional<Fault> fault;  // of those without a reply
+};
+
+void Client::send(Batch& batch, std::span<const Run> runs) {
   try {
-    link.send();
-    while (outcomes.size() < runs.size()) outcomes.emplace_back(link.receive());
+    batch.link = &link(batch.server);
+    std::string key_count;
+    for (const auto place : batch.places) {
+      const auto& run = runs[place];
+      key_count = std::to_string(run.keys.size());
+      // The text where the server may not have it yet, so that not one is refused while a later one is run.
+      const bool is_sent = !batch.link->scripts.insert(run.script.hash()).second;
+      batch.link->connection.queue(command_of(run, is_sent, key_count));
+    }
+    batch.link->connection.send();
   } catch (const Error&) {
-    while (outcomes.size() < runs.size()) outcomes.emplace_back(current_fault());
-    return outcomes;
+    batch.fault = current_fault();
+  }
+}
+
+void Client::receive(Batch& batch, std::vector<Outcome<Reply>>& outcomes) {
+  for (const auto place : batch.places) {
+    if (!batch.fault) {
+      try {
+        outcomes[place] = batch.link->connection.receive();
+        continue;
+      } catch (const Error&) {
+        batch.fault = current_fault();
+      }
+    }
+    outcomes[place] = *batch.fault;
+  }
+}
+
+// Those that a server did not run, one after another; but never before one that came earlier.
+void Client::run_again(std::span<const Run> runs, std::vector<Outcome<Reply>>& outcomes) {
+  std::map<std::string_view, std::size_t> last_run;  // by first key
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const bool is_not = outcomes[i].ok() && is_not_run(outcomes[i].value(), is_cluster_);
+    if (!is_not) last_run[runs[i].keys.front()] = i;
   }
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!is_unknown_script(outcomes[i].value())) continue;
+    if (!outcomes[i].ok() || !is_not_run(outcomes[i].value(), is_cluster_)) continue;
+    const auto later = last_run.find(runs[i].keys.front());
+    if (later != last_run.end() && later->second > i) {
+      outcomes[i] = Fault{FaultKind::unavailable, "it was not run (" + outcomes[i].value().text +
+                                                      "), and what was sent after it was"};
+      continue;
+    }
     try {
-      outcomes[i] = connection({}).call(command_of(runs[i], false, key_counts[i]));
+      outcomes[i] = run(runs[i]);
     } catch (const Error&) {
       outcomes[i] = current_fault();
     }
   }
+}
+
+std::vector<Outcome<Reply>> Client::run_all(std::span<const Run> runs) {
+  for (const auto& run : runs) require_one_slot(run);
+  std::map<Endpoint, Batch> batches;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto server = server_of(runs[i].keys.front());
+    auto& batch = batches.try_emplace(server, Batch{server, {}, nullptr, {}}).first->second;
+    batch.places.push_back(i);
+  }
+  for (auto& [server, batch] : batches) send(batch, runs);
+  std::vector<Outcome<Reply>> outcomes(runs.size(), Outcome<Reply>{Reply{}});
+  for (auto& [server, batch] : batches) receive(batch, outcomes);
+  run_again(runs, outcomes);
   return outcomes;
 }
 

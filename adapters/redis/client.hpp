@@ -4,17 +4,20 @@
 // key's slot. Connections are opened when they are first needed, and opened again when they broke.
 //
 // The endings of a call are those of Connection; an error that a server answered is a Reply. Nothing is
-// repeated but what the server said it had not run: a script that it does not have, a key that moved.
+// repeated but what the server said it had not run: a script that it does not have, a key that moved
+// (redirections are followed, a few times), a cluster that is not ready (a few times, a quarter of a second
+// in all).
 //
 // Not thread-safe.
 
 #include <map>
-#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "adapters/redis/cluster.hpp"
 #include "adapters/redis/commands.hpp"
 #include "adapters/redis/connection.hpp"
 #include "adapters/redis/keys.hpp"
@@ -27,16 +30,23 @@ struct Url;
 
 namespace fenceguard::redis {
 
-// One run of a script: its keys, which are in one slot, and its further arguments.
+// One run of a script: its keys, which are in one slot, and its further arguments. asked, if it is not none:
+// the place of the argument that becomes '1' where the server was named by an ASK, which is no proof that it
+// has what the slot has.
 struct Run {
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
   const Script& script;
   std::vector<std::string_view> keys;
   std::vector<std::string_view> arguments;
+  std::size_t asked = none;
 };
 
 class Client {
  public:
-  // Connects at once, so that a wrong address shows now. Throws Unavailable.
+  // Connects at once, so that a wrong address shows now: to the first of its endpoints that answers. Throws
+  // Unavailable; InvalidInput where there are several endpoints, and what answers is no Redis Cluster: one
+  // of several independent servers is never chosen silently.
   explicit Client(Address address);
   // The same from redis://…; throws InvalidInput for a URL that it does not understand.
   explicit Client(std::string_view url);
@@ -49,10 +59,12 @@ class Client {
   // One command at the server of key.
   [[nodiscard]] Reply call(std::string_view key, Arguments arguments);
 
-  // The script at the server of its first key.
+  // The script at the server of its first key. Throws InvalidInput, with nothing sent, for keys of several
+  // slots.
   [[nodiscard]] Reply run(const Run& run);
 
-  // Several, in one round trip per server, each with an ending of its own, in their order.
+  // Several, in one round trip per server, each with an ending of its own, in their order. Those with the
+  // same first key are run in their order: one that could not be run before a later one did is Unavailable.
   [[nodiscard]] std::vector<Outcome<Reply>> run_all(std::span<const Run> runs);
 
   // The connection to the server of key, for what must be said on one connection (WAIT, SUBSCRIBE).
@@ -62,10 +74,30 @@ class Client {
   [[nodiscard]] CommandTable& commands() noexcept { return commands_; }
 
  private:
+  struct Link {
+    Connection connection;
+    std::set<std::string_view> scripts;  // the hashes of those that it was sent
+  };
+  struct Batch;
+
+  void open();
+  void learn_slots(const Endpoint& from, Connection& connection);
+  void learn_slots_again();
+  [[nodiscard]] Link& link(const Endpoint& server);
+  [[nodiscard]] Endpoint server_of(std::string_view key);
+  void require_one_slot(const Run& run) const;
+  [[nodiscard]] Reply run_at(Link& link, const Run& run, bool is_asked);
+  template <class Send>
+  [[nodiscard]] Reply route(std::string_view key, const Send& send);
+  void send(Batch& batch, std::span<const Run> runs);
+  void receive(Batch& batch, std::vector<Outcome<Reply>>& outcomes);
+  void run_again(std::span<const Run> runs, std::vector<Outcome<Reply>>& outcomes);
+
   Address address_;
   Keys keys_;
   bool is_cluster_ = false;
-  std::optional<Connection> connection_;
+  std::map<Endpoint, Link> links_;
+  SlotMap slots_;
   CommandTable commands_;
 };
 

@@ -1,11 +1,12 @@
 #pragma once
 
 // Commands: what the server itself says of a command (COMMAND INFO, COMMAND GETKEYS): which of its words are
-// keys, whether it writes, whether a script may call it. Asked once per command, but where only the whole
-// command tells its keys.
+// keys, whether it writes, and whether it can be guarded at all. Asked once per command, but where only the
+// whole command tells its keys (ZUNIONSTORE, XREADGROUP, SORT).
 //
 // Not thread-safe.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,25 +23,39 @@ class CommandTable {
   // What a command is, and where its keys are: the words first, first + step, ... up to last (counted from
   // the end if negative).
   struct Facts {
+    std::string name;  // the server's own, in upper case, also of one that was renamed: 'XGROUP|CREATE'
     bool writes = false;
     bool reads = false;
-    bool is_for_scripts = false;   // a script may call it
-    bool runs_scripts = false;     // EVAL and its kin: what they write is not known beforehand
-    bool leaves_database = false;  // MOVE, and COPY with DB: writes where no fence looks
+    bool has_subcommands = false;
     bool has_movable_keys = false;
-    int first_key = 0;  // 0: none
+    std::string_view objection;  // why it cannot be guarded, whatever its words are; empty: it can
+    int first_key = 0;           // 0: none
     int last_key = 0;
     int key_step = 1;
   };
 
-  // Throws InvalidInput for a command that the server does not know; Unavailable.
-  [[nodiscard]] const Facts& facts(Connection& connection, const Command& command);
+  // Sends a command to the server and answers its reply; throws as Connection::call does.
+  using Ask = std::function<Reply(Arguments)>;
 
-  // The keys that the command names. Throws InvalidInput where it is malformed; Unavailable.
-  [[nodiscard]] std::vector<std::string> keys(Connection& connection, const Command& command);
+  // Throws InvalidInput for a command that the server does not know; Unavailable.
+  [[nodiscard]] const Facts& facts(const Ask& ask, const Command& command);
+
+  // The keys that the command names, which point into it. Throws InvalidInput where it is malformed;
+  // Unavailable.
+  [[nodiscard]] std::vector<std::string_view> keys(const Ask& ask, const Command& command);
 
  private:
-  std::map<std::string, Facts> facts_;  // by name, in upper case
+  struct CaseLess {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const noexcept;
+  };
+
+  const Facts& look_up(const Ask& ask, const std::string& name);
+
+  std::map<std::string, Facts, CaseLess> facts_;  // by the name that was called
 };
+
+// Why this very command cannot be guarded, as a sentence about it; empty if it can.
+[[nodiscard]] std::string_view objection_to(const CommandTable::Facts& facts, const Command& command);
 
 }  // namespace fenceguard::redis

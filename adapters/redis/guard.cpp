@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <deque>
 #include <string>
 
 #include "adapters/redis/errors.hpp"
@@ -12,9 +15,12 @@ namespace {
 
 // What Lua's stack takes at once, with room for our own.
 constexpr std::size_t words_max = 7'000;
+// Where guarded.lua is told that an ASK redirected the call, and where it answers with the first reply.
+constexpr std::size_t asked_argument = 5;
+constexpr std::size_t first_reply = 4;
 
 // Where a key may not be named under this claim, the reason.
-void require_key(const Keys& keys, const Claim& claim, const std::string& key) {
+void require_key(const Keys& keys, const Claim& claim, std::string_view key) {
   if (keys.is_reserved(key))
     throw InvalidInput(fmt::format("the key '{}' is fenceguard's own; no command may name it", key));
   if (resource_of_key(key) != claim.resource.name()) {
@@ -25,134 +31,158 @@ void require_key(const Keys& keys, const Claim& claim, const std::string& key) {
   }
 }
 
-void require_fit(const CommandTable::Facts& facts, const Command& command, bool is_read) {
-  const auto& name = command.front();
+void require_fit(const CommandTable::Facts& facts, const Command& command) {
   if (command.size() > words_max)
-    throw InvalidInput(fmt::format("a guarded {} has at most {} words", name, words_max));
-  if (!facts.is_for_scripts || facts.runs_scripts || facts.leaves_database) {
-    throw InvalidInput(
-        fmt::format("{} cannot be guarded: it cannot be judged and applied in one step", name));
+    throw InvalidInput(fmt::format("a guarded {} has at most {} words", facts.name, words_max));
+  if (const auto objection = objection_to(facts, command); !objection.empty())
+    throw InvalidInput(fmt::format("{} cannot be guarded: {}", facts.name, objection));
+}
+
+// How the script is told of a command: the number of its words, negative if it only reads.
+std::string count_of(const Command& command, bool writes) {
+  return fmt::format("{}{}", writes ? "" : "-", command.size());
+}
+
+// Of an array {place, digits, place, digits, ...}: the replies that Lua rounded.
+void make_exact(std::vector<Reply>& replies, const Reply& exact) {
+  for (std::size_t i = 0; i + 1 < exact.elements.size(); i += 2) {
+    const auto place = static_cast<std::size_t>(exact.elements[i].integer);
+    replies.at(place - 1).integer = std::stoll(exact.elements[i + 1].text);
   }
-  if (!facts.writes && !facts.reads)
-    throw InvalidInput(fmt::format("{} neither writes nor reads a key", name));
-  if (is_read && facts.writes) throw InvalidInput(fmt::format("{} writes; use write()", name));
 }
 
-Reply exact_of(const Reply& reply) {
-  const bool is_exact = reply.elements.size() == 2 && reply.elements[0].text == "exact" &&
-                        reply.elements[0].kind == Reply::Kind::text;
-  if (!is_exact) return reply;
-  Reply exact;
-  exact.kind = Reply::Kind::integer;
-  exact.integer = std::stoll(reply.elements[1].text);
-  return exact;
+// True for an error that says how the server is, not what is wrong with the command. It comes before the
+// first write of a script or not at all (scripts of Redis: 'write commands are not refused once the script
+// has written').
+bool is_of_server(const Reply& reply) {
+  constexpr std::array words{"READONLY", "OOM",    "MISCONF",     "NOREPLICAS", "LOADING",
+                             "TRYAGAIN", "NOPERM", "CLUSTERDOWN", "MASTERDOWN"};
+  return reply.is_error() &&
+         std::ranges::any_of(words, [&](const char* word) { return reply.text.starts_with(word); });
 }
 
-Written written_of(const Reply& reply, const Claim& claim) {
+Outcome<Written> written_of(Reply reply, const Claim& claim) {
+  const auto doing = [&] { return fmt::format("'{}'", claim.resource.name()); };
+  if (reply.is_error()) return fault_of(doing(), reply);
+  const auto verdict = reply.elements.size() < first_reply ? std::nullopt  //
+                                                           : parse_verdict(reply.elements[0].text);
+  const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;
+  if (!highest) return Fault{FaultKind::unknown, doing() + ": Redis answered with what is no ruling"};
   Written written;
-  const auto verdict = parse_verdict(reply.elements.at(0).text);
-  const auto highest = parse_decimal(reply.elements.at(1).text);
-  if (!verdict || !highest) throw OutcomeUnknown("Redis answered with what is no ruling");
   written.ruling.verdict = *verdict;
   written.ruling.highest = *highest;
   if (*verdict == Verdict::admitted || *verdict == Verdict::duplicate) {
-    written.ruling.fence =
-        Fence{claim.token, claim.holder, Sequence::parse(reply.elements.at(2).text), false};
+    written.ruling.fence = Fence{claim.token, claim.holder, Sequence::parse(reply.elements[2].text), false};
   }
-  for (std::size_t i = 3; i < reply.elements.size(); ++i)
-    written.replies.push_back(exact_of(reply.elements[i]));
+  const auto begin = reply.elements.begin();
+  written.replies.assign(std::move_iterator{begin + first_reply}, std::move_iterator{reply.elements.end()});
+  make_exact(written.replies, reply.elements[3]);
   return written;
 }
 
 }  // namespace
 
-// A run of the script with the texts that it only points to.
+// A run of the script, with the texts that only it has.
 struct Guard::Prepared {
-  std::vector<std::string> keys;
-  std::vector<std::string> arguments;
+  std::string fence_key, token, sequence;
+  std::deque<std::string> counts;
+  std::vector<bool> writes;  // for each command
+  std::vector<std::string_view> keys, arguments;
 
-  [[nodiscard]] Run run() const {
-    return {scripts::guarded(), {keys.begin(), keys.end()}, {arguments.begin(), arguments.end()}};
+  [[nodiscard]] Run run() {
+    return {scripts::guarded(), std::move(keys), std::move(arguments), asked_argument};
+  }
+
+  // The outcome of a reply. A command that the server's state refused before anything was written is not run.
+  [[nodiscard]] Outcome<Written> outcome(Outcome<Reply> reply, const Claim& claim) const {
+    if (!reply.ok()) return reply.fault();
+    auto outcome = written_of(std::move(reply.value()), claim);
+    if (!outcome.ok() || outcome.value().replies.empty()) return outcome;
+    const auto& replies = outcome.value().replies;
+    const auto before = writes.begin() + static_cast<std::ptrdiff_t>(replies.size()) - 1;
+    if (is_of_server(replies.back()) && std::find(writes.begin(), before, true) == before)
+      return fault_of(fmt::format("'{}'", claim.resource.name()), replies.back());
+    return outcome;
   }
 };
 
-Guard::Prepared Guard::prepare(const Write& write, bool is_read) {
-  const auto& claim = write.claim;
-  const auto& keys = client_.keys();
+Guard::Guard(Client& client, std::int64_t jump_max)
+    : client_{client},
+      jump_max_{std::to_string(jump_max)},
+      namespace_key_{client.keys().name_space()},
+      index_key_{client.keys().resources()} {}
+
+void Guard::prepare(const Claim& claim, std::span<const Command> commands, Prepared& prepared) {
   const bool is_cluster = client_.is_cluster();
-  Prepared prepared;
-  prepared.keys.push_back(keys.fence(claim.resource));
   if (is_cluster && claim.resource.name().find('}') != std::string::npos) {
     throw InvalidInput(
         fmt::format("under Redis Cluster a resource is a hash tag and holds no '}}', and this is '{}'",
                     claim.resource.name()));
   }
-  if (!is_cluster) {
-    prepared.keys.push_back(keys.name_space());
-    prepared.keys.push_back(keys.resources());
-  }
-  prepared.arguments = {is_cluster ? "" : claim.resource.name(),
-                        to_string(claim.token),
-                        claim.holder.id(),
-                        claim.sequence ? to_string(*claim.sequence) : "",
-                        std::to_string(jump_max_),
-                        std::to_string(write.commands.size())};
-  for (const auto& command : write.commands) {
-    auto& connection = client_.connection(prepared.keys.front());
-    require_fit(client_.commands().facts(connection, command), command, is_read);
-    const auto named = client_.commands().keys(connection, command);
+  prepared.fence_key = client_.keys().fence(claim.resource);
+  prepared.token = to_string(claim.token);
+  prepared.keys = {prepared.fence_key};
+  if (!is_cluster) prepared.keys.insert(prepared.keys.end(), {namespace_key_, index_key_});
+  const std::string_view resource = is_cluster ? std::string_view{} : claim.resource.name();
+  prepared.arguments = {resource, prepared.token, claim.holder.id(), {}, jump_max_, {}};
+  const CommandTable::Ask ask = [&](Arguments words) { return client_.call(prepared.fence_key, words); };
+  for (const auto& command : commands) {
+    const auto& facts = client_.commands().facts(ask, command);
+    require_fit(facts, command);
+    const auto named = client_.commands().keys(ask, command);
     if (named.empty()) throw InvalidInput(fmt::format("{} names no key", command.front()));
-    for (const auto& key : named) {
-      require_key(keys, claim, key);
-      prepared.keys.push_back(key);
-    }
-    prepared.arguments.push_back(std::to_string(command.size()));
+    for (const auto key : named) require_key(client_.keys(), claim, key);
+    prepared.keys.insert(prepared.keys.end(), named.begin(), named.end());
+    prepared.writes.push_back(facts.writes);
+    prepared.arguments.push_back(prepared.counts.emplace_back(count_of(command, facts.writes)));
     prepared.arguments.insert(prepared.arguments.end(), command.begin(), command.end());
   }
-  return prepared;
+  const bool any_writes = std::ranges::find(prepared.writes, true) != prepared.writes.end();
+  // What writes nothing must not use up a sequence.
+  if (claim.sequence && any_writes) prepared.arguments[3] = prepared.sequence = to_string(*claim.sequence);
 }
 
-std::vector<Outcome<Written>> Guard::run(std::span<const Write> writes, bool are_reads) {
-  std::vector<Prepared> prepared;
-  std::vector<Run> runs;
-  prepared.reserve(writes.size());
-  for (const auto& write : writes) prepared.push_back(prepare(write, are_reads));
-  for (const auto& one : prepared) runs.push_back(one.run());
-  const auto replies = client_.run_all(runs);
-  std::vector<Outcome<Written>> outcomes;
-  for (std::size_t i = 0; i < replies.size(); ++i) {
-    if (!replies[i].ok()) {
-      outcomes.emplace_back(replies[i].fault());
-    } else if (replies[i].value().is_error()) {
-      outcomes.emplace_back(
-          fault_of(fmt::format("'{}'", writes[i].claim.resource.name()), replies[i].value()));
-    } else {
-      outcomes.emplace_back(written_of(replies[i].value(), writes[i].claim));
-    }
-  }
-  return outcomes;
+Written Guard::apply(const Claim& claim, std::span<const Command> commands) {
+  Prepared prepared;
+  prepare(claim, commands, prepared);
+  return prepared.outcome(client_.run(prepared.run()), claim).value_or_raise();
 }
 
 Ruling Guard::advance(const Claim& claim) {
-  return write_all(claim.without_sequence(), {}).ruling;
+  return apply(claim, {}).ruling;
 }
 
 Written Guard::write(const Claim& claim, const Command& command) {
-  return write_all(claim, {command});
+  return apply(claim, {&command, 1});
 }
 
 Written Guard::write_all(const Claim& claim, const std::vector<Command>& commands) {
-  const Write write{claim, commands};
-  return std::move(run({&write, 1}, false).front()).value_or_raise();
+  return apply(claim, commands);
 }
 
 std::vector<Outcome<Written>> Guard::pipeline(std::span<const Write> writes) {
-  return run(writes, false);
+  std::vector<Prepared> prepared(writes.size());
+  std::vector<Run> runs;
+  runs.reserve(writes.size());
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    prepare(writes[i].claim, writes[i].commands, prepared[i]);
+    runs.push_back(prepared[i].run());
+  }
+  auto replies = client_.run_all(runs);
+  std::vector<Outcome<Written>> outcomes;
+  outcomes.reserve(writes.size());
+  for (std::size_t i = 0; i < writes.size(); ++i)
+    outcomes.push_back(prepared[i].outcome(std::move(replies[i]), writes[i].claim));
+  return outcomes;
 }
 
 Written Guard::read(const Claim& claim, const Command& command) {
-  const Write write{claim.without_sequence(), {command}};
-  return std::move(run({&write, 1}, true).front()).value_or_raise();
+  const CommandTable::Ask ask = [&](Arguments words) {
+    return client_.call(client_.keys().fence(claim.resource), words);
+  };
+  if (client_.commands().facts(ask, command).writes)
+    throw InvalidInput(fmt::format("{} writes; use write()", command.front()));
+  return apply(claim, {&command, 1});
 }
 
 }  // namespace fenceguard::redis

@@ -8,9 +8,10 @@
 //   auto written = guard.write(lease->claim().with(Sequence{7}), {"SET", "{accounts/42}:balance", "70"});
 //
 // The resource of a key is its hash tag, or all of it where it has none; a command may only name keys of the
-// claim's own resource. A namespace must have been initialised ('fenceguard fence init', or Guard::init());
-// one that forgot its record, as after FLUSHALL, is unavailable until it is again. Under Redis Cluster a
-// script cannot see such a record: there a new resource starts without a floor. See docs/redis.md.
+// claim's own resource. A namespace must have been initialised ('fenceguard fence init'); one that forgot its
+// record, as after FLUSHALL, is unavailable until it is again. Under Redis Cluster a script cannot see such a
+// record: there a new resource starts without a floor. While a slot is moved, a call that names a key which
+// does not exist yet is unavailable, because nobody can tell then where it would be. See docs/redis.md.
 //
 // Thread safety: that of the client.
 
@@ -40,35 +41,42 @@ struct Written {
 class Guard : public fenceguard::Guard {
  public:
   // REQUIRES: the client outlives the guard. jump_max: see is_implausible(); 0: no bound.
-  explicit Guard(Client& client, std::int64_t jump_max = 0) : client_{client}, jump_max_{jump_max} {}
+  explicit Guard(Client& client, std::int64_t jump_max = 0);
 
   // One round trip. As durable as the server makes it (appendfsync).
   [[nodiscard]] Ruling advance(const Claim& claim) override;
 
   // {judge; apply} as one script, in one round trip. replies.front() is the command's own, which may be an
-  // error of its own (WRONGTYPE): then it wrote nothing, and the sequence is free. Throws InvalidInput for a
-  // command that cannot be guarded: no key, a key of another resource, a reserved key, a script or a
-  // transaction; Implausible; Unavailable; OutcomeUnknown: repeated with the same sequence it takes effect
-  // at most once.
+  // error of its own (WRONGTYPE): then it wrote nothing, and the sequence is free; an advanced fence stays.
+  // A refusal by the server's state (OOM, READONLY) is no reply but Unavailable. Integers beyond 2^53 are
+  // exact from INCR, DECR, INCRBY, DECRBY and HINCRBY; from others (BITFIELD, PTTL) Lua rounds them.
+  // Throws InvalidInput for a command that cannot be guarded: no key, a key of another resource, a reserved
+  // key, another database (MOVE, MIGRATE, COPY with DB), a pattern that reads other keys (SORT), a script, a
+  // transaction; Implausible; Unavailable; OutcomeUnknown: repeated with the same sequence it takes effect at
+  // most once. A command of a module is taken at its word about its keys.
   [[nodiscard]] Written write(const Claim& claim, const Command& command);
 
   // Several commands under one claim. They run in their order up to the first that fails, and what was run
-  // before it stays, as in MULTI; the sequence counts if any took effect.
+  // before it stays, as in MULTI; the sequence counts if any of them wrote.
   [[nodiscard]] Written write_all(const Claim& claim, const std::vector<Command>& commands);
 
-  // Several writes in one round trip, each judged by itself.
+  // Several writes in one round trip (under Redis Cluster: one per server), each judged by itself, in their
+  // order for each resource.
   [[nodiscard]] std::vector<Outcome<Written>> pipeline(std::span<const Write> writes);
 
-  // A fenced read: advances, then reads, in one step. The command must be one that does not write.
+  // A fenced read: advances, then reads, in one step, and never at a replica. The command must be one that
+  // does not write.
   [[nodiscard]] Written read(const Claim& claim, const Command& command);
 
  private:
   struct Prepared;
-  [[nodiscard]] Prepared prepare(const Write& write, bool is_read);
-  [[nodiscard]] std::vector<Outcome<Written>> run(std::span<const Write> writes, bool are_reads);
+  void prepare(const Claim& claim, std::span<const Command> commands, Prepared& prepared);
+  [[nodiscard]] Written apply(const Claim& claim, std::span<const Command> commands);
 
   Client& client_;
-  std::int64_t jump_max_;
+  const std::string jump_max_;
+  const std::string namespace_key_;
+  const std::string index_key_;
 };
 
 }  // namespace fenceguard::redis

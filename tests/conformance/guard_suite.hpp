@@ -53,6 +53,9 @@ struct GuardKind {
   };
   std::string name;
   std::function<std::unique_ptr<GuardSpace>(const Start&)> make;
+  // False where there is no namespace that could hold a floor (Redis Cluster): the cases of the table with
+  // one have no meaning there, and Start::floor is always 0.
+  bool has_floor = true;
 };
 
 inline std::string guard_kind_name(const testing::TestParamInfo<GuardKind>& info) {
@@ -75,6 +78,7 @@ class GuardSuite : public testing::TestWithParam<GuardKind> {
     for (const auto& expected : judge_cases()) by_floor[expected.view.floor].push_back(expected);
     EXPECT_GT(by_floor.size(), 3u);
     for (const auto& [floor, cases] : by_floor) {
+      if (floor > 0 && !GetParam().has_floor) continue;
       GuardKind::Start start{floor, {}};
       for (const auto& expected : cases) {
         if (expected.view.record) start.records.emplace(resource_of(expected), *expected.view.record);

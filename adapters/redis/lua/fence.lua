@@ -1,25 +1,35 @@
 -- The fence of a resource, and the rule: the twin of judge() in guard/judge.hpp, held to it by the shared table of
--- cases. A fence is a hash: token, holder, sequence (absent: none), closed (absent: open). The record of the namespace
--- is a hash: floor, and highest, the highest token seen in it.
+-- cases. A fence is a hash: token, holder, sequence (absent or empty: none), closed ('1', else it is open). The record
+-- of the namespace is a hash: floor, and highest, the highest token seen in it.
 
-local function is_token(text) return string.match(text, '^[1-9]%d*$') end
+local number_max = '9223372036854775807'
+
+local function is_token(text) return string.find(text, '^[1-9]%d*$') ~= nil and not is_less(number_max, text) end
+local function is_number(text) return text == '0' or is_token(text) end
 
 -- The record of a resource, or nothing. Fails, with nothing done, where it is not what we wrote.
 local function read_fence(key)
   local fields = redis.call('HMGET', key, 'token', 'holder', 'sequence', 'closed')
-  if not fields[1] then
+  local token, holder, sequence = fields[1], fields[2], fields[3]
+  if not token then
     if redis.call('EXISTS', key) == 1 then error({err = 'DAMAGED the fence ' .. key .. ' has no token'}) end
     return nil
   end
-  if not is_token(fields[1]) or not fields[2] then error({err = 'DAMAGED the fence ' .. key}) end
-  return {token = fields[1], holder = fields[2], sequence = fields[3], closed = fields[4] == '1'}
+  if sequence == '' then sequence = false end
+  if not is_token(token) or not holder or (sequence and not is_number(sequence)) then
+    error({err = 'DAMAGED the fence ' .. key})
+  end
+  return {token = token, holder = holder, sequence = sequence, closed = fields[4] == '1'}
 end
 
 -- The floor of the namespace and the highest token seen in it. Fails where it was never initialised, or forgot it.
 local function read_namespace(key)
   local fields = redis.call('HMGET', key, 'floor', 'highest')
-  if not fields[1] or not fields[2] then
+  if not fields[1] and not fields[2] then
     error({err = 'UNINITIALISED this Redis namespace has no floor, and no state is not a licence'})
+  end
+  if not fields[1] or not fields[2] or not is_number(fields[1]) or not is_number(fields[2]) then
+    error({err = 'DAMAGED the record of the namespace ' .. key})
   end
   return fields[1], fields[2]
 end
