@@ -32,11 +32,14 @@ Token token_of(const Reply& reply) {
 
 LockCalls::Refusal refusal_of(const Reply& reply) {
   require_shape(reply, 3);
-  LockCalls::Refusal refusal{LockCalls::Ms{reply.elements[1].integer}, true, {}};
+  LockCalls::Refusal refusal{LockCalls::Ms{reply.elements[1].integer}, true, {}, {}};
   if (reply.elements[0].text == "free") {
     refusal.first = reply.elements[2].text;
   } else {
     refusal.is_ours = reply.elements[2].integer == 1;
+  }
+  if (reply.elements.size() > 3) {
+    for (const auto& waiter : reply.elements[3].elements) refusal.lost.push_back(waiter.text);
   }
   if (refusal.left < LockCalls::Ms{0}) refusal.left = left_unknown;
   return refusal;

@@ -37,9 +37,10 @@ class LockCalls {
   };
   // Whom else the lock is with.
   struct Refusal {
-    Ms left;            // of the lease, or until the first in line is believed dead; -1: for ever
-    bool is_ours;       // its release will be told
-    std::string first;  // of look(): the lock is free, and this one's turn
+    Ms left;                        // of the lease, or until the first in line is believed dead; -1: for ever
+    bool is_ours;                   // its release will be told
+    std::string first;              // of look(): the lock is free, and this one's turn
+    std::vector<std::string> lost;  // of look(): they have no place any more, and must ask for one
   };
   struct Answer {
     std::optional<Grant> grant;

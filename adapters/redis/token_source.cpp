@@ -90,7 +90,7 @@ std::optional<Grant> RedisSource::Wait::attempt() {
     return std::nullopt;
   }
   // The next one in this process looks when this lease runs out, unless it hears of its release before.
-  place_.look_after(pause_after({answer.grant->ttl, true, {}}));
+  place_.look_after(pause_after({answer.grant->ttl, true, {}, {}}));
   answer.grant->asked_at = asked_at;
   return answer.grant;
 }
@@ -100,6 +100,7 @@ bool RedisSource::Wait::is_my_turn() {
   if (view.first == ask_.waiter) return true;
   place_.look_after(pause_after(view));
   if (!view.first.empty()) place_.call(view.first);
+  for (const auto& waiter : view.lost) place_.call(waiter);
   return false;
 }
 

@@ -19,15 +19,21 @@ local function first_in_line(queue, waiters)
   end
 end
 
--- Keeps the waiter's place for life ms, at the end of the line if it had none.
-local function stay_in_line(queue, waiters, waiter, life)
-  if not redis.call('ZSCORE', queue, waiter) then
-    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
-    redis.call('ZADD', queue, string.format('%.0f', (last or 0) + 1), waiter)
-  end
+-- Keeps the waiter's place for life ms. False if it has none.
+local function keep_place(queue, waiters, waiter, life)
+  if not redis.call('ZSCORE', queue, waiter) then return false end
   redis.call('ZADD', waiters, string.format('%.0f', now_ms() + life), waiter)
   redis.call('PEXPIRE', queue, 2 * life)
   redis.call('PEXPIRE', waiters, 2 * life)
+  return true
+end
+
+-- The same, and a place at the end of the line if it had none.
+local function stay_in_line(queue, waiters, waiter, life)
+  if keep_place(queue, waiters, waiter, life) then return end
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  redis.call('ZADD', queue, string.format('%.0f', (last or 0) + 1), waiter)
+  keep_place(queue, waiters, waiter, life)
 end
 
 local function leave_line(queue, waiters, waiter)

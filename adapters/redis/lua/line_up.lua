@@ -1,10 +1,14 @@
--- Keeps the places of those who wait, and looks whose turn it is.
+-- Keeps the places of those who wait, and looks whose turn it is. It gives no place to those who have none: they may have
+-- been granted the lock meanwhile. Who wants one asks for the lock.
 -- KEYS: lock, queue, waiters. ARGV: for how many ms they keep their places, then the waiters.
--- Answers {'held', ms left (-1: for ever), 1 if it is a lock of ours}, or {'free', ms, the waiter whose turn it is}, who
--- is believed to live for that long.
+-- Answers {'held', ms left (-1: for ever), 1 if it is a lock of ours, those without a place}, or {'free', ms for which the
+-- next one is believed to live, that one, those without a place}.
 
-for i = 2, #ARGV do stay_in_line(KEYS[2], KEYS[3], ARGV[i], tonumber(ARGV[1])) end
+local lost = {}
+for i = 2, #ARGV do
+  if not keep_place(KEYS[2], KEYS[3], ARGV[i], tonumber(ARGV[1])) then lost[#lost + 1] = ARGV[i] end
+end
 local value = redis.call('GET', KEYS[1])
-if value then return {'held', redis.call('PTTL', KEYS[1]), parse_lock(value) and 1 or 0} end
+if value then return {'held', redis.call('PTTL', KEYS[1]), parse_lock(value) and 1 or 0, lost} end
 local first, left = first_in_line(KEYS[2], KEYS[3])
-return {'free', left or 0, first or ''}
+return {'free', left or 0, first or '', lost}
