@@ -62,7 +62,8 @@ FenceView view_of(const Reply& reply) {
   view.floor = *floor;
   if (reply.elements.size() < 5) return view;
   const auto token = Token::parse(reply.elements[1].text);
-  const auto holder = Holder::parse(reply.elements[2].text);
+  const auto& id = reply.elements[2].text;
+  const auto holder = id.empty() ? std::optional{Holder{}} : Holder::parse(id);
   if (!token || !holder) throw Unavailable("a fence in Redis is damaged");
   view.record =
       Fence{*token, *holder, Sequence::parse(reply.elements[3].text), reply.elements[4].integer == 1};
@@ -85,6 +86,24 @@ std::vector<std::string> resources_in(Client& client, const FenceListing& listin
 }
 
 }  // namespace
+
+Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max) {
+  const FenceKeys keys{client, claim.resource};
+  const auto token = to_string(claim.token);
+  const auto bound = std::to_string(jump_max);
+  constexpr std::size_t asked = 4;
+  const auto reply = run(
+      client, fmt::format("advancing '{}'", claim.resource.name()),
+      {scripts::advance(), keys.all(), {claim.resource.name(), token, claim.holder.id(), bound, ""}, asked});
+  const auto verdict = parse_verdict(reply.elements.at(0).text);
+  const auto highest = parse_decimal(reply.elements.at(1).text);
+  if (!verdict || !highest) throw OutcomeUnknown("Redis answered with what is no ruling");
+  Ruling ruling{*verdict, *highest, std::nullopt, reply.elements.at(2).integer == 1};
+  const bool is_closed = reply.elements.at(3).integer == 1;
+  if (ruling.verdict == Verdict::admitted || (is_closed && *highest == claim.token.value()))
+    ruling.fence = Fence{claim.token, claim.holder, std::nullopt, is_closed};
+  return ruling;
+}
 
 FenceView look(Client& client, const Resource& resource) {
   const FenceKeys keys{client, resource};

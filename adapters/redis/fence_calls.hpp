@@ -1,8 +1,8 @@
 #pragma once
 
-// FenceCalls: what a sidecar or a command line asks of the fences of a Redis namespace beside guarded writes,
-// each one script. Under Redis Cluster, where no script sees the whole namespace, there is nothing to
-// initialise, to list or to compact.
+// FenceCalls: what a sidecar or a command line asks of the fences of a Redis namespace, each one script.
+// Under Redis Cluster, where no script sees the whole namespace, there is nothing to initialise, to list or
+// to compact.
 //
 // Functions on a client; thread safety is that of the client. They throw Unavailable, OutcomeUnknown, and
 // InvalidInput where Redis Cluster has no answer.
@@ -12,6 +12,8 @@
 
 namespace fenceguard::redis {
 
+// With fence where it explains a refusal: it was closed.
+[[nodiscard]] Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max);
 [[nodiscard]] FenceView look(Client& client, const Resource& resource);
 [[nodiscard]] FencePage list(Client& client, const FenceListing& listing);
 // See FenceStore for each.

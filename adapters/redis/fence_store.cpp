@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "adapters/redis/fence_calls.hpp"
-#include "adapters/redis/guard.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -63,11 +62,9 @@ void RedisFences::keep_status(Client client) {
 }
 
 void RedisFences::advance(Claim claim, Done<Ruling> done) {
-  change<Ruling>(
-      [claim = std::move(claim), jump_max = jump_max_](Client& client) {
-        return Guard{client, jump_max}.advance(claim);
-      },
-      std::move(done));
+  change<Ruling>([claim = std::move(claim),
+                  jump_max = jump_max_](Client& client) { return redis::advance(client, claim, jump_max); },
+                 std::move(done));
 }
 
 void RedisFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {

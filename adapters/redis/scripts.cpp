@@ -7,8 +7,8 @@ extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_sh
 extern const std::string_view lua_guarded;
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
-extern const std::string_view lua_set_fence, lua_look, lua_revoke, lua_rebase, lua_lower_highest, lua_init,
-    lua_compact;
+extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
+    lua_init, lua_compact;
 
 namespace scripts {
 
@@ -62,6 +62,10 @@ const Script& draw_one() {
 }
 const Script& guarded() {
   static const Script script{lua_decimal, lua_fence, lua_exact, lua_guarded};
+  return script;
+}
+const Script& advance() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_advance};
   return script;
 }
 const Script& look() {

@@ -25,6 +25,7 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& guarded();
 
 // Of the fence store.
+[[nodiscard]] const Script& advance();
 [[nodiscard]] const Script& look();
 [[nodiscard]] const Script& revoke();
 [[nodiscard]] const Script& rebase();

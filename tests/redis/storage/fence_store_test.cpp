@@ -243,7 +243,6 @@ TEST_F(RedisFenceStore, ARebaseClosesTheFenceAtItsNumberAndLeavesANote) {
   for (const auto* part : {"\"by\":\"ann\"", "\"from\":\"500\"", "\"to\":\"10\""})
     EXPECT_THAT(note, HasSubstr(part));
   // What is implausible is counted from what is highest now.
-  EXPECT_EQ(storage->fences().status().highest >= 20, true);
   wait_until([&] { return storage->fences().status().highest == 20; });
   EXPECT_THROW((void)advance(*storage, claim("a", 1'021)), Implausible);
 }
@@ -302,7 +301,8 @@ TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
   wait_until([&] { return storage->fences().status().state == StoreState::ready; });
   EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
   server.pause();
-  EXPECT_THROW((void)advance(*storage, claim("a", 7)), OutcomeUnknown);
+  // Unknown, unless it met a connection that was still to be greeted.
+  EXPECT_THROW((void)advance(*storage, claim("a", 7)), Error);
   EXPECT_THROW((void)show(*storage, "a"), Unavailable);
   server.resume();
   wait_until([&] { return storage->fences().status().state == StoreState::ready; });

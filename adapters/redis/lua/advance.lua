@@ -1,0 +1,26 @@
+-- Judges a claim alone, and tells what people ask about it afterwards.
+-- KEYS: the fence, and, unless this is a cluster, the record and the index of the namespace.
+-- ARGV: resource, token, holder, the greatest jump ('0': any), '1' if an ASK redirected here.
+-- Answers {verdict, highest, 1 if the fence was raised, 1 if it is closed}.
+
+local floor, namespace_highest = '0', nil
+if KEYS[2] then floor, namespace_highest = read_namespace(KEYS[2]) end
+local fence = read_fence(KEYS[1])
+if not fence and ARGV[5] == '1' then
+  return redis.error_reply('TRYAGAIN the slot is being moved, and no fence has come with it')
+end
+local claim = {token = ARGV[2], holder = ARGV[3]}
+local verdict, highest = judge(fence, floor, claim)
+if verdict ~= 'admitted' then return {verdict, highest, 0, fence and fence.closed and 1 or 0} end
+if highest == claim.token then
+  -- Changes nothing, but is a write: a replica must not answer for its master.
+  redis.call('PERSIST', KEYS[1])
+  return {verdict, highest, 0, 0}
+end
+local known = namespace_highest or highest
+if ARGV[4] ~= '0' and is_less(sum(known, ARGV[4]), claim.token) then
+  return redis.error_reply('IMPLAUSIBLE token ' .. claim.token .. ' is more than ' .. ARGV[4] .. ' above ' .. known)
+end
+claim.resource = ARGV[1]
+set_fence(KEYS[1], KEYS[2], KEYS[3], claim)
+return {verdict, claim.token, 1, 0}
