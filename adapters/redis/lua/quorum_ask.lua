@@ -1,0 +1,18 @@
+-- Round 1: the lock with the next number, if it is free.
+-- KEYS: marker, counter, lock. ARGV: holder, nonce, time to live in ms.
+-- Answers {'granted', era, number}, {'mine', era, number, ms left}, {'held', era, number, ms left, holder} ('0' and no
+-- holder for what is no lock of ours), or {'unmarked'}.
+
+local era = read_node(KEYS[1], KEYS[2])
+if not era then return {'unmarked'} end
+local value = redis.call('GET', KEYS[3])
+if not value then
+  local number = next_number(KEYS[2])
+  redis.call('SET', KEYS[3], number .. ' ' .. ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
+  return {'granted', era, number}
+end
+local number, holder, nonce = parse_hold(value)
+local left = redis.call('PTTL', KEYS[3])
+if not number then return {'held', era, '0', left, ''} end
+if holder ~= ARGV[1] then return {'held', era, number, left, holder} end
+return {nonce == ARGV[2] and 'granted' or 'mine', era, number, left}

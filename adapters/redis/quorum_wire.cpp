@@ -1,0 +1,161 @@
+#include "adapters/redis/quorum_wire.hpp"
+
+#include "guard/token.hpp"
+
+namespace fenceguard::redis {
+
+extern const std::string_view lua_decimal, lua_quorum_node, lua_quorum_ask, lua_quorum_confirm,
+    lua_quorum_extend, lua_quorum_withdraw, lua_quorum_tenure, lua_quorum_look, lua_quorum_prepare,
+    lua_quorum_freeze, lua_quorum_lift, lua_quorum_found, lua_quorum_draw;
+
+namespace quorum {
+
+using Kind = Answer::Kind;
+using What = Request::What;
+
+namespace {
+
+const Script& script_of(What what) {
+  static const Script ask{lua_quorum_node, lua_quorum_ask};
+  static const Script confirm{lua_decimal, lua_quorum_node, lua_quorum_confirm};
+  static const Script extend{lua_quorum_node, lua_quorum_extend};
+  static const Script withdraw{lua_quorum_node, lua_quorum_withdraw};
+  static const Script tenure{lua_quorum_node, lua_quorum_tenure};
+  static const Script look{lua_quorum_node, lua_quorum_look};
+  static const Script prepare{lua_quorum_node, lua_quorum_prepare};
+  static const Script freeze{lua_quorum_node, lua_quorum_freeze};
+  static const Script lift{lua_decimal, lua_quorum_node, lua_quorum_lift};
+  static const Script found{lua_quorum_found};
+  static const Script draw{lua_quorum_node, lua_quorum_draw};
+  switch (what) {
+    case What::ask:
+      return ask;
+    case What::confirm:
+      return confirm;
+    case What::extend:
+      return extend;
+    case What::withdraw:
+      return withdraw;
+    case What::renew:
+    case What::release:
+      return tenure;
+    case What::end:
+    case What::show:
+      return look;
+    case What::prepare:
+      return prepare;
+    case What::freeze:
+      return freeze;
+    case What::lift:
+      return lift;
+    case What::found:
+      return found;
+    case What::draw:
+      break;
+  }
+  return draw;
+}
+
+std::vector<std::string> arguments_of(const Request& request) {
+  const auto number = std::to_string(request.number);
+  const auto ttl = std::to_string(request.ttl_ms);
+  switch (request.what) {
+    case What::ask:
+      return {request.holder, request.nonce, ttl};
+    case What::confirm:
+      return {request.era, std::to_string(request.answered), request.holder, request.nonce, number};
+    case What::extend:
+      return {request.era, number, request.holder, request.nonce, ttl};
+    case What::withdraw:
+      return {request.holder, request.nonce};
+    case What::renew:
+      return {number, request.holder, ttl};
+    case What::release:
+      return {number, request.holder, "0"};
+    case What::end:
+      return {"end"};
+    case What::show:
+      return {"show"};
+    case What::prepare:
+      return {request.nonce};
+    case What::freeze:
+      return {request.era, request.next_era};
+    case What::lift:
+      return {request.era, number};
+    case What::found:
+      return {request.nonce, request.era, number};
+    case What::draw:
+      break;
+  }
+  return {};
+}
+
+bool needs_node(What what) {
+  return what == What::ask || what == What::confirm || what == What::extend || what >= What::prepare;
+}
+
+bool needs_lock(What what) {
+  return what < What::prepare;
+}
+
+std::optional<Kind> kind_of(std::string_view word) {
+  if (word == "granted") return Kind::granted;
+  if (word == "mine") return Kind::mine;
+  if (word == "held") return Kind::held;
+  if (word == "confirmed") return Kind::confirmed;
+  if (word == "refused") return Kind::refused;
+  if (word == "marked") return Kind::marked;
+  if (word == "unmarked") return Kind::unmarked;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Command command_of(const std::string& prefix, const Request& request) {
+  Command command{&script_of(request.what), {}};
+  auto& words = command.words;
+  words.reserve(9);
+  words.emplace_back();
+  if (needs_node(request.what)) {
+    words.push_back(prefix + "quorum:marker");
+    words.push_back(prefix + "quorum:counter");
+  }
+  if (needs_lock(request.what)) words.push_back(prefix + "quorum:lock:{" + request.resource + "}");
+  words.front() = std::to_string(words.size() - 1);
+  for (auto& argument : arguments_of(request)) words.push_back(std::move(argument));
+  return command;
+}
+
+std::vector<std::string_view> Command::views(bool by_hash) const {
+  std::vector<std::string_view> views{by_hash ? "EVALSHA" : "EVAL",
+                                      by_hash ? script->hash() : script->text()};
+  views.insert(views.end(), words.begin(), words.end());
+  return views;
+}
+
+std::optional<Answer> answer_of(What what, const Reply& reply) {
+  if (reply.kind != Reply::Kind::array || reply.elements.empty()) return std::nullopt;
+  const auto kind = kind_of(reply.elements[0].text);
+  if (!kind) return std::nullopt;
+  Answer answer;
+  answer.kind = *kind;
+  answer.to = what;
+  const auto& elements = reply.elements;
+  if (elements.size() > 1) answer.era = elements[1].text;
+  if (elements.size() > 2) {
+    const auto number = parse_decimal(elements[2].text);
+    if (!number) return std::nullopt;
+    answer.number = *number;
+  }
+  if (elements.size() > 3 && what == What::prepare) {
+    answer.clock_us = parse_decimal(elements[3].text).value_or(0);
+  } else if (elements.size() > 3) {
+    // A lock that never ends is another's, and there is no telling when it is free.
+    answer.left_ms = elements[3].integer < 0 ? 1'000 : elements[3].integer + 1;
+  }
+  if (elements.size() > 4) answer.holder = elements[4].text;
+  return answer;
+}
+
+}  // namespace quorum
+}  // namespace fenceguard::redis
