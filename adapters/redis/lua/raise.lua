@@ -1,6 +1,6 @@
 -- Lifts a counter to a number, never lowers it. KEYS: counter. ARGV: the number.
 
-local value = read_counter(KEYS[1])
+local value = require_number(KEYS[1], redis.call('HGET', KEYS[1], 'value'))
 -- One that was lost must not come back as one that is merely low.
 local present = value or leap(nil)
 local raised = greater_of(present, ARGV[1])
