@@ -22,6 +22,7 @@ const SchemeTable& schemes() {
 #endif
 #ifdef FENCEGUARD_REDIS
       redis::scheme(),
+      redis::tls_scheme(),
 #endif
   }};
   return table;

@@ -57,4 +57,11 @@ std::string SchemeTable::install_sql(std::string_view name) const {
   return offered(find(url).install_sql, url, "database to install SQL in")();
 }
 
+std::vector<Demonstration> SchemeTable::demonstrations() const {
+  std::vector<Demonstration> all;
+  for (const auto& scheme : schemes_)
+    all.insert(all.end(), scheme.demonstrations.begin(), scheme.demonstrations.end());
+  return all;
+}
+
 }  // namespace fenceguard

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "guard/demonstration.hpp"
 #include "guard/storage.hpp"
 #include "guard/token_source.hpp"
 #include "guard/url.hpp"
@@ -36,7 +37,8 @@ struct Scheme {
   std::function<std::unique_ptr<DirectDoor>(const Url&, const std::string& place)> open_direct;
   std::function<std::vector<Finding>(const Url&)> examine_source;
   std::function<std::vector<Finding>(const Url&)> examine_storage;
-  std::function<std::string()> install_sql;  // for services that keep the fence in their own database
+  std::function<std::string()> install_sql;   // for services that keep the fence in their own database
+  std::vector<Demonstration> demonstrations;  // what 'fenceguard demo' can tell of the product
 };
 
 class SchemeTable {
@@ -55,6 +57,8 @@ class SchemeTable {
   [[nodiscard]] std::vector<Finding> examine_storage(const Url& url) const;
   // The SQL to install for the scheme of this name ('sqlite').
   [[nodiscard]] std::string install_sql(std::string_view name) const;
+  // Of all schemes.
+  [[nodiscard]] std::vector<Demonstration> demonstrations() const;
 
  private:
   std::vector<Scheme> schemes_;

@@ -8,4 +8,7 @@ namespace fenceguard::redis {
 
 [[nodiscard]] Scheme scheme();
 
+// rediss://: known, and refused with what to do instead.
+[[nodiscard]] Scheme tls_scheme();
+
 }  // namespace fenceguard::redis

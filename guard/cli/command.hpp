@@ -19,6 +19,7 @@ struct Command {
   std::vector<Setting> settings;
   int (*run)(const Settings& settings) = nullptr;
   std::string_view notes = {};            // printed at the end of its help
+  std::string listing = {};               // printed before them as it is
   int usage_status = 2;                   // exit status after wrong usage
   std::optional<int> fault_status = {};   // exit status after every other fault; left out: by its kind
   std::string_view leading_setting = {};  // the setting that a first argument without dashes stands for

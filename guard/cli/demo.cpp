@@ -14,7 +14,9 @@
 
 #include "adapters/schemes.hpp"
 #include "guard/cli/demo_messages.hpp"
+#include "guard/cli/demo_stage.hpp"
 #include "guard/cli/demo_story.hpp"
+#include "guard/cli/demo_tale.hpp"
 #include "guard/cli/timeline.hpp"
 #include "guard/error.hpp"
 
@@ -23,7 +25,7 @@ namespace {
 
 using namespace demo;
 
-constexpr std::string_view known_scenario = "gc-pause";
+constexpr std::string_view gc_pause = "gc-pause";
 
 TextStyle style_of_stdout() {
   const auto value_of = [](const char* name) {
@@ -65,12 +67,24 @@ void print(const std::string& text) {
     throw Unavailable("the output cannot be written");
 }
 
+std::optional<Demonstration> find_tale(std::string_view name) {
+  for (auto& tale : schemes().demonstrations())
+    if (tale.name == name) return tale;
+  return std::nullopt;
+}
+
 // What is asked for must be there before anything is started.
 void check(const DemoOptions& options) {
-  if (options.scenario != known_scenario)
-    throw InvalidInput(
-        fmt::format("there is no scenario '{}'; there is: {}", options.scenario, known_scenario));
   if (!options.timeline_file.empty()) require_writable(options.timeline_file);
+  if (options.scenario != gc_pause) {
+    if (!find_tale(options.scenario))
+      throw InvalidInput(
+          fmt::format("there is no story '{}'; there are:\n{}", options.scenario, demo_list()));
+    if (options.storage.empty() && options.source.empty()) return;
+    throw InvalidInput(
+        fmt::format("the story '{}' starts the servers that it needs; it takes no --storage and no --source",
+                    options.scenario));
+  }
   if (!options.source.empty()) (void)schemes().find(Url::parse(options.source));
   if (options.storage.empty()) return;
   const auto url = Url::parse(options.storage);
@@ -80,9 +94,10 @@ void check(const DemoOptions& options) {
         url.scheme));
 }
 
-Stage stage_for(const DemoOptions& options, const std::string& folder, bool guarded) {
+// Where one run of gc-pause takes place.
+GcPauseStage stage_for(const DemoOptions& options, const std::string& folder, bool guarded) {
   const char* way = guarded ? "through" : "round";
-  Stage stage;
+  GcPauseStage stage;
   stage.source = options.source;
   stage.log_file = fmt::format("{}/{}.log", folder, way);
   if (options.storage.empty()) {
@@ -99,31 +114,86 @@ Stage stage_for(const DemoOptions& options, const std::string& folder, bool guar
   return stage;
 }
 
-int perform(const DemoOptions& options, Interrupts& interrupts) {
+// Shows pieces of text as the telling goes on, and in the end the whole of it in the other forms.
+class Output {
+ public:
+  explicit Output(const DemoOptions& options) : options_{options} {}
+
+  void show(const std::string& text) const {
+    if (!options_.json) print(text);
+  }
+
+  // report(): JSON. page(): HTML. Returns the exit status.
+  template <class Report, class Page>
+  [[nodiscard]] int finish(bool is_as_it_must_be, const Report& report, const Page& page) const {
+    if (options_.json) print(report() + '\n');
+    if (!options_.timeline_file.empty()) {
+      write_page(options_.timeline_file, page());
+      show(fmt::format("The same as a picture: {}\n", options_.timeline_file));
+    }
+    if (is_as_it_must_be) return 0;
+    fmt::print(stderr, "fenceguard demo: this is not what had to come out\n");
+    return 1;
+  }
+
+ private:
+  const DemoOptions& options_;
+};
+
+int perform_gc_pause(const DemoOptions& options, const std::string& folder, Interrupts& interrupts) {
   const auto style = style_of_stdout();
-  const TempFolder folder;
-  const auto show = [&](const std::string& text) {
-    if (!options.json) print(text);
-  };
-  const auto round_stage = stage_for(options, folder.path(), false);
+  const Output output{options};
+  const auto round_stage = stage_for(options, folder, false);
   Run opening;
   opening.resource = round_stage.resource;
-  show(text_opening(opening, style) + '\n');
+  output.show(text_opening(opening, style) + '\n');
   const auto round = tell_gc_pause(round_stage, false, interrupts);
-  show(text_timeline(round, style) + '\n');
-  const auto through = tell_gc_pause(stage_for(options, folder.path(), true), true, interrupts);
-  show(text_timeline(through, style) + '\n' + text_balances(round, through, style));
-  if (options.json) print(json_report(options.scenario, round, through) + '\n');
-  if (!options.timeline_file.empty()) {
-    write_page(options.timeline_file, html_timeline(round, through));
-    show(fmt::format("The same as a picture: {}\n", options.timeline_file));
-  }
-  if (is_as_it_must_be(round) && is_as_it_must_be(through)) return 0;
-  fmt::print(stderr, "fenceguard demo: this is not what had to come out\n");
-  return 1;
+  output.show(text_timeline(round, style) + '\n');
+  const auto through = tell_gc_pause(stage_for(options, folder, true), true, interrupts);
+  output.show(text_timeline(through, style) + '\n' + text_balances(round, through, style));
+  return output.finish(
+      is_as_it_must_be(round) && is_as_it_must_be(through),
+      [&] { return json_report(options.scenario, round, through); },
+      [&] { return html_timeline(round, through); });
+}
+
+Telling tell(const Demonstration& tale, bool guarded, const std::string& folder, Interrupts& interrupts) {
+  TaleStage stage{interrupts, fmt::format("{}/{}", folder, guarded ? "through" : "round")};
+  Telling telling;
+  telling.guarded = guarded;
+  telling.end = tale.tell(stage, guarded);
+  telling.events = stage.take_events();
+  return telling;
+}
+
+int perform_tale(const Demonstration& tale, const DemoOptions& options, const std::string& folder,
+                 Interrupts& interrupts) {
+  const auto style = style_of_stdout();
+  const Output output{options};
+  output.show(tale_opening(tale) + '\n');
+  const auto round = tell(tale, false, folder, interrupts);
+  output.show(tale_text(tale, round, style) + '\n');
+  const auto through = tell(tale, true, folder, interrupts);
+  output.show(tale_text(tale, through, style) + '\n' + tale_outcomes(round, through, style));
+  return output.finish(
+      round.end.is_as_it_must_be && through.end.is_as_it_must_be,
+      [&] { return tale_report(tale, round, through); }, [&] { return tale_page(tale, round, through); });
+}
+
+int perform(const DemoOptions& options, Interrupts& interrupts) {
+  const TempFolder folder;
+  if (options.scenario == gc_pause) return perform_gc_pause(options, folder.path(), interrupts);
+  return perform_tale(*find_tale(options.scenario), options, folder.path(), interrupts);
 }
 
 }  // namespace
+
+std::string demo_list() {
+  constexpr auto line = "  {:<17}{}\n";
+  auto text = fmt::format(line, gc_pause, "a client is stopped for longer than its lease lasts, then writes");
+  for (const auto& tale : schemes().demonstrations()) text += fmt::format(line, tale.name, tale.summary);
+  return text;
+}
 
 int demo_main(const DemoOptions& options) {
   try {

@@ -14,6 +14,9 @@ struct DemoOptions {
   bool json = false;
 };
 
+// The stories that there are, a line for each: its name and what it is about.
+[[nodiscard]] std::string demo_list();
+
 // Tells the story and returns an exit status: 0 if both outcomes were as they must be, 1 if not, 2 for wrong
 // usage, 3 for a fault, 128+N after signal N. Whatever it is, no process and no temporary file is left
 // behind. REQUIRES: no other thread runs.

@@ -29,6 +29,7 @@ Command demo_command() {
           .summary = "show a stale client being refused, with real processes",
           .settings = {scenario, storage, source, timeline, json_setting, config_setting},
           .run = demo,
+          .listing = "Stories:\n" + demo_list(),
           .leading_setting = "scenario"};
 }
 

@@ -53,6 +53,7 @@ struct Pipe {
 
 // Everything that the new process needs, made ready before the fork: after it, nothing may allocate.
 struct Launch {
+  std::string program;
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
   std::string log_file;
@@ -70,9 +71,13 @@ struct Launch {
 Launch launch_of(ChildOptions options) {
   Launch launch;
   launch.arguments = std::move(options.arguments);
-  launch.arguments.insert(launch.arguments.begin(), "fenceguard");
+  const bool is_own = options.program.empty();
+  launch.program = is_own ? "/proc/self/exe" : options.program;
+  launch.arguments.insert(launch.arguments.begin(), is_own ? "fenceguard" : options.program);
   for (char** setting = environ; *setting; ++setting) {
-    if (!std::string_view{*setting}.starts_with("FENCEGUARD_")) launch.environment.emplace_back(*setting);
+    const std::string_view text{*setting};
+    const bool is_replaced = options.environment.contains(std::string{text.substr(0, text.find('='))});
+    if (!text.starts_with("FENCEGUARD_") && !is_replaced) launch.environment.emplace_back(text);
   }
   for (const auto& [name, value] : options.environment) launch.environment.push_back(name + '=' + value);
   launch.log_file = std::move(options.log_file);
@@ -95,7 +100,7 @@ Launch launch_of(ChildOptions options) {
     const int log = open(launch.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (log >= 0) dup2(log, STDERR_FILENO);
   }
-  execve("/proc/self/exe", launch.argument_pointers.data(), launch.environment_pointers.data());
+  execve(launch.program.c_str(), launch.argument_pointers.data(), launch.environment_pointers.data());
   _exit(127);
 }
 
@@ -141,7 +146,10 @@ TempFolder::~TempFolder() {
 }
 
 Child::Child(Interrupts& interrupts, ChildOptions options)
-    : interrupts_{interrupts}, name_{options.arguments.empty() ? "" : options.arguments.front()} {
+    : interrupts_{interrupts},
+      name_{options.program.empty() && !options.arguments.empty()
+                ? options.arguments.front()
+                : std::filesystem::path{options.program}.filename().string()} {
   auto launch = launch_of(std::move(options));
   launch.point();
   Pipe input;
@@ -155,11 +163,7 @@ Child::Child(Interrupts& interrupts, ChildOptions options)
 }
 
 Child::~Child() {
-  if (pid_ > 0) {
-    kill(pid_, SIGKILL);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  Child::kill();
   close(to_child_);
   close(from_child_);
 }
@@ -193,7 +197,7 @@ bool Child::read_more(BootClock::time_point deadline) {
 }
 
 void Child::pause() {
-  kill(pid_, SIGSTOP);
+  ::kill(pid_, SIGSTOP);
   int status = 0;
   while (waitpid(pid_, &status, WUNTRACED) < 0) {
     if (errno != EINTR) fail("stop a process");
@@ -204,7 +208,20 @@ void Child::pause() {
 }
 
 void Child::resume() {
-  kill(pid_, SIGCONT);
+  ::kill(pid_, SIGCONT);
+}
+
+void Child::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+bool Child::is_over() {
+  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+  return pid_ <= 0;
 }
 
 bool Child::is_over_by(BootClock::time_point deadline) {
@@ -222,8 +239,8 @@ bool Child::is_over_by(BootClock::time_point deadline) {
 
 void Child::end() {
   if (pid_ <= 0) return;
-  kill(pid_, SIGTERM);
-  if (!is_over_by(BootClock::now() + limit)) kill(pid_, SIGKILL);
+  ::kill(pid_, SIGTERM);
+  if (!is_over_by(BootClock::now() + limit)) ::kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Processes: what the demonstration needs of the system. Child is a process of this same program that dies
-// with us, TempFolder a folder that goes with its owner, Interruption what a signal turns waiting into.
-// Whatever ends the demonstration, a signal included, unwinds the stack and thereby cleans up.
+// Processes: what the demonstration needs of the system. Child is a process, by default of this same program,
+// that dies with us, TempFolder a folder that goes with its owner, Interruption what a signal turns waiting
+// into. Whatever ends the demonstration, a signal included, unwinds the stack and thereby cleans up.
 //
 // Not thread-safe. Linux only (PR_SET_PDEATHSIG, signalfd).
 
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "guard/clock.hpp"
+#include "guard/demonstration.hpp"
 
 namespace fenceguard::demo {
 
@@ -53,32 +54,39 @@ class TempFolder {
 
 // How a child is started.
 struct ChildOptions {
+  std::string program = {};            // its path; empty: this same program
   std::vector<std::string> arguments;  // after the program's name
   std::map<std::string, std::string>
       environment;       // added to ours, of which nothing FENCEGUARD_… is passed on
   std::string log_file;  // where its stderr goes; empty: to ours
 };
 
-// A running process of this same program, with pipes at its stdin and stdout.
-class Child {
+// A running process with pipes at its stdin and stdout.
+class Child : public StageProcess {
  public:
   // Throws Unavailable if it cannot be started.
   Child(Interrupts& interrupts, ChildOptions options);
   // Kills it if it still runs.
-  ~Child();
+  ~Child() override;
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
+  [[nodiscard]] int pid() const noexcept override { return pid_; }
+
   // Throws Unavailable if the child does not listen any more.
-  void send_line(const std::string& line);
+  void send_line(const std::string& line) override;
 
   // The next line of its stdout. Throws Unavailable if it ended, or said nothing for `limit`.
-  [[nodiscard]] std::string receive_line();
+  [[nodiscard]] std::string receive_line() override;
 
   // Sends SIGSTOP, and returns when the process is known to be stopped.
-  void pause();
+  void pause() override;
   // Sends SIGCONT.
-  void resume();
+  void resume() override;
+
+  // Sends SIGKILL, and returns when the process is gone.
+  void kill() override;
+  [[nodiscard]] bool is_over() override;
 
   // Sends SIGTERM and waits for the end; kills it after `limit`.
   void end();

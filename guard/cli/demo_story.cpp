@@ -35,7 +35,7 @@ std::string last_line_of(const std::string& file) {
 // A running 'fenceguard serve'.
 class Server {
  public:
-  Server(const Stage& stage, Interrupts& interrupts) : child_{interrupts, options(stage)} {
+  Server(const GcPauseStage& stage, Interrupts& interrupts) : child_{interrupts, options(stage)} {
     try {
       read_addresses(child_.receive_line());
     } catch (const Unavailable&) {
@@ -50,7 +50,7 @@ class Server {
   void end() { child_.end(); }
 
  private:
-  static ChildOptions options(const Stage& stage) {
+  static ChildOptions options(const GcPauseStage& stage) {
     ChildOptions options;
     options.arguments = {"serve", "--control", "127.0.0.1:0", "--log-level", "warning"};
     if (stage.place.empty()) options.arguments.insert(options.arguments.end(), {"--listen", "127.0.0.1:0"});
@@ -103,7 +103,7 @@ class Place {
 
 class Story {
  public:
-  Story(const Stage& stage, Run& run, Interrupts& interrupts)
+  Story(const GcPauseStage& stage, Run& run, Interrupts& interrupts)
       : stage_{stage},
         run_{run},
         interrupts_{interrupts},
@@ -224,7 +224,7 @@ class Story {
     (void)control_.send(removal);
   }
 
-  const Stage& stage_;
+  const GcPauseStage& stage_;
   Run& run_;
   Interrupts& interrupts_;
   std::unique_ptr<Place> place_;  // outlives whatever writes there
@@ -237,7 +237,7 @@ class Story {
 
 }  // namespace
 
-Run tell_gc_pause(const Stage& stage, bool guarded, Interrupts& interrupts) {
+Run tell_gc_pause(const GcPauseStage& stage, bool guarded, Interrupts& interrupts) {
   Run run;
   run.guarded = guarded;
   run.direct = !stage.place.empty();

@@ -11,7 +11,7 @@
 namespace fenceguard::demo {
 
 // Where the story takes place.
-struct Stage {
+struct GcPauseStage {
   std::string storage;      // URL
   std::string source;       // URL; empty: the storage's own
   std::string resource;     // the account
@@ -23,6 +23,6 @@ struct Stage {
 
 // The same story, round the guard or through it. Throws InvalidInput, Unavailable or OutcomeUnknown where it
 // could not be told to its end, and Interruption.
-[[nodiscard]] Run tell_gc_pause(const Stage& stage, bool guarded, Interrupts& interrupts);
+[[nodiscard]] Run tell_gc_pause(const GcPauseStage& stage, bool guarded, Interrupts& interrupts);
 
 }  // namespace fenceguard::demo

@@ -48,6 +48,7 @@ std::string command_help(const Command& command) {
   auto text =
       fmt::format("fenceguard {}: {}.\n\n{}\n", command.name, command.summary, wrapped(usage, "       "));
   if (!command.settings.empty()) text += "\nOptions:\n" + describe(command.settings);
+  if (!command.listing.empty()) text += "\n" + command.listing;
   if (!command.notes.empty()) text += fmt::format("\n{}\n", wrapped(command.notes, ""));
   return text;
 }

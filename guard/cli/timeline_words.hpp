@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "guard/cli/demo_run.hpp"
+#include "guard/demonstration.hpp"
 
 namespace fenceguard::demo {
 
 // What the words are about, for colours.
-enum class Tone { plain, token, pause, good, bad };
+using Tone = TaleEvent::Tone;
 
 struct Words {
   std::string client{};   // what the client does

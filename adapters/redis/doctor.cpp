@@ -1,0 +1,73 @@
+#include "adapters/redis/doctor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/redis/address_beside_source.hpp"
+#include "adapters/redis/doctor_checks.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+using Level = Finding::Level;
+
+// What is known of one server of several, under its name.
+Findings examine_named(const Address& address, Use use) {
+  const auto name = to_string(address.endpoints.front());
+  Findings findings;
+  try {
+    Patient patient{address, use};
+    findings = examine(patient);
+  } catch (const Unavailable& error) {
+    findings = {{Level::danger, "server", error.what()}};
+  }
+  for (auto& finding : findings) finding.check = fmt::format("{} {}", name, finding.check);
+  return findings;
+}
+
+Findings examine_each(const Address& address, const std::vector<Endpoint>& endpoints, Use use) {
+  Findings all;
+  for (const auto& endpoint : endpoints) {
+    for (auto&& finding : examine_named(address.at(endpoint), use)) all.push_back(std::move(finding));
+  }
+  return all;
+}
+
+Finding what_a_cluster_loses(Use use) {
+  if (use == Use::storage) {
+    return {Level::warning, "cluster",
+            "a script sees one slot only: there is no record of the namespace, so a new resource starts "
+            "without a floor, FLUSHALL and keys that were deleted are not noticed, and fences cannot be "
+            "listed or compacted"};
+  }
+  return {
+      Level::warning, "cluster",
+      "tokens come from one counter for each resource: fences cannot be compacted, and a counter that was "
+      "deleted by hand starts again at the server's clock"};
+}
+
+Findings examine_address(const Address& address, Use use) {
+  Patient patient{address, use};
+  if (!patient.is_cluster()) return examine(patient);
+  auto findings = examine_each(address, masters(patient), use);
+  findings.insert(findings.begin(), what_a_cluster_loses(use));
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> examine_source(const Url& url) {
+  return examine_address(address_beside_source(url), Use::source);
+}
+
+std::vector<Finding> examine_storage(const Url& url) {
+  return examine_address(address_beside_source(url), Use::storage);
+}
+
+std::vector<Finding> examine_nodes(const Address& address) {
+  return examine_each(address, address.endpoints, Use::quorum_node);
+}
+
+}  // namespace fenceguard::redis

@@ -1,0 +1,239 @@
+#include "adapters/redis/doctor_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "guard/error.hpp"
+#include "guard/token.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+using Level = Finding::Level;
+
+// The oldest that has what our scripts call (SET with KEEPTTL, 6.0), and the oldest that is tested.
+constexpr int version_needed = 600;
+constexpr int version_tested = 602;
+
+int number_of(const std::string& version) {
+  const auto dot = version.find('.');
+  if (dot == version.npos) return 0;
+  return std::atoi(version.c_str()) * 100 + std::atoi(version.c_str() + dot + 1);
+}
+
+Finding look_at_version(const Patient& patient) {
+  const auto message = "Redis " + patient.version();
+  const int version = number_of(patient.version());
+  if (version >= version_tested) return {Level::ok, "server", message};
+  if (version >= version_needed)
+    return {Level::warning, "server", message + ": 6.2 or later is better known"};
+  return {Level::danger, "server", message + ": 6.2 or later is needed"};
+}
+
+Finding look_at_role(const Patient& patient) {
+  if (!patient.is_replica()) return {Level::ok, "role", "the master"};
+  return {Level::danger, "role",
+          "a replica: it takes no writes, and what it has may be older than what its master has; connect to "
+          "the master"};
+}
+
+// What a restart forgets, from the point of view of who uses the server.
+std::string what_is_forgotten(Use use) {
+  switch (use) {
+    case Use::storage:
+      return "fences are forgotten with the data, and a write that was refused as stale before may be "
+             "admitted after";
+    case Use::quorum_node:
+      return "the node forgets its lock and its counter, and a quorum cannot carry tokens on such nodes";
+    case Use::source:
+      break;
+  }
+  return "locks are forgotten, so two clients may hold one; their tokens rise all the same, because the "
+         "counter leaps, and a guard tells them apart";
+}
+
+Finding look_at_missing_log(Patient& patient) {
+  const auto level = patient.use() == Use::source ? Level::warning : Level::danger;
+  const auto save = patient.setting("save");
+  const auto what = save && save->empty() ? "none: after a restart all is gone"
+                    : save
+                        ? fmt::format("snapshots only (save {}): a restart goes back to the last one", *save)
+                        : "no append-only file: a restart goes back to the last snapshot, if there is one";
+  return {level, "persistence",
+          fmt::format("{}; {}; set appendonly yes", what, what_is_forgotten(patient.use()))};
+}
+
+Finding look_at_persistence(Patient& patient) {
+  constexpr auto check = "persistence";
+  const auto is_logged = patient.info("aof_enabled");
+  if (!is_logged) return {Level::warning, check, "cannot be looked at: INFO is refused"};
+  if (*is_logged == "0") return look_at_missing_log(patient);
+  if (patient.info("aof_last_write_status").value_or("ok") != "ok") {
+    return {Level::danger, check,
+            "the append-only file cannot be written just now, and no write is taken; look at the log"};
+  }
+  const auto sync = patient.setting("appendfsync");
+  if (!sync) return {Level::warning, check, "appendonly yes; appendfsync could not be seen"};
+  if (*sync == "always") return {Level::ok, check, "appendonly yes, appendfsync always"};
+  const auto lost =
+      *sync == "everysec" ? "the writes of up to two seconds" : "what the kernel had not written";
+  return {
+      patient.use() == Use::quorum_node ? Level::danger : Level::warning, check,
+      fmt::format("appendonly yes, appendfsync {}: when the machine fails (not when the process does), {} "
+                  "may be lost although acknowledged; then {}; set appendfsync always",
+                  *sync, lost, what_is_forgotten(patient.use()))};
+}
+
+Finding look_at_replication(Patient& patient) {
+  constexpr auto check = "replication";
+  const auto attached = patient.info("connected_slaves");
+  if (!attached) return {Level::warning, check, "cannot be looked at: INFO is refused"};
+  const auto wanted = patient.setting("min-replicas-to-write");
+  const auto replicas = fmt::format("{} attached", *attached == "0" ? "no replica" : *attached);
+  if (!wanted) return {Level::warning, check, replicas + "; min-replicas-to-write could not be seen"};
+  if (*wanted != "0") {
+    return {Level::ok, check,
+            fmt::format("{}, min-replicas-to-write {}, within {} s", replicas, *wanted,
+                        patient.setting("min-replicas-max-lag").value_or("?"))};
+  }
+  if (*attached == "0") return {Level::ok, check, replicas};
+  return {Level::warning, check,
+          fmt::format("{}, and writes wait for none: a replica that is promoted may have forgotten what was "
+                      "acknowledged; {}; set min-replicas-to-write, and use ?wait_replicas=N for leases",
+                      replicas, what_is_forgotten(patient.use()))};
+}
+
+Finding look_at_eviction(Patient& patient) {
+  constexpr auto check = "eviction";
+  auto policy = patient.info("maxmemory_policy");
+  if (!policy) policy = patient.setting("maxmemory-policy");
+  if (!policy) return {Level::warning, check, "maxmemory-policy could not be seen"};
+  const auto found = "maxmemory-policy " + *policy;
+  const bool is_off = patient.info("maxmemory").value_or("1") == "0";
+  const auto later = is_off ? " (as soon as maxmemory, which is 0 now, is set)" : "";
+  if (*policy == "noeviction") return {Level::ok, check, found};
+  if (policy->starts_with("allkeys-")) {
+    return {Level::danger, check,
+            fmt::format("{}: may evict fences, counters and locks{}; set noeviction", found, later)};
+  }
+  if (patient.use() == Use::storage)
+    return {Level::ok, check, found + ": fences have no time to live and are not evicted"};
+  return {Level::danger, check,
+          fmt::format("{}: may evict locks, which have a time to live{}; set noeviction", found, later)};
+}
+
+Finding look_at_scripts(Patient& patient) {
+  const auto reply = patient.call({"EVAL", "return redis.call('TIME')[1]", "0"});
+  if (!reply.is_error()) return {Level::ok, "scripts", "Lua runs"};
+  return {Level::danger, "scripts",
+          fmt::format("Lua does not run, and every call of fenceguard is a script: {}", reply.text)};
+}
+
+Finding look_at_namespace(Patient& patient) {
+  constexpr auto check = "namespace";
+  const auto& prefix = patient.keys().prefix();
+  const auto reply = patient.call({"HMGET", patient.keys().name_space(), "floor", "highest"});
+  if (reply.text.starts_with("NOPERM"))
+    return {Level::warning, check, fmt::format("cannot be looked at: {}", reply.text)};
+  if (reply.is_error()) {
+    return {Level::danger, check,
+            fmt::format("'{}' is something else's: {}; rename it, or use another ?prefix",
+                        patient.keys().name_space(), reply.text)};
+  }
+  const auto& floor = reply.elements.at(0);
+  const auto& highest = reply.elements.at(1);
+  if (!floor.is_nil() && !highest.is_nil()) {
+    return {Level::ok, check,
+            fmt::format("'{}', floor {}, highest token {}", prefix, floor.text, highest.text)};
+  }
+  return {Level::danger, check,
+          fmt::format("'{}' has no record, or lost it (FLUSHALL?): every claim is unavailable until you run "
+                      "'fenceguard fence init'",
+                      prefix)};
+}
+
+Finding look_at_counter(Patient& patient) {
+  constexpr auto check = "counter";
+  const auto reply = patient.call({"HGET", patient.keys().counter(), "value"});
+  if (reply.text.starts_with("NOPERM"))
+    return {Level::warning, check, fmt::format("cannot be looked at: {}", reply.text)};
+  if (reply.is_error()) {
+    return {Level::danger, check,
+            fmt::format("'{}' is something else's: {}; rename it, or use another ?prefix",
+                        patient.keys().counter(), reply.text)};
+  }
+  if (reply.is_nil()) return {Level::ok, check, "no token was drawn yet"};
+  if (!Token::parse(reply.text))
+    return {Level::danger, check, fmt::format("'{}' holds no number of ours", patient.keys().counter())};
+  return {Level::ok, check, fmt::format("at {}", reply.text)};
+}
+
+}  // namespace
+
+Patient::Patient(const Address& address, Use use) : connection_{address}, keys_{address.prefix}, use_{use} {
+  const auto reply = call({"INFO"});
+  std::string_view text = reply.is_error() ? std::string_view{} : reply.text;
+  while (!text.empty()) {
+    const auto line = text.substr(0, text.find('\r'));
+    if (const auto colon = line.find(':'); colon != line.npos)
+      info_.emplace(line.substr(0, colon), line.substr(colon + 1));
+    const auto end = text.find('\n');
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+  }
+}
+
+std::optional<std::string> Patient::info(const std::string& name) const {
+  const auto found = info_.find(name);
+  if (found == info_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::string> Patient::setting(const std::string& name) {
+  const auto reply = call({"CONFIG", "GET", name});
+  if (reply.elements.size() == 2) return reply.elements[1].text;
+  if (std::ranges::find(unseen_, name) == unseen_.end()) unseen_.push_back(name);
+  if (reply.is_error()) refusal_ = reply.text;
+  return std::nullopt;
+}
+
+Reply Patient::call(const std::vector<std::string>& words) {
+  const std::vector<std::string_view> views{words.begin(), words.end()};
+  try {
+    return connection_.call(views);
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(error.what());  // nothing here changes anything
+  }
+}
+
+Findings examine(Patient& patient) {
+  Findings findings{look_at_version(patient),     look_at_role(patient),     look_at_persistence(patient),
+                    look_at_replication(patient), look_at_eviction(patient), look_at_scripts(patient)};
+  if (!patient.unseen().empty()) {
+    findings.push_back(
+        {Level::warning, "settings",
+         fmt::format("CONFIG GET is refused ({}), so these could not be seen: {}; allow it with "
+                     "the ACL rule '+config|get'",
+                     patient.refusal(), fmt::join(patient.unseen(), ", "))});
+  }
+  if (patient.is_cluster()) return findings;
+  if (patient.use() == Use::storage) findings.push_back(look_at_namespace(patient));
+  if (patient.use() == Use::source) findings.push_back(look_at_counter(patient));
+  return findings;
+}
+
+std::vector<Endpoint> masters(Patient& patient) {
+  std::vector<Endpoint> found;
+  const auto slots = patient.call({"CLUSTER", "SLOTS"});
+  for (const auto& range : slots.elements) {
+    const auto& master = range.elements.at(2).elements;
+    Endpoint endpoint{
+        .host = master.at(0).text, .port = static_cast<int>(master.at(1).integer), .socket = {}};
+    if (std::ranges::find(found, endpoint) == found.end()) found.push_back(std::move(endpoint));
+  }
+  if (found.empty()) throw Unavailable(fmt::format("the cluster tells no masters: {}", slots.text));
+  return found;
+}
+
+}  // namespace fenceguard::redis
