@@ -61,13 +61,23 @@ bool is_of_server(const Reply& reply) {
          std::ranges::any_of(words, [&](const char* word) { return reply.text.starts_with(word); });
 }
 
+// An error of the script itself. What a user's ACL forbids inside of it is unavailable here, although it is
+// unknown in general: guarded.lua runs nothing that raises once a command has written.
+Fault fault_of_script(const Claim& claim, const Reply& reply) {
+  auto fault = fault_of(fmt::format("'{}'", claim.resource.name()), reply);
+  if (reply.text.starts_with("ERR The user executing the script can't")) {
+    fault.kind = FaultKind::unavailable;
+    fault.message += "; the user's ACL must allow it, see docs/redis.md";
+  }
+  return fault;
+}
+
 Outcome<Written> written_of(Reply reply, const Claim& claim) {
-  const auto doing = [&] { return fmt::format("'{}'", claim.resource.name()); };
-  if (reply.is_error()) return fault_of(doing(), reply);
+  if (reply.is_error()) return fault_of_script(claim, reply);
   const auto verdict = reply.elements.size() < first_reply ? std::nullopt  //
                                                            : parse_verdict(reply.elements[0].text);
   const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;
-  if (!highest) return Fault{FaultKind::unknown, doing() + ": Redis answered with what is no ruling"};
+  if (!highest) return Fault{FaultKind::unknown, "Redis answered with what is no ruling"};
   Written written;
   written.ruling.verdict = *verdict;
   written.ruling.highest = *highest;
