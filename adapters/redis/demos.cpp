@@ -7,8 +7,7 @@ namespace fenceguard::redis {
 std::vector<Demonstration> demonstrations() {
   return {
       {.name = "expire-crash",
-       .summary =
-           "a client dies between SETNX and EXPIRE (Redis): the lock is stuck; taken in one step it is not",
+       .summary = "a client dies between SETNX and EXPIRE (Redis), and the lock is stuck",
        .opening = "Clients take a lock for a report that they write, in a real redis-server. Client A dies "
                   "right after it took the lock. First it took it in two steps, SETNX and then EXPIRE; then "
                   "in the one step of a token source.",

@@ -1,0 +1,243 @@
+"""fence, lease, exec, serve and demo gc-pause with redis:// as the storage; and what FLUSHALL does to all of them."""
+
+import json
+import os
+import signal
+import unittest
+
+import redis_server
+import support
+from redis_case import INIT, SECRET, RedisTest, claim_of, setUpModule  # noqa: F401
+from support import wait_until
+
+
+def claim_fields(lease):
+    return {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
+
+
+class Fences(RedisTest):
+    def setUp(self):
+        super().setUp()
+        self.fence(0, "init", "--floor", "10")
+
+    def advance(self, status, token, holder="h", resource="a"):
+        return self.fence_json(status, "advance", "--resource", resource, "--token", str(token), "--holder", holder)
+
+    def test_advance_show_and_list(self):
+        self.assertEqual(self.advance(1, 10)["verdict"], "stale")
+        self.assertEqual(self.advance(0, 11)["verdict"], "admitted")
+        self.assertEqual(self.advance(0, 11)["verdict"], "admitted")
+        self.assertEqual(self.advance(1, 11, "other")["verdict"], "conflict")
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], "11")
+        self.advance(0, 12, resource="b")
+        listed = self.fence(0, "list").stdout
+        self.assertLess(listed.index("a"), listed.index("b"))
+        self.fence(1, "show", "--resource", "nobody")
+
+    def test_tokens_beyond_2_to_53_are_exact(self):
+        for token in (2**53 - 1, 2**53, 2**53 + 1, 2**63 - 1):
+            self.advance(0, token)
+            self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], str(token))
+        self.assertEqual(self.advance(1, 2**53)["verdict"], "stale")
+
+    def test_a_revoke_closes_the_fence_and_ends_the_lease(self):
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)
+        self.fence(0, "revoke", "--resource", "a")
+        self.assertEqual(self.advance(1, lease["token"], lease["holder"])["verdict"], "stale")
+        self.lease(1, "renew", *claim_of(lease))
+        again = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--wait", "0s")
+        self.assertGreater(int(again["token"]), int(lease["token"]))
+
+    def test_compact_folds_what_is_idle(self):
+        first = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)
+        self.lease(0, "release", *claim_of(first))
+        held = self.lease_json(0, "acquire", "--resource", "b", "--storage", self.url, "--ttl", "10m")
+        self.fence(0, "compact")
+        self.fence(1, "show", "--resource", "a")
+        self.assertEqual(self.fence_json(0, "show", "--resource", "b")["token"], held["token"])
+        self.assertEqual(self.advance(1, first["token"], first["holder"])["verdict"], "stale")
+        self.assertEqual(self.advance(0, held["token"], held["holder"], "b")["verdict"], "admitted")
+
+    def test_init_only_raises_the_floor(self):
+        self.fence(0, "init", "--floor", "30")
+        self.fence(0, "init", "--floor", "20")
+        self.assertEqual(self.advance(1, 30)["verdict"], "stale")
+        self.assertEqual(self.advance(0, 31)["verdict"], "admitted")
+        self.fence(0, "init")
+        self.assertGreater(int(self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)["token"]), 31)
+
+    def test_rebase_sets_a_fence_by_hand(self):
+        self.advance(0, 2**60)
+        done = self.fence(0, "rebase", "--resource", "a", "--to", "500")
+        self.assertIn("G1", done.stdout + done.stderr)
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], "500")
+        self.assertEqual(self.advance(1, 499)["verdict"], "stale")
+        self.assertEqual(self.advance(0, 501)["verdict"], "admitted")
+
+
+class WithoutItsRecord(RedisTest):
+    def test_everything_is_3_and_names_the_command(self):
+        claim = ["--resource", "a", "--token", "5", "--holder", "h"]
+        for arguments in (["advance", *claim], ["revoke", "--resource", "a"], ["compact"]):
+            with self.subTest(arguments=arguments):
+                self.assertIn(INIT, self.fence(3, *arguments).stderr)
+        done = self.lease(3, "acquire", "--resource", "a", "--storage", self.url)
+        self.assertIn(INIT, done.stderr)
+        self.lease(1, "show", "--resource", "a")  # it was given back
+        self.expect(125, "exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--", "true")
+
+    def test_flushall_is_noticed_and_nothing_old_is_admitted_afterwards(self):
+        server = self.own_server()
+        url = server.url()
+        self.fence(0, "init", url=url)
+        old = self.lease_json(0, "acquire", "--resource", "a", "--storage", url, "--ttl", "10m", url=url)
+        self.fence(0, "advance", *claim_of(old), url=url)
+        server.cli("FLUSHALL")
+        self.assertIn(INIT, self.fence(3, "advance", *claim_of(old), url=url).stderr)
+        self.assertIn(INIT, self.lease(3, "acquire", "--resource", "a", "--storage", url, url=url).stderr)
+        self.fence(0, "init", url=url)
+        self.assertEqual(self.fence_json(1, "advance", *claim_of(old), url=url)["verdict"], "stale")
+        new = self.lease_json(0, "acquire", "--resource", "a", "--storage", url, url=url)
+        self.assertGreater(int(new["token"]), int(old["token"]))
+        self.assertEqual(self.fence_json(1, "advance", *claim_of(old), url=url)["verdict"], "stale")
+
+
+class Exec(RedisTest):
+    def setUp(self):
+        super().setUp()
+        self.fence(0, "init")
+        self.way = ["exec", "--source", self.url, "--storage", self.url, "--resource", "a"]
+
+    def test_the_command_runs_under_an_advanced_claim(self):
+        done = self.expect(0, *self.way, "--", "sh", "-c", "echo $FENCING_TOKEN")
+        self.assertEqual(done.stderr, "")
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], done.stdout.strip())
+
+    def test_a_revoke_ends_the_command_with_124(self):
+        process = self.start(*self.way, "--ttl", "1s", "--", "sh", "-c", "echo started; exec sleep 60")
+        self.assertEqual(process.stdout.readline(), "started\n")
+        self.fence(0, "revoke", "--resource", "a")
+        self.assertEqual(process.wait(support.LIMIT_S), 124)
+
+
+class Serving(RedisTest):
+    def test_the_control_side(self):
+        self.fence(0, "init")
+        guard = self.serve()
+        self.assertRegex(guard.line, r"^listening data=\S+ control=127\.0\.0\.1:\d+\n$")
+        self.assertEqual(guard.call("GET", "/readyz").status, 200)
+        lease = guard.lease("accounts/42")
+        self.assertEqual(lease.status, 201)
+        fence = guard.call("GET", "/v1/fences/accounts/42")
+        self.assertEqual((fence.status, fence.json["token"]), (200, lease.json["token"]))
+        self.assertEqual(guard.lease("accounts/42").status, 409)
+        self.assertEqual(guard.lease("accounts/42", holder=lease.json["holder"]).status, 200)
+        headers = claim_fields(lease.json)
+        self.assertEqual(guard.call("PUT", "/v1/leases/accounts/42", headers).status, 200)
+        self.assertEqual(guard.call("DELETE", "/v1/leases/accounts/42", headers).status, 204)
+        self.assertIn(b'storage="redis"', guard.call("GET", "/metrics").body)
+        self.assertEqual(guard.stop(), 0)
+
+    def test_revoke_list_and_compact(self):
+        self.fence(0, "init")
+        guard = self.serve()
+        lease = guard.lease("a").json
+        answer = guard.call("POST", "/v1/fences/a/revoke")
+        self.assertEqual((answer.status, answer.json["closed"]), (200, True))
+        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
+        self.assertEqual(guard.call("GET", "/v1/leases/a").status, 404)
+        page = guard.call("GET", "/v1/fences?prefix=a").json
+        self.assertEqual([each["resource"] for each in page["fences"]], ["a"])
+        self.assertEqual(guard.call("POST", "/v1/fences/compact").json["dropped"], 1)
+
+    def test_without_its_record_it_serves_and_is_not_ready(self):
+        guard = self.serve()
+        self.assertEqual(guard.call("GET", "/readyz").status, 503)
+        self.assertEqual(guard.lease("a").status, 503)
+        self.fence(0, "init")
+        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+        self.assertEqual(guard.lease("a").status, 201)
+
+    def test_init_draws_the_floor(self):
+        guard = self.serve("--init")
+        self.assertEqual(guard.call("GET", "/readyz").status, 200)
+        self.assertEqual(guard.lease("a").status, 201)
+
+    def test_a_server_that_stops_and_comes_back(self):
+        server = self.own_server()
+        url = server.url("?timeout=500ms&connect_timeout=500ms")
+        self.fence(0, "init", url=url)
+        guard = self.serve(env={"FENCEGUARD_STORAGE": url})
+        lease = guard.lease("a", ttl_ms=600_000).json
+        server.pause()
+        answer = guard.call("POST", "/v1/fences/a/advance", claim_fields(lease))
+        self.assertIn(answer.status, (503, 504, 500))
+        wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
+        server.resume()
+        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 200)
+        server.kill()
+        wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
+        self.assertEqual(guard.lease("b").status, 503)
+        server.start()
+        # It has forgotten everything, and that is no licence.
+        wait_until(lambda: guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status == 503)
+        self.assertEqual(guard.lease("b").status, 503)
+        self.fence(0, "init", url=url)
+        wait_until(lambda: guard.lease("b").status == 201, what="a guard that works again")
+        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
+
+    def test_a_password_is_in_no_log(self):
+        self.fence(0, "init")
+        guard = self.serve("--log-level", "debug")
+        self.assertEqual(guard.lease("a").status, 201)
+        with open(f"/proc/{guard.process.pid}/cmdline", "rb") as line:
+            self.assertNotIn(SECRET.encode(), line.read())
+        self.assertEqual(guard.stop(), 0)
+
+
+class Demo(RedisTest):
+    def setUp(self):
+        super().setUp()
+        self.fence(0, "init")
+        self.temp = self.path("tmp")
+        os.mkdir(self.temp)
+
+    def keys(self):
+        return [key for key in self.server.cli("KEYS", "*") if "demo" in key and not key.startswith("test")]
+
+    def demo(self, *arguments):
+        done = self.run_binary("demo", *arguments, env={"TMPDIR": self.temp, "FENCEGUARD_STORAGE": self.url},
+                               limit_s=60)
+        self.assertEqual(os.listdir(self.temp), [])
+        return done
+
+    def test_gc_pause_shows_both_outcomes_and_leaves_no_data(self):
+        done = self.demo("gc-pause", "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertTrue(report["as_it_must_be"])
+        self.assertEqual((report["round"]["final"], report["through"]["final"]), (150, 180))
+        self.assertEqual(self.keys(), [])
+
+    def test_an_interrupt_removes_its_data(self):
+        process = self.start("demo", env={"TMPDIR": self.temp, "FENCEGUARD_STORAGE": self.url})
+        wait_until(self.keys, what="data of the demonstration")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 128 + signal.SIGTERM)
+        self.assertEqual((self.keys(), os.listdir(self.temp)), ([], []))
+
+
+class OnACluster(RedisTest):
+    def test_what_works_and_what_does_not(self):
+        with redis_server.Cluster() as cluster:
+            url = cluster.url()
+            lease = self.lease_json(0, "acquire", "--resource", "accounts/42", "--storage", url, url=url)
+            self.assertEqual(self.fence_json(0, "show", "--resource", "accounts/42", url=url)["token"], lease["token"])
+            self.fence(0, "advance", *claim_of(lease), url=url)
+            self.fence(1, "advance", *claim_of(dict(lease, token="1")), url=url)
+            self.fence(1, "compact", url=url)
+
+
+if __name__ == "__main__":
+    unittest.main()
