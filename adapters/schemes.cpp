@@ -23,6 +23,7 @@ const SchemeTable& schemes() {
 #ifdef FENCEGUARD_REDIS
       redis::scheme(),
       redis::tls_scheme(),
+      redis::quorum_scheme(),
 #endif
   }};
   return table;

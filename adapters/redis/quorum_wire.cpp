@@ -151,7 +151,7 @@ std::optional<Answer> answer_of(What what, const Reply& reply) {
     answer.clock_us = parse_decimal(elements[3].text).value_or(0);
   } else if (elements.size() > 3) {
     // A lock that never ends is another's, and there is no telling when it is free.
-    answer.left_ms = elements[3].integer < 0 ? 1'000 : elements[3].integer + 1;
+    answer.left_ms = elements[3].integer < 0 ? 1'000 : elements[3].integer;
   }
   if (elements.size() > 4) answer.holder = elements[4].text;
   return answer;

@@ -3,6 +3,7 @@
 #include "adapters/redis/demos.hpp"
 #include "adapters/redis/doctor.hpp"
 #include "adapters/redis/door.hpp"
+#include "adapters/redis/quorum_source.hpp"
 #include "adapters/redis/storage.hpp"
 #include "adapters/redis/token_source.hpp"
 #include "guard/error.hpp"
@@ -40,6 +41,13 @@ Scheme tls_scheme() {
   scheme.open_direct = [](const Url&, const std::string&) -> std::unique_ptr<DirectDoor> { refuse_tls(); };
   scheme.examine_source = [](const Url&) -> std::vector<Finding> { refuse_tls(); };
   scheme.examine_storage = [](const Url&) -> std::vector<Finding> { refuse_tls(); };
+  return scheme;
+}
+
+Scheme quorum_scheme() {
+  Scheme scheme;
+  scheme.names = {"redis-quorum"};
+  scheme.open_source = [](const Url& url) { return open_quorum_source(url); };
   return scheme;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the Redis adapter offers under redis://, for adapters/schemes.cpp.
+// What the Redis adapter offers under redis:// and redis-quorum://, for adapters/schemes.cpp.
 
 #include "guard/scheme.hpp"
 
@@ -10,5 +10,6 @@ namespace fenceguard::redis {
 
 // rediss://: known, and refused with what to do instead.
 [[nodiscard]] Scheme tls_scheme();
+[[nodiscard]] Scheme quorum_scheme();
 
 }  // namespace fenceguard::redis
