@@ -72,8 +72,21 @@ Fault fault_of_script(const Claim& claim, const Reply& reply) {
   return fault;
 }
 
+// The answer of equal.lua: {the command's reply, sequence on record, digits of the reply}.
+Written written_of_equal(Reply reply, const Claim& claim) {
+  Written written;
+  written.ruling.verdict = Verdict::admitted;
+  written.ruling.highest = claim.token.value();
+  written.ruling.fence = Fence{claim.token, claim.holder, Sequence::parse(reply.elements[1].text), false};
+  if (reply.elements.size() > 2) reply.elements[0].integer = std::stoll(reply.elements[2].text);
+  written.replies.push_back(std::move(reply.elements[0]));
+  return written;
+}
+
 Outcome<Written> written_of(Reply reply, const Claim& claim) {
   if (reply.is_error()) return fault_of_script(claim, reply);
+  if (reply.elements.size() == 2 || reply.elements.size() == 3)
+    return written_of_equal(std::move(reply), claim);
   const auto verdict = reply.elements.size() < first_reply ? std::nullopt  //
                                                            : parse_verdict(reply.elements[0].text);
   const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;

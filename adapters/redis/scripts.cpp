@@ -4,7 +4,7 @@ namespace fenceguard::redis {
 
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
 extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
-extern const std::string_view lua_guarded;
+extern const std::string_view lua_equal, lua_guarded;
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
@@ -61,7 +61,7 @@ const Script& draw_one() {
   return script;
 }
 const Script& guarded() {
-  static const Script script{lua_decimal, lua_fence, lua_exact, lua_guarded};
+  static const Script script{lua_exact, lua_equal, lua_decimal, lua_fence, lua_guarded};
   return script;
 }
 const Script& advance() {
