@@ -1,0 +1,66 @@
+// A service with its own Redis: the claim is judged in the very script that writes, so there is no moment
+// between the check and the write.
+//
+// usage: library_redis URL
+// Once per namespace before: fenceguard fence init --storage URL
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+#include "adapters/redis/guard.hpp"
+#include "adapters/schemes.hpp"
+#include "guard/lease.hpp"
+
+using namespace fenceguard;
+using namespace std::chrono_literals;
+
+namespace {
+
+const std::string balance = "{accounts/42}:balance";  // the resource is the key's hash tag
+
+// Reads the balance and adds to it, if the claim still stands. The fenced read advances the fence, so that no
+// older write can land between it and the write. Returns the last verdict.
+Verdict add(redis::Guard& guard, const Claim& claim, int amount, const char* who) {
+  const auto seen = guard.read(claim, {"GET", balance});
+  if (seen.ruling.verdict != Verdict::admitted) return seen.ruling.verdict;
+  const auto sum = std::to_string(std::stoi(seen.replies.front().text) + amount);
+  // With a sequence, a write whose answer was lost can be sent again: it takes effect at most once.
+  const auto written = guard.write(claim.with(Sequence{1}), {"SET", balance, sum});
+  if (written.ruling.verdict != Verdict::admitted) return written.ruling.verdict;
+  if (written.replies.front().is_error()) throw std::runtime_error{written.replies.front().text};
+  std::printf("%s stores %s\n", who, sum.c_str());
+  return Verdict::admitted;
+}
+
+int run(const std::string& url) {
+  redis::Client client{url};
+  redis::Guard guard{client};
+  const auto source = open_source(url);
+
+  auto first = source->acquire(Resource{"accounts/42"}, {.ttl = 10s, .wait = 30s});
+  if (!first) return std::puts("the lock is busy"), 1;
+  (void)guard.write(first->claim(), {"SET", balance, "100"});
+  std::printf("A adds 50: %s\n", to_string(add(guard, first->claim(), 50, "A")));
+
+  // A stops for too long and loses the lock (here it is taken away); B takes it and writes.
+  (void)source->end(Resource{"accounts/42"});
+  auto second = source->acquire(Resource{"accounts/42"}, {.ttl = 10s, .wait = 30s});
+  if (!second) return std::puts("the lock is busy"), 1;
+  std::printf("B adds 30: %s\n", to_string(add(guard, second->claim(), 30, "B")));
+  std::printf("A adds 50: %s\n", to_string(add(guard, first->claim(), 50, "A")));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::puts("usage: library_redis URL"), 2;
+  try {
+    return run(argv[1]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "library_redis: %s\n", error.what());
+    return 3;
+  }
+}
