@@ -21,7 +21,7 @@ std::vector<Demonstration> demonstrations() {
        .lanes = {"client A", "client B", "client C", "Redis"},
        .tell = demos::foreign_unlock},
       {.name = "failover",
-       .summary = "a lagging replica is promoted (Redis): a plain counter hands out the same number twice",
+       .summary = "a lagging replica is promoted (Redis), and a plain counter repeats a number",
        .opening = "Clients A and B share an account that holds 100; A adds 50, B adds 30. The lock and a "
                   "counter for tokens are in a redis-server with an asynchronous replica, the account is in "
                   "another redis-server, which does not fail. The replica lags, the master is killed, the "

@@ -56,6 +56,14 @@ Findings examine_address(const Address& address, Use use) {
   return findings;
 }
 
+Finding look_at_size(std::size_t servers) {
+  const auto found = fmt::format("{} servers, {} may fail", servers, (servers - 1) / 2);
+  if (servers < 3) return {Level::warning, "quorum", found + ": three or five let one or two fail"};
+  if (servers % 2 == 0)
+    return {Level::warning, "quorum", found + ": one less is as safe, and an odd number is better"};
+  return {Level::ok, "quorum", found};
+}
+
 }  // namespace
 
 std::vector<Finding> examine_source(const Url& url) {
@@ -66,8 +74,14 @@ std::vector<Finding> examine_storage(const Url& url) {
   return examine_address(address_beside_source(url), Use::storage);
 }
 
-std::vector<Finding> examine_nodes(const Address& address) {
-  return examine_each(address, address.endpoints, Use::quorum_node);
+std::vector<Finding> examine_quorum(const Url& url) {
+  const auto address = address_of(url, {"node_timeout", "unsafe_persistence"});
+  const auto unsafe = url.parameters.find("unsafe_persistence");
+  const bool is_unsafe_fine = unsafe != url.parameters.end() && unsafe->second == "1";
+  Findings findings{look_at_size(address.endpoints.size())};
+  const auto use = is_unsafe_fine ? Use::unsafe_quorum_node : Use::quorum_node;
+  for (auto&& finding : examine_each(address, address.endpoints, use)) findings.push_back(std::move(finding));
+  return findings;
 }
 
 }  // namespace fenceguard::redis

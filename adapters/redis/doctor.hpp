@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "adapters/redis/address.hpp"
 #include "guard/scheme.hpp"
 #include "guard/url.hpp"
 
@@ -14,9 +13,8 @@ namespace fenceguard::redis {
 [[nodiscard]] std::vector<Finding> examine_source(const Url& url);
 [[nodiscard]] std::vector<Finding> examine_storage(const Url& url);
 
-// Each endpoint of the address as a node of a quorum, by its name; one that cannot be reached is a danger.
-// What its counters need to be safe is more than a single source needs: every write on disk before its
-// answer.
-[[nodiscard]] std::vector<Finding> examine_nodes(const Address& address);
+// redis-quorum://: each server by its name; one that cannot be reached is a danger. What its counters need to
+// be safe is more than a single source needs: every write on disk before its answer.
+[[nodiscard]] std::vector<Finding> examine_quorum(const Url& url);
 
 }  // namespace fenceguard::redis

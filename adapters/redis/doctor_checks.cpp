@@ -46,6 +46,7 @@ std::string what_is_forgotten(Use use) {
       return "fences are forgotten with the data, and a write that was refused as stale before may be "
              "admitted after";
     case Use::quorum_node:
+    case Use::unsafe_quorum_node:
       return "the node forgets its lock and its counter, and a quorum cannot carry tokens on such nodes";
     case Use::source:
       break;
@@ -55,7 +56,8 @@ std::string what_is_forgotten(Use use) {
 }
 
 Finding look_at_missing_log(Patient& patient) {
-  const auto level = patient.use() == Use::source ? Level::warning : Level::danger;
+  const bool is_known = patient.use() == Use::source || patient.use() == Use::unsafe_quorum_node;
+  const auto level = is_known ? Level::warning : Level::danger;
   const auto save = patient.setting("save");
   const auto what = save && save->empty() ? "none: after a restart all is gone"
                     : save
@@ -207,6 +209,18 @@ Reply Patient::call(const std::vector<std::string>& words) {
   }
 }
 
+Finding look_at_marker(Patient& patient) {
+  constexpr auto check = "marker";
+  const auto reply = patient.call({"GET", patient.keys().prefix() + "quorum:marker"});
+  if (reply.is_error()) return {Level::warning, check, fmt::format("cannot be looked at: {}", reply.text)};
+  if (reply.kind == Reply::Kind::text && !reply.text.starts_with('?'))
+    return {Level::ok, check, "there: the server votes"};
+  return {
+      Level::danger, check,
+      "none: the server forgot its state, or never had any, and does not vote; run 'fenceguard fence init' "
+      "once for a new quorum, or 'fenceguard lease raise' to let it vote again"};
+}
+
 Findings examine(Patient& patient) {
   Findings findings{look_at_version(patient),     look_at_role(patient),     look_at_persistence(patient),
                     look_at_replication(patient), look_at_eviction(patient), look_at_scripts(patient)};
@@ -217,6 +231,7 @@ Findings examine(Patient& patient) {
                      "the ACL rule '+config|get'",
                      patient.refusal(), fmt::join(patient.unseen(), ", "))});
   }
+  if (is_of_quorum(patient.use())) findings.push_back(look_at_marker(patient));
   if (patient.is_cluster()) return findings;
   if (patient.use() == Use::storage) findings.push_back(look_at_namespace(patient));
   if (patient.use() == Use::source) findings.push_back(look_at_counter(patient));

@@ -17,7 +17,15 @@ namespace fenceguard::redis {
 using Findings = std::vector<Finding>;
 
 // What the server is used for.
-enum class Use { source, storage, quorum_node };
+enum class Use {
+  source,
+  storage,
+  quorum_node,
+  unsafe_quorum_node,  // whose user said ?unsafe_persistence=1
+};
+[[nodiscard]] inline bool is_of_quorum(Use use) noexcept {
+  return use == Use::quorum_node || use == Use::unsafe_quorum_node;
+}
 
 // A server, and what it says of itself.
 class Patient {

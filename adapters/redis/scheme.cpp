@@ -48,6 +48,7 @@ Scheme quorum_scheme() {
   Scheme scheme;
   scheme.names = {"redis-quorum"};
   scheme.open_source = [](const Url& url) { return open_quorum_source(url); };
+  scheme.examine_source = [](const Url& url) { return examine_quorum(url); };
   return scheme;
 }
 

@@ -122,6 +122,29 @@ class Doctor(RedisTest):
             self.assert_finding(found, f"{names[1]} eviction", "ok")
             self.assert_finding(self.findings(1, "source", cluster.url()), "cluster", "warning", "compacted")
 
+    def quorum_url(self, servers, rest=""):
+        return "redis-quorum://" + ",".join(f"127.0.0.1:{server.port}" for server in servers) + rest
+
+    def test_each_server_of_a_quorum_by_its_name(self):
+        servers = [self.own_server(SAFE) for _ in range(3)]
+        names = [f"127.0.0.1:{server.port}" for server in servers]
+        url = self.quorum_url(servers, "/0?node_timeout=2s")
+        found = self.findings(1, "source", url)
+        self.assert_finding(found, "quorum", "ok", "3 servers, 1 may fail")
+        self.assert_finding(found, f"{names[0]} marker", "danger", INIT)
+        self.lease(0, "raise", "--resource", "a", "--token", "1", url=url)
+        found = self.findings(0, "source", url)
+        self.assertEqual({level for level, _ in found.values()}, {"ok"}, found)
+        servers[1].cli("CONFIG", "SET", "appendfsync", "everysec")
+        self.assert_finding(self.findings(1, "source", url), f"{names[1]} persistence", "danger", "always")
+        found = self.findings(0, "source", url + "&unsafe_persistence=1")
+        self.assert_finding(found, f"{names[1]} persistence", "warning", "everysec")
+        servers[1].kill()
+        found = self.findings(1, "source", url)
+        self.assert_finding(found, f"{names[1]} server", "danger", "cannot be reached")
+        self.assert_finding(found, f"{names[2]} persistence", "ok")
+        self.assert_finding(self.findings(1, "source", self.quorum_url(servers[:2])), "quorum", "warning", "three")
+
 
 if __name__ == "__main__":
     unittest.main()
