@@ -33,11 +33,11 @@ struct Request {
     draw,      // the next number, for nobody
   };
   What what = What::show;
-  std::string resource;
-  std::string holder;
-  std::string nonce;
-  std::string era;  // the node must be in it
-  std::string next_era;
+  std::string resource{};
+  std::string holder{};
+  std::string nonce{};
+  std::string era{};  // the node must be in it
+  std::string next_era{};
   std::int64_t number = 0;
   std::int64_t answered = 0;
   std::int64_t ttl_ms = 0;
@@ -56,8 +56,8 @@ struct Answer {
   };
   Kind kind = Kind::silent;
   Request::What to = Request::What::show;  // what it answers
-  std::string era;
-  std::string holder;
+  std::string era{};
+  std::string holder{};
   std::int64_t number = 0;
   std::int64_t left_ms = 0;
   std::int64_t clock_us = 0;
