@@ -36,14 +36,18 @@ local function draw_after_leap(counter, run, is_lost)
   return redis.call('HGET', counter, 'value')
 end
 
--- The number, as a decimal string. Fails, with nothing done, where there are no numbers left.
-local function draw(counter)
+local function present_run()
   local replication = redis.call('INFO', 'replication')
   local _, before_run = string.find(replication, 'master_replid:', 1, true)
   if not before_run or not string.find(replication, 'role:master', 1, true) then
     error({err = 'REPLICA this server is a replica, and draws no tokens'})
   end
-  local run = string.sub(replication, before_run + 1, before_run + 40)
+  return string.sub(replication, before_run + 1, before_run + 40)
+end
+
+-- The number, as a decimal string. Fails, with nothing done, where there are no numbers left.
+local function draw(counter)
+  local run = present_run()
   if redis.call('HGET', counter, 'run') ~= run then return draw_after_leap(counter, run) end
   local drawn = redis.pcall('HINCRBY', counter, 'value', 1)
   if type(drawn) ~= 'number' then

@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/redis/source/source.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+const std::string lock_key = "fenceguard:lock:{accounts/42}";
+
+// Runs a script with python3-redis; what it printed.
+std::string python(RedisServer& server, const std::string& script) {
+  const auto file = server.folder() + "/script.py";
+  std::ofstream{file} << "import redis\nserver = redis.Redis(port=" << server.port() << ")\n"
+                      << "lock = server.lock('locks:accounts/42:x', timeout=60, blocking_timeout=0.05)\n"
+                      << script;
+  FILE* output = popen(("/usr/bin/python3 -B " + file + " 2>&1").c_str(), "r");
+  std::string text;
+  char buffer[512];
+  while (fgets(buffer, sizeof buffer, output) != nullptr) text += buffer;
+  pclose(output);
+  return text;
+}
+
+TEST(LockKey, AnotherLibrarysLockExcludesUsAndOursExcludesIt) {
+  RedisServer server;
+  const auto source = open(server.url("/0?lock_key=locks:%25s:x"));
+  const auto grant = take(*source);
+  EXPECT_EQ(python(server, "print(lock.acquire())\n"), "False\n");
+  EXPECT_EQ(source->renew(grant.claim, long_ttl), Renewal::renewed);
+  EXPECT_EQ(source->release(grant.claim), Release::released);
+  EXPECT_EQ(python(server, "print(lock.acquire())\n"), "True\n");
+  const auto theirs = server.call({"GET", "locks:accounts/42:x"}).text;
+  EXPECT_TRUE(is_held(*source));
+  EXPECT_FALSE(source->show(resource));
+  EXPECT_EQ(source->end(resource), Release::not_held);
+  EXPECT_EQ(source->release(grant.claim), Release::not_held);
+  EXPECT_EQ(source->renew(grant.claim, long_ttl), Renewal::lost);
+  EXPECT_EQ(server.call({"GET", "locks:accounts/42:x"}).text, theirs);
+  // Nobody tells of their release: it is asked for.
+  std::optional<Grant> next;
+  std::jthread waiter{
+      [&] { next = source->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait}); }};
+  wait_until([&] { return scripts_run(server) > 8; });
+  server.call({"DEL", "locks:accounts/42:x"});
+  waiter.join();
+  ASSERT_TRUE(next);
+  EXPECT_GT(next->claim.token, grant.claim.token);
+}
+
+TEST(LockKey, HasOnePlaceForTheResourceAndMakesNoKeyOfOurs) {
+  RedisServer server;
+  for (const std::string pattern : {"", "lock", "%25s:%25s", "lock:%25d"})
+    EXPECT_THROW((void)open(server.url("/0?lock_key=" + pattern)), InvalidInput) << pattern;
+  for (const std::string pattern : {"%25s", "fenceguard:%25s"}) {
+    const auto source = open(server.url("/0?lock_key=" + pattern));
+    const Resource nasty{pattern == "%25s" ? "fenceguard:counter" : "counter"};
+    EXPECT_THROW((void)take(*source, Holder::random(), long_ttl, nasty), InvalidInput) << pattern;
+  }
+  EXPECT_THROW((void)open(server.url("/0?fair=yes")), InvalidInput);
+  EXPECT_THROW((void)open(server.url("/0?wait_replicas=-1")), InvalidInput);
+  EXPECT_THROW((void)open(server.url("/0?unheard=of")), InvalidInput);
+}
+
+TEST(WaitReplicas, AGrantThatTooFewReplicasHaveIsGivenBack) {
+  RedisServer master{{"--repl-diskless-sync-delay", "0"}};
+  RedisServer first;
+  RedisServer second;
+  for (auto* replica : {&first, &second})
+    replica->call({"REPLICAOF", "127.0.0.1", std::to_string(master.port())});
+  wait_until([&] {
+    const auto info = master.call({"INFO", "replication"}).text;
+    return info.find("slave0:") != info.npos && info.find("slave1:") != info.npos &&
+           info.find("state=wait") == info.npos && info.find("state=send") == info.npos;
+  });
+  const auto source = open(master.url("/0?wait_replicas=2&timeout=2s"));
+  const auto grant = take(*source);
+  for (auto* replica : {&first, &second})
+    EXPECT_THAT(replica->call({"GET", lock_key}).text, testing::StartsWith(to_string(grant.claim.token)));
+  EXPECT_EQ(source->release(grant.claim), Release::released);
+  second.pause();
+  const auto message = message_of<Unavailable>([&] { (void)take(*source, Holder::random(), Ms{1'000}); });
+  EXPECT_THAT(message, testing::HasSubstr("1 of the 2 replicas"));
+  EXPECT_EQ(master.call({"EXISTS", lock_key}).integer, 0);
+  second.resume();
+  const auto next = take(*source);
+  EXPECT_GT(next.claim.token, grant.claim.token);
+  // A tenure that stands is not taken back where its holder asks again and cannot be confirmed.
+  second.pause();
+  EXPECT_THROW((void)take(*source, next.claim.holder, Ms{1'000}), Unavailable);
+  EXPECT_EQ(source->show(resource)->claim, next.claim);
+  second.resume();
+}
+
+TEST(Access, APasswordAUserADatabaseAndASocketWork) {
+  RedisServer server{{"--requirepass", "se cret/@"}};
+  EXPECT_THAT(message_of<Unavailable>([&] { (void)open(server.url()); }), testing::HasSubstr("NOAUTH"));
+  const auto port = std::to_string(server.port());
+  const auto wrong = message_of<Unavailable>([&] { (void)open("redis://:wr0ng-one@127.0.0.1:" + port); });
+  EXPECT_THAT(wrong, testing::HasSubstr("WRONGPASS"));
+  EXPECT_THAT(wrong, testing::Not(testing::HasSubstr("wr0ng-one")));
+  const std::string credentials = ":se%20cret%2F%40@";
+  const auto source = open("redis://" + credentials + "127.0.0.1:" + port + "/3");
+  const auto grant = take(*source);
+  EXPECT_FALSE(open("redis://" + credentials + "127.0.0.1:" + port + "/0")->show(resource));
+  server.call({"CONFIG", "SET", "requirepass", ""}, credentials);
+  const auto by_socket = open("redis:" + server.socket() + "?db=3");
+  EXPECT_EQ(by_socket->show(resource)->claim, grant.claim);
+}
+
+// The rights that the source needs, and no others.
+TEST(Access, AUserWithTheNamedRightsAloneCanDoEverything) {
+  RedisServer server;
+  server.call({"ACL",           "SETUSER", "locker",   "on",       ">pw",        "~fenceguard:*",
+               "&fenceguard:*", "-@all",   "+evalsha", "+eval",    "+info",      "+time",
+               "+get",          "+set",    "+del",     "+exists",  "+pttl",      "+pexpire",
+               "+hget",         "+hset",   "+hincrby", "+publish", "+subscribe", "+unsubscribe",
+               "+ping",         "+scan",   "+mget",    "+wait",    "+select",    "+zadd",
+               "+zrem",         "+zscore", "+zrange"});
+  const auto base = fmt::format("redis://locker:pw@127.0.0.1:{}/1", server.port());
+  for (const std::string parameters : {"", "?fair=1"}) {
+    const auto source = open(base + parameters);
+    const auto grant = take(*source);
+    std::optional<Grant> next;
+    std::jthread waiter{[&] {
+      next = source->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait});
+    }};
+    wait_until([&] {
+      return server.call({"PUBSUB", "NUMSUB", "fenceguard:released:{accounts/42}"}).elements.at(1).integer ==
+             1;
+    });
+    EXPECT_EQ(source->renew(grant.claim, long_ttl), Renewal::renewed);
+    EXPECT_EQ(source->release(grant.claim), Release::released);
+    waiter.join();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(source->lowest_live(), next->claim.token);
+    source->raise(resource, Token{next->claim.token.value() + 10});
+    EXPECT_GT(source->draw().value(), next->claim.token.value() + 10);
+    EXPECT_EQ(source->end(resource), Release::released);
+  }
+  // Without the right to hear and to tell, a release is found by looking.
+  server.call({"ACL", "SETUSER", "locker", "resetchannels"});
+  const auto source = open(base);
+  const auto grant = take(*source);
+  std::jthread waiter{[&] {
+    EXPECT_TRUE(source->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait}));
+  }};
+  EXPECT_EQ(source->release(grant.claim), Release::released);
+  waiter.join();
+  server.call({"ACL", "SETUSER", "locker", "-hincrby"});
+  const Resource other{"accounts/43"};
+  EXPECT_THROW((void)take(*source, Holder::random(), long_ttl, other), Error);
+  EXPECT_FALSE(source->show(other));
+}
+
+}  // namespace
+}  // namespace fenceguard::test
