@@ -1,8 +1,8 @@
 -- Judges a claim and applies commands under it, in one step. Without commands it is an advance.
 -- KEYS: the fence, then, unless this is a cluster, record and index of the namespace, then those of the commands.
 -- ARGV: resource ('' under Redis Cluster, where there is no record of the namespace), token, holder, sequence
--- ('': none), the greatest jump ('0': any), '1' if an ASK redirected here, then each command: the number of its words, negative if
--- it only reads, and its words.
+-- ('': none), the greatest jump ('0': any), '1' if an ASK redirected here, then each command: the
+-- number of its words, negative if it only reads, and its words.
 -- Answers {verdict, highest, sequence on record or false, exact or false, and the reply to each command that was run}.
 -- Commands are run in their order up to the first that fails. The sequence is recorded if any of them wrote. exact: the
 -- replies that are beyond 2^53, as {place, digits, place, digits, ...}.
