@@ -70,11 +70,12 @@ TEST(WaitReplicas, AGrantThatTooFewReplicasHaveIsGivenBack) {
   RedisServer second;
   for (auto* replica : {&first, &second})
     replica->call({"REPLICAOF", "127.0.0.1", std::to_string(master.port())});
-  wait_until([&] {
-    const auto info = master.call({"INFO", "replication"}).text;
-    return info.find("slave0:") != info.npos && info.find("slave1:") != info.npos &&
-           info.find("state=wait") == info.npos && info.find("state=send") == info.npos;
-  });
+  for (auto* replica : {&first, &second}) {
+    wait_until([&] {
+      return replica->call({"INFO", "replication"}).text.find("master_link_status:up") != std::string::npos;
+    });
+  }
+  wait_until([&] { return master.call({"WAIT", "2", "100"}).integer == 2; });
   const auto source = open(master.url("/0?wait_replicas=2&timeout=2s"));
   const auto grant = take(*source);
   for (auto* replica : {&first, &second})
