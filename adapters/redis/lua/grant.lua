@@ -1,6 +1,7 @@
 -- Grants a lock together with its token, in one step.
 -- KEYS: lock, counter. ARGV: holder, time to live in ms, 'enter' (another entry, which wants another release) or 'ask'.
--- Answers {'granted', token, ttl}, {'again', token, ttl}, or {'held', ms left (-1: for ever), 1 if it is a lock of ours}.
+-- Answers {'granted', token, ttl}, {'again', token, ttl}, or
+-- {'held', ms left (-1: for ever), 1 if it is a lock of ours}.
 
 local lock, holder = KEYS[1], ARGV[1]
 local value = redis.call('GET', lock)
