@@ -131,19 +131,41 @@ void Actor::note_ruling(const Claim& claim, std::string what, const Ruling& ruli
   stage_.note(std::move(event));
 }
 
-std::optional<Claim> Actor::take(TokenSource& source, const std::string& where,
-                                 std::chrono::milliseconds ttl) {
-  const auto answer = source.try_acquire(Resource{account}, Holder{fmt::format("{}", lane_.back())}, ttl);
+std::variant<Grant, Held> Actor::try_take(TokenSource& source, std::chrono::milliseconds ttl) const {
+  return source.try_acquire(Resource{account}, Holder{std::string{lane_.back()}}, ttl);
+}
+
+void Actor::note_grant(const std::variant<Grant, Held>& answer, const std::string& where,
+                       std::chrono::milliseconds ttl) {
   TaleEvent event{.who = lane_, .what = fmt::format("takes the lock for {} ms", ttl.count()), .where = where};
-  const auto* grant = std::get_if<Grant>(&answer);
-  event.answer = grant ? fmt::format("token {}", to_string(grant->claim.token)) : "no: it is held";
-  if (grant) {
+  event.answer = "no: it is held";
+  if (const auto* grant = std::get_if<Grant>(&answer)) {
+    event.answer = fmt::format("token {}", to_string(grant->claim.token));
     event.tone = Tone::token;
     event.token = grant->claim.token;
   }
-  stage_.note(event);
+  stage_.note(std::move(event));
+}
+
+std::optional<Claim> Actor::take(TokenSource& source, const std::string& where,
+                                 std::chrono::milliseconds ttl) {
+  const auto answer = try_take(source, ttl);
+  note_grant(answer, where, ttl);
+  const auto* grant = std::get_if<Grant>(&answer);
   if (!grant) return std::nullopt;
   return grant->claim;
+}
+
+Claim Actor::take_when_free(TokenSource& source, const std::string& where, std::chrono::milliseconds ttl) {
+  std::variant<Grant, Held> answer = Held{};
+  stage_.wait_until(
+      [&] {
+        answer = try_take(source, ttl);
+        return std::holds_alternative<Grant>(answer);
+      },
+      "a lock that is free again");
+  note_grant(answer, where, ttl);
+  return std::get<Grant>(answer).claim;
 }
 
 Release Actor::release(TokenSource& source, const std::string& where, const Claim& claim) {

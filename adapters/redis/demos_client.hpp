@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "adapters/redis/client.hpp"
 #include "adapters/redis/demos_server.hpp"
@@ -57,12 +58,18 @@ class Actor {
   // held.
   [[nodiscard]] std::optional<Claim> take(TokenSource& source, const std::string& where,
                                           std::chrono::milliseconds ttl);
+  // The same, asking until it is granted, for at most ten seconds; only the grant is told.
+  [[nodiscard]] Claim take_when_free(TokenSource& source, const std::string& where,
+                                     std::chrono::milliseconds ttl);
   Release release(TokenSource& source, const std::string& where, const Claim& claim);
 
   // What it does or suffers without asking anybody.
   void note(std::string what, TaleEvent::Tone tone = TaleEvent::Tone::plain);
 
  private:
+  [[nodiscard]] std::variant<Grant, Held> try_take(TokenSource& source, std::chrono::milliseconds ttl) const;
+  void note_grant(const std::variant<Grant, Held>& answer, const std::string& where,
+                  std::chrono::milliseconds ttl);
   void note_ruling(const Claim& claim, std::string what, const Ruling& ruling, std::string admitted);
 
   Stage& stage_;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "guard/error.hpp"
@@ -72,10 +73,11 @@ void Server::restart() {
 }
 
 void Server::start() {
+  std::filesystem::create_directories(folder());
   StageCommand command{.program = "redis-server", .package = "redis-server", .arguments = {}};
   command.arguments = {"--port",       std::to_string(port_),
                        "--bind",       "127.0.0.1",
-                       "--dir",        stage_.folder(),
+                       "--dir",        folder(),
                        "--logfile",    log_file(),
                        "--save",       "",
                        "--appendonly", "no",
@@ -96,8 +98,16 @@ bool Server::answers() const {
   }
 }
 
+void Server::lose_data() {
+  std::filesystem::remove_all(folder());
+}
+
+std::string Server::folder() const {
+  return fmt::format("{}/redis-{}", stage_.folder(), port_);
+}
+
 std::string Server::log_file() const {
-  return fmt::format("{}/redis-{}.log", stage_.folder(), port_);
+  return folder() + "/log";
 }
 
 std::string Server::last_words() const {

@@ -35,12 +35,15 @@ class Server {
   void pause() { process_->pause(); }    // SIGSTOP
   void resume() { process_->resume(); }  // SIGCONT
   void kill() { process_->kill(); }      // SIGKILL
-  // Again, on the same port and empty.
+  // Again, on the same port: empty, unless its options say that it keeps its data.
   void restart();
+  // As after its disk was replaced. REQUIRES: it was killed.
+  void lose_data();
 
  private:
   void start();
   [[nodiscard]] bool answers() const;
+  [[nodiscard]] std::string folder() const;
   [[nodiscard]] std::string log_file() const;
   [[nodiscard]] std::string last_words() const;
 

@@ -88,8 +88,11 @@ class Stories(Demo):
             self.assertGreaterEqual(int(facts["votes_b"]), 3)
         self.assertNotEqual(round_["balance"], round_["expected"])
         self.assertGreater(int(through["token_b"]), int(through["token_a"]))
-        self.assertEqual((through["verdict_a"], through["balance"]), ("stale", through["balance_of_b"]))
-        self.assertEqual(len(self.refusals(report)), 1)
+        self.assertEqual((through["verdict_a"], through["first_balance"]), ("stale", "130"))
+        self.assertEqual((through["quorum_b_waited"], through["quorum_verdict_a"]), ("1", "stale"))
+        self.assertGreater(int(through["quorum_token_b"]), int(through["quorum_token_a"]))
+        self.assertEqual(through["balance"], through["expected"])
+        self.assertEqual(len(self.refusals(report)), 2)
 
     def test_clock_jump(self):
         round_, through, report = self.report("clock-jump")
