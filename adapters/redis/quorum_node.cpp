@@ -16,6 +16,7 @@ using Ms = std::chrono::milliseconds;
 constexpr Ms pause_min{20};
 constexpr Ms pause_max{500};
 constexpr Ms retry_pause{100};
+constexpr Ms trusted{100};  // not looked at again when it was used so shortly before
 constexpr std::size_t idle_max = 64;
 constexpr std::size_t tasks_max = 10'000;
 
@@ -93,9 +94,9 @@ std::unique_ptr<Connection> Node::take() {
     const std::scoped_lock lock{mutex_};
     if (state_ != State::in) return nullptr;
     while (!idle_.empty()) {
-      auto connection = std::move(idle_.back());
+      auto [connection, since] = std::move(idle_.back());
       idle_.pop_back();
-      if (connection->is_usable()) return connection;
+      if (BootClock::now() - since < trusted || connection->is_usable()) return std::move(connection);
     }
   }
   try {
@@ -108,7 +109,8 @@ std::unique_ptr<Connection> Node::take() {
 
 void Node::give_back(std::unique_ptr<Connection> connection) {
   const std::scoped_lock lock{mutex_};
-  if (state_ == State::in && idle_.size() < idle_max) idle_.push_back(std::move(connection));
+  if (state_ == State::in && idle_.size() < idle_max)
+    idle_.push_back({std::move(connection), BootClock::now()});
 }
 
 void Node::put_out(const std::string& reason) {
@@ -159,7 +161,7 @@ void Node::reconnect() {
   const std::scoped_lock lock{mutex_};
   state_ = next;
   reason_ = reason;
-  if (connection) idle_.push_back(std::move(connection));
+  if (connection) idle_.push_back({std::move(connection), BootClock::now()});
   changed_.notify_all();
 }
 

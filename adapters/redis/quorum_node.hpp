@@ -67,6 +67,11 @@ class Node {
     BootClock::time_point until;
   };
 
+  struct Idle {
+    std::unique_ptr<Connection> connection;
+    BootClock::time_point since;
+  };
+
   void work(const std::stop_token& stop);
   void reconnect();
   // False if it must be done again.
@@ -80,7 +85,7 @@ class Node {
   mutable std::condition_variable_any changed_;
   State state_ = State::unknown;
   std::string reason_ = "it has not answered yet";
-  std::vector<std::unique_ptr<Connection>> idle_;
+  std::vector<Idle> idle_;
   std::deque<Task> tasks_;
   std::jthread worker_;  // last: it uses all of the above
 };

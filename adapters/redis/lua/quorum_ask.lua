@@ -3,13 +3,12 @@
 -- Answers {'granted', era, number}, {'mine', era, number, ms left}, {'held', era, number, ms left, holder} ('0' and no
 -- holder for what is no lock of ours), or {'unmarked'}.
 
-local era = read_node(KEYS[1], KEYS[2])
+local era, _, value = read_node(KEYS[1], KEYS[2], KEYS[3])
 if not era then return {'unmarked'} end
-local value = redis.call('GET', KEYS[3])
 if not value then
   local number = next_number(KEYS[2])
-  redis.call('SET', KEYS[3], number .. ' ' .. ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
-  return {'granted', era, number}
+  local hold = number .. ' ' .. ARGV[1] .. ' ' .. ARGV[2]
+  if redis.call('SET', KEYS[3], hold, 'NX', 'PX', ARGV[3]) then return {'granted', era, number} end
 end
 local number, holder, nonce = parse_hold(value)
 local left = redis.call('PTTL', KEYS[3])

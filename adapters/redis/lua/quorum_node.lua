@@ -6,12 +6,12 @@ local function parse_hold(value)
   return string.match(value, '^([1-9]%d*) (%S*) (%S+)$')
 end
 
--- The era and the counter of a node that votes, or nothing.
-local function read_node(marker, counter)
-  local seen = redis.call('MGET', marker, counter)
+-- The era and the counter of a node that votes, and the lock, which is nothing also where it is no string; or nothing.
+local function read_node(marker, counter, lock)
+  local seen = redis.call('MGET', marker, counter, lock or marker)
   if not seen[1] or not seen[2] or string.sub(seen[1], 1, 1) == '?' then return nil end
   if not string.match(seen[2], '^%d+$') then error({err = 'DAMAGED the counter ' .. counter .. ' is no number'}) end
-  return seen[1], seen[2]
+  return seen[1], seen[2], seen[3]
 end
 
 local function next_number(counter)

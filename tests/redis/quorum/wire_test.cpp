@@ -149,5 +149,13 @@ TEST_F(QuorumWire, AnotherLibrarysLockIsHeldAndNeverTouched) {
   EXPECT_EQ(server_.call({"GET", "q:quorum:lock:{r}"}).text, "theirs");
 }
 
+TEST_F(QuorumWire, WhatIsNoStringUnderALocksKeyIsHeldAndStays) {
+  (void)server_.call({"MSET", "q:quorum:marker", "e", "q:quorum:counter", "5"});
+  (void)server_.call({"LPUSH", "q:quorum:lock:{r}", "theirs"});
+  const Request ask{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .ttl_ms = long_ttl_ms};
+  EXPECT_EQ(at_server(ask).kind, Answer::Kind::held);
+  EXPECT_EQ(server_.call({"LLEN", "q:quorum:lock:{r}"}).integer, 1);
+}
+
 }  // namespace
 }  // namespace fenceguard::test
