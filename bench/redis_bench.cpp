@@ -157,6 +157,8 @@ void initialise(RedisServer& server) {
   server.call({"HSET", "fenceguard:namespace", "floor", "0", "highest", "0"});
 }
 
+constexpr int depth = 16;  // of a pipeline
+
 std::string key_of(int thread, int number) {
   return fmt::format("{{accounts/{}}}:{}", thread, number % 100);
 }
@@ -199,7 +201,6 @@ void measure_pipelines(const Settings& settings) {
   RedisServer server;
   initialise(server);
   constexpr int threads = 8;
-  constexpr int depth = 16;
   const int count = settings.quick ? 500 : 3'000;
   const auto sides = alternate(
       settings.quick ? 5 : 9,

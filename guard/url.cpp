@@ -41,6 +41,17 @@ void parse_authority(Url& url, std::string_view text) {
   url.authority = text;
 }
 
+// The value of a parameter, in which %s, the place for a name in a pattern, stands for itself: no escape
+// begins so.
+std::string decoded_value(std::string_view text) {
+  std::string escaped;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    escaped += text[i];
+    if (text.substr(i, 2) == "%s") escaped += "25";
+  }
+  return decoded(escaped);
+}
+
 void parse_parameters(Url& url, std::string_view text) {
   while (!text.empty()) {
     const auto pair = text.substr(0, text.find('&'));
@@ -49,7 +60,8 @@ void parse_parameters(Url& url, std::string_view text) {
     if (pair.empty() || equals == 0 || equals == std::string_view::npos) {
       throw InvalidInput("a URL's parameters read name=value, with '&' between them");
     }
-    if (!url.parameters.emplace(decoded(pair.substr(0, equals)), decoded(pair.substr(equals + 1))).second) {
+    if (!url.parameters.emplace(decoded(pair.substr(0, equals)), decoded_value(pair.substr(equals + 1)))
+             .second) {
       throw InvalidInput(fmt::format("the URL's parameter '{}' is given twice", pair.substr(0, equals)));
     }
   }

@@ -37,6 +37,13 @@ void require_prefix(const std::string& prefix) {
     throw InvalidInput(
         "?prefix of a redis: URL is 1 to 64 visible characters, without braces, '*', '?', '[', ']' and '\\'");
   }
+  // Keys of two namespaces must never be the same one.
+  for (const std::string_view kind : {"lock:", "counter:", "queue:", "waiters:", "released:", "rebased:"}) {
+    if (prefix.ends_with(kind)) {
+      throw InvalidInput(fmt::format(
+          "?prefix of a redis: URL does not end in '{}': keys of ours in another namespace do", kind));
+    }
+  }
 }
 
 // 'h1,h2:6380' in their order.

@@ -40,6 +40,12 @@ std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std
   return words;
 }
 
+// A replica that takes writes would judge by an old fence, and forget what it admitted.
+void require_master(const Connection& connection, const Endpoint& server) {
+  if (!connection.server().is_cluster && connection.server().is_replica)
+    throw Unavailable(fmt::format("{} is a replica; connect to the master", to_string(server)));
+}
+
 // Nothing that changes was asked, so an answer that was not seen is no more than that.
 template <class Function>
 auto look(const Function& function) {
@@ -64,6 +70,7 @@ void Client::open() {
   for (const auto& seed : address_.endpoints) {
     try {
       Connection connection{address_.at(seed)};
+      require_master(connection, seed);
       is_cluster_ = connection.server().is_cluster;
       if (!is_cluster_ && address_.endpoints.size() > 1) {
         throw InvalidInput(
@@ -112,6 +119,7 @@ Client::Link& Client::link(const Endpoint& server) {
     links_.erase(found);
   }
   Connection connection{address_.at(server)};
+  require_master(connection, server);
   if (connection.server().is_cluster != is_cluster_)
     throw Unavailable(fmt::format("{} is another kind of server than before", to_string(server)));
   return links_.emplace(server, Link{std::move(connection), {}}).first->second;

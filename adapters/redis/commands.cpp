@@ -56,6 +56,7 @@ std::string_view objection_of(const CommandTable::Facts& facts, const Reply& fla
 CommandTable::Facts facts_of(const Reply& info) {
   CommandTable::Facts facts;
   facts.name = upper(info.elements.at(0).text);
+  facts.arity = static_cast<int>(info.elements.at(1).integer);
   const auto& flags = info.elements.at(2);
   facts.writes = has_flag(flags, "write");
   facts.reads = has_flag(flags, "readonly");
@@ -121,6 +122,9 @@ std::vector<std::string_view> CommandTable::keys(const Ask& ask, const Command& 
 
 std::string_view objection_to(const CommandTable::Facts& facts, const Command& command) {
   if (!facts.objection.empty()) return facts.objection;
+  const int words = static_cast<int>(command.size());
+  if (facts.arity > 0 ? words != facts.arity : words < -facts.arity)
+    return "it has too few or too many words";
   const auto has_word = [&](std::string_view word) {
     return std::any_of(command.begin() + 1, command.end(),
                        [&](const std::string& one) { return is_same(one, word); });

@@ -29,6 +29,7 @@ class CommandTable {
     bool has_subcommands = false;
     bool has_movable_keys = false;
     std::string_view objection;  // why it cannot be guarded, whatever its words are; empty: it can
+    int arity = 0;               // so many words; negative: at least so many
     int first_key = 0;           // 0: none
     int last_key = 0;
     int key_step = 1;

@@ -4,12 +4,15 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 
-#include <cstring>
+#include <cerrno>
+#include <cstdlib>
 
 #include "guard/error.hpp"
 
 namespace fenceguard::redis {
 namespace {
+
+constexpr int version_min = 7;
 
 timeval timeval_of(std::chrono::milliseconds limit) {
   return {limit.count() / 1000, static_cast<suseconds_t>(limit.count() % 1000 * 1000)};
@@ -103,7 +106,12 @@ void Connection::greet(const Address& address) {
   const auto mode = value_of(hello, "mode");
   if (mode == "sentinel")
     throw Unavailable(fmt::format("{} is a Redis Sentinel; name the server that holds the data", shown_));
-  server_ = {value_of(hello, "version"), mode == "cluster", value_of(hello, "role") != "master"};
+  // Before, a script's errors lose their first word, which says what they mean.
+  const auto version = value_of(hello, "version");
+  if (std::atoi(version.c_str()) < version_min)
+    throw Unavailable(
+        fmt::format("Redis at {} is {}; fenceguard needs {}.0 or later", shown_, version, version_min));
+  server_ = {version, mode == "cluster", value_of(hello, "role") != "master"};
 }
 
 void Connection::set_timeout(std::chrono::milliseconds limit) {

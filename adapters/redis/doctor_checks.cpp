@@ -14,22 +14,9 @@ namespace {
 using Level = Finding::Level;
 
 // The oldest that has what our scripts call (SET with KEEPTTL, 6.0), and the oldest that is tested.
-constexpr int version_needed = 600;
-constexpr int version_tested = 602;
-
-int number_of(const std::string& version) {
-  const auto dot = version.find('.');
-  if (dot == version.npos) return 0;
-  return std::atoi(version.c_str()) * 100 + std::atoi(version.c_str() + dot + 1);
-}
-
+// An older one than we need was refused at the connection.
 Finding look_at_version(const Patient& patient) {
-  const auto message = "Redis " + patient.version();
-  const int version = number_of(patient.version());
-  if (version >= version_tested) return {Level::ok, "server", message};
-  if (version >= version_needed)
-    return {Level::warning, "server", message + ": 6.2 or later is better known"};
-  return {Level::danger, "server", message + ": 6.2 or later is needed"};
+  return {Level::ok, "server", "Redis " + patient.version()};
 }
 
 Finding look_at_role(const Patient& patient) {

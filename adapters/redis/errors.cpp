@@ -36,22 +36,27 @@ constexpr Row rows[] = {
     {"NOAUTH", FaultKind::unavailable, "the URL needs a password"},
     {"WRONGPASS", FaultKind::unavailable, "the URL's user or password is wrong"},
     {"NOPERM", FaultKind::unavailable, "the user's ACL must allow it; see docs/redis.md"},
+    {"ERR The user executing the script can't", FaultKind::unavailable,
+     "the user's ACL must allow it; see docs/redis.md"},
     {"WRONGTYPE", FaultKind::unavailable, "a key of ours holds something else; rename or remove it"},
     {"NOSCRIPT", FaultKind::unavailable, "the server forgot the script; try again"},
 };
 
+constexpr std::string_view inside = " script: ";
+
 // A script that stopped in its middle may have written.
 bool is_from_inside(std::string_view text) {
-  return text.find(" script: ") != text.npos &&
-         !text.starts_with("ERR increment or decrement would overflow");
+  return text.find(inside) != text.npos && !text.starts_with("ERR increment or decrement would overflow");
 }
 
 }  // namespace
 
 Fault fault_of(std::string_view doing, const Reply& reply) {
+  // Without where in which script it was raised, which the server appends.
+  const auto text = std::string_view{reply.text}.substr(0, reply.text.find(inside));
   for (const auto& row : rows) {
-    if (!reply.text.starts_with(row.begins)) continue;
-    return {row.kind, fmt::format("{}: {}{}{}", doing, reply.text, row.hint.empty() ? "" : "; ", row.hint)};
+    if (!text.starts_with(row.begins)) continue;
+    return {row.kind, fmt::format("{}: {}{}{}", doing, text, row.hint.empty() ? "" : "; ", row.hint)};
   }
   const auto kind = is_from_inside(reply.text) ? FaultKind::unknown : FaultKind::unavailable;
   return {kind, fmt::format("{}: {}", doing, reply.text)};

@@ -17,7 +17,11 @@ namespace fenceguard::redis {
 [[nodiscard]] FenceView look(Client& client, const Resource& resource);
 [[nodiscard]] FencePage list(Client& client, const FenceListing& listing);
 // See FenceStore for each.
-[[nodiscard]] FenceView revoke(Client& client, const Resource& resource, const std::optional<Claim>& lease);
+struct Revocation {
+  std::optional<Claim> lease;  // the present one, unless it is absurdly high
+  std::int64_t jump_max = 0;
+};
+[[nodiscard]] FenceView revoke(Client& client, const Resource& resource, const Revocation& revocation);
 [[nodiscard]] FenceView rebase(Client& client, const FenceStore::Rebase& rebase);
 [[nodiscard]] std::int64_t init(Client& client, std::int64_t floor);
 [[nodiscard]] Compaction compact(Client& client, Token lowest_live);

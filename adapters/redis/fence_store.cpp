@@ -13,7 +13,7 @@ constexpr std::chrono::seconds refresh_every{1};
 StoreStatus status_or_failed(Client& client) {
   try {
     return redis::status(client);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     StoreStatus status;
     status.state = StoreState::failed;
     status.reason = error.what();
@@ -68,8 +68,8 @@ void RedisFences::advance(Claim claim, Done<Ruling> done) {
 }
 
 void RedisFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
-  change<FenceView>([resource = std::move(resource), lease = std::move(lease)](
-                        Client& client) { return redis::revoke(client, resource, lease); },
+  change<FenceView>([resource = std::move(resource), revocation = Revocation{std::move(lease), jump_max_}](
+                        Client& client) { return redis::revoke(client, resource, revocation); },
                     std::move(done));
 }
 

@@ -61,7 +61,7 @@ const Script& draw_one() {
   return script;
 }
 const Script& guarded() {
-  static const Script script{lua_exact, lua_equal, lua_decimal, lua_fence, lua_guarded};
+  static const Script script{lua_exact, lua_equal, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
   return script;
 }
 const Script& advance() {
@@ -85,7 +85,7 @@ const Script& lower_highest() {
   return script;
 }
 const Script& init() {
-  static const Script script{lua_decimal, lua_init};
+  static const Script script{lua_decimal, lua_fence, lua_init};
   return script;
 }
 const Script& compact() {

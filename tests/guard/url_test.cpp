@@ -24,6 +24,8 @@ TEST(Url, APathWithoutSlashesIsAllOfTheRest) {
   EXPECT_EQ(url.authority, "");
   EXPECT_EQ(Url::parse("sqlite:/var/lib/x.db").path, "/var/lib/x.db");
   EXPECT_EQ(Url::parse("sqlite:a%20b%3F.db").path, "a b?.db");
+  // The place for a name in a pattern is no escape.
+  EXPECT_EQ(Url::parse("redis://h?lock_key=my:%s%3A%25s").parameters.at("lock_key"), "my:%s:%s");
   EXPECT_EQ(Url::parse("sqlite:mail@home.db").path, "mail@home.db");
 }
 

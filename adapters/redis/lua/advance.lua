@@ -6,9 +6,7 @@
 local floor, namespace_highest = '0', nil
 if KEYS[2] then floor, namespace_highest = read_namespace(KEYS[2]) end
 local fence = read_fence(KEYS[1])
-if not fence and ARGV[5] == '1' then
-  return redis.error_reply('TRYAGAIN the slot is being moved, and no fence has come with it')
-end
+require_moved(fence, ARGV[5])
 local claim = {token = ARGV[2], holder = ARGV[3]}
 local verdict, highest = judge(fence, floor, claim)
 if verdict ~= 'admitted' then return {verdict, highest, 0, fence and fence.closed and 1 or 0} end
@@ -17,10 +15,7 @@ if highest == claim.token then
   redis.call('PERSIST', KEYS[1])
   return {verdict, highest, 0, 0}
 end
-local known = namespace_highest or highest
-if ARGV[4] ~= '0' and is_less(sum(known, ARGV[4]), claim.token) then
-  return redis.error_reply('IMPLAUSIBLE token ' .. claim.token .. ' is more than ' .. ARGV[4] .. ' above ' .. known)
-end
-claim.resource = ARGV[1]
-set_fence(KEYS[1], KEYS[2], KEYS[3], claim)
+local objection = objection_to_jump(ARGV[4], claim.token, namespace_highest or (fence and highest))
+if objection then return objection end
+set_fence(KEYS, ARGV[1], fence, claim)
 return {verdict, claim.token, 1, 0}

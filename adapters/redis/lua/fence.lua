@@ -34,6 +34,13 @@ local function read_namespace(key)
   return fields[1], fields[2]
 end
 
+-- A resource without a fence that the index names had one: it was deleted by hand, or evicted.
+local function require_new(index_key, resource)
+  if redis.call('ZSCORE', index_key, resource) then
+    error({err = 'DAMAGED the fence of ' .. resource .. ' is gone: set it again with fenceguard fence rebase'})
+  end
+end
+
 local function judge_equal(fence, claim)
   if fence.closed then return 'stale' end
   if fence.holder ~= claim.holder then return 'conflict' end

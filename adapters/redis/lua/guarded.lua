@@ -17,10 +17,7 @@ local claim = {token = ARGV[2], holder = ARGV[3], sequence = ARGV[4] ~= '' and A
 local floor, namespace_highest = '0', nil
 if resource ~= '' then floor, namespace_highest = read_namespace(KEYS[2]) end
 local fence = read_fence(fence_key)
-if not fence and ARGV[6] == '1' then
-  -- Told 'ask there' a while ago: the fence may have been created where its slot still is.
-  return redis.error_reply('TRYAGAIN the slot is being moved, and no fence has come with it')
-end
+require_moved(fence, ARGV[6])
 local verdict, highest = judge(fence, floor, claim)
 if verdict ~= 'admitted' then return {verdict, highest, fence and fence.sequence or false, false} end
 
@@ -34,20 +31,9 @@ end
 
 local before = false
 if highest ~= claim.token then
-  local known = namespace_highest or highest
-  if ARGV[5] ~= '0' and is_less(sum(known, ARGV[5]), claim.token) then
-    return redis.error_reply('IMPLAUSIBLE token ' .. claim.token .. ' is more than ' .. ARGV[5] .. ' above ' .. known)
-  end
-  if namespace_highest then
-    if not fence then redis.call('ZADD', KEYS[3], 0, resource) end
-    if is_less(namespace_highest, claim.token) then redis.call('HSET', KEYS[2], 'highest', claim.token) end
-  end
-  if claim.sequence or (fence and (fence.sequence or fence.closed)) then
-    redis.call('HSET', fence_key, 'token', claim.token, 'holder', claim.holder, 'sequence', claim.sequence or '',
-               'closed', '0')
-  else
-    redis.call('HSET', fence_key, 'token', claim.token, 'holder', claim.holder)
-  end
+  local objection = objection_to_jump(ARGV[5], claim.token, namespace_highest or (fence and highest))
+  if objection then return objection end
+  set_fence({fence_key, resource ~= '' and KEYS[2] or nil, KEYS[3]}, resource, fence, claim)
 else
   before = fence.sequence
   if claim.sequence then

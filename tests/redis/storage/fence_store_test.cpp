@@ -247,6 +247,78 @@ TEST_F(RedisFenceStore, ARebaseClosesTheFenceAtItsNumberAndLeavesANote) {
   EXPECT_THROW((void)advance(*storage, claim("a", 1'021)), Implausible);
 }
 
+// The index tells a fence that was deleted by hand, or evicted, from a new resource.
+TEST_F(RedisFenceStore, AFenceThatIsGoneIsNoLicenceAndIsSetAgainByHand) {
+  const auto storage = open_initialised();
+  (void)advance(*storage, claim("gone", 50));
+  server_->call({"DEL", key("{gone}")});
+  Client client{url()};
+  Guard guard{client};
+  for (const std::int64_t token : {7, 50, 51}) {
+    EXPECT_THROW((void)advance(*storage, claim("gone", token)), Unavailable);
+    EXPECT_THROW((void)guard.write(claim("gone", token), {"SET", "gone", "x"}), Unavailable);
+    EXPECT_THROW((void)revoke(*storage, "gone", claim("gone", token)), Unavailable);
+  }
+  EXPECT_TRUE(server_->call({"GET", "gone"}).is_nil());
+  (void)rebase(*storage, "gone", 50);
+  EXPECT_EQ(advance(*storage, claim("gone", 50)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("gone", 51)).verdict, Verdict::admitted);
+}
+
+// A user who lacks one right of many stops in the middle of a script: what was there before is there still.
+TEST_F(RedisFenceStore, ARefusedChangeLeavesFenceAndSequenceAsTheyWere) {
+  const auto storage = open_initialised();
+  (void)advance(*storage, claim("a", 50));
+  for (const auto* right : {"hset", "zadd", "zscore", "hget", "persist"}) {
+    server_->call({"ACL", "SETUSER", "poor", "reset", "on", ">p", "~*", "+@all", fmt::format("-{}", right)});
+    Url poor = url();
+    poor.user = "poor";
+    poor.password = "p";
+    const auto lacking = open_storage(poor, {});
+    const auto before = show(*storage, "a");
+    for (const auto* name : {"a", "new"}) {
+      try {
+        (void)advance(*lacking, claim(name, 60));
+      } catch (const Unavailable&) {
+      }
+      try {
+        Client client{poor};
+        (void)Guard{client}.write(claim(name, 61).with(Sequence{1}), {"SET", name, right});
+      } catch (const Unavailable&) {
+        // Nothing was written, and the sequence is free.
+        Client client{url()};
+        const auto again = Guard{client}.write(claim(name, 61).with(Sequence{1}), {"SET", name, "again"});
+        EXPECT_EQ(again.ruling.verdict, Verdict::admitted) << right << " " << name;
+      }
+    }
+    EXPECT_GE(show(*storage, "a").record->token, before.record->token) << right;
+    for (const auto* name : {"a", "new"}) (void)rebase(*storage, name, 50);
+  }
+}
+
+TEST_F(RedisFenceStore, ARevokeTakesNoAbsurdLeaseForTheFence) {
+  const auto storage = open_initialised({.jump_max = 1'000});
+  (void)advance(*storage, claim("a", 5));
+  const auto view = revoke(*storage, "a", claim("a", INT64_MAX, "x"));
+  EXPECT_EQ(view.record, (Fence{Token{5}, Holder{"h"}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
+}
+
+TEST_F(RedisFenceStore, InitRepairsARecordThatIsNoNumber) {
+  const auto storage = open_initialised();
+  server_->call({"HSET", key("namespace"), "floor", "abc"});
+  EXPECT_THROW((void)advance(*storage, claim("a", 5)), Unavailable);
+  EXPECT_EQ(init(*storage, 9), 9);
+  EXPECT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
+}
+
+TEST_F(RedisFenceStore, ACommandWithTooFewWordsRaisesNoFence) {
+  const auto storage = open_initialised();
+  Client client{url()};
+  EXPECT_THROW((void)Guard{client}.write(claim("short", 9), {"SET", "short"}), InvalidInput);
+  EXPECT_FALSE(show(*storage, "short").record);
+}
+
 TEST_F(RedisFenceStore, ALookedAtStorageChangesNothing) {
   (void)open_initialised();
   const auto storage = open({.mode = StorageOptions::Mode::inspect});
@@ -310,6 +382,14 @@ TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
             show(*storage, "a").record->token == Token{7} ? Verdict::stale : Verdict::admitted);
 }
 
+TEST(RedisFenceStoreFault, AWritableReplicaIsNoPlaceForAGuard) {
+  RedisServer master;
+  RedisServer replica{
+      {"--replica-read-only", "no", "--replicaof", "127.0.0.1", std::to_string(master.port())}};
+  EXPECT_THROW(Client{replica.url()}, Unavailable);
+  EXPECT_THROW((void)open_storage(Url::parse(replica.url()), {}), Unavailable);
+}
+
 TEST(RedisFenceStoreFault, AServerThatCannotBeReachedIsToldAtOnce) {
   const auto url = Url::parse(fmt::format("redis://127.0.0.1:{}", fenceguard::test::free_port()));
   EXPECT_THROW((void)open_storage(url, {}), Unavailable);
@@ -348,6 +428,11 @@ TEST(RedisFenceStoreCluster, FencesOfSingleResourcesWorkAndTheRestIsRefusedWithA
     EXPECT_EQ(rebase(*storage, name, 3).record->token, Token{3});
     EXPECT_EQ(show(*storage, name).record->token, Token{3});
   }
+  // With a bound the first token, which is the server's clock, is no absurd one; one above a fence is.
+  const auto bounded = open_storage(Url::parse(cluster.url()), {.jump_max = 1LL << 40});
+  EXPECT_EQ(advance(*bounded, claim("first", 1'795'000'000'000'000)).verdict, Verdict::admitted);
+  EXPECT_THROW((void)advance(*bounded, claim("first", INT64_MAX)), Implausible);
+  EXPECT_GT(bounded->fences().status().highest, 1'795'000'000'000'000);
   EXPECT_THROW((void)init(*storage, 1), InvalidInput);
   EXPECT_THROW((void)compact(*storage, 1), InvalidInput);
   EXPECT_THROW((void)list(*storage, {}), InvalidInput);
