@@ -117,12 +117,15 @@ Release LockCalls::release(const Claim& claim) {
   return reply.integer == 1 ? Release::released : Release::not_held;
 }
 
+// Only the tenure that is seen ends, never its successor.
 Release LockCalls::end(const Resource& resource) {
+  const auto seen = show(resource);
+  if (!seen) return Release::not_held;
   const auto& script = options_.is_fair ? scripts::end_in_line() : scripts::end();
   const auto reply = run({fmt::format("ending the lease of '{}'", resource.name()),
                           script,
                           keys_to_free(resource),
-                          {channel(resource)}});
+                          {to_string(seen->claim.token), seen->claim.holder.id(), channel(resource)}});
   return reply.integer == 1 ? Release::released : Release::not_held;
 }
 

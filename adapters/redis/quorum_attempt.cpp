@@ -55,7 +55,9 @@ bool Attempt::is_in_time(std::int64_t elapsed_ms) const {
 Sends Attempt::after_asking(std::int64_t elapsed_ms) {
   for (std::size_t node = 0; node < terms_.nodes; ++node)
     may_hold_[node] = round_[node].kind == Kind::granted || round_[node].kind == Kind::silent;
-  if (round_.count(Kind::mine) > 0) return with_present_tenure();
+  // Where a majority is free no tenure of this holder lives: one of those nodes would have it.
+  const auto granted = round_.largest_group(Kind::granted, are_of_one_era);
+  if (granted.size() < majority() && round_.count(Kind::mine) > 0) return with_present_tenure();
   return confirm_or_take(elapsed_ms);
 }
 
@@ -136,7 +138,11 @@ Sends Attempt::refused() {
 Sends Attempt::withdrawals() const {
   Sends sends;
   for (std::size_t node = 0; node < terms_.nodes; ++node) {
-    if (may_hold_[node]) sends.push_back({node, request(What::withdraw)});
+    if (!may_hold_[node]) continue;
+    auto withdrawal = request(What::withdraw);
+    // What has the token by now, unheard, is part of the tenure and stays.
+    if (ending_ == Ending::granted) withdrawal.number = token_;
+    sends.push_back({node, std::move(withdrawal)});
   }
   return sends;
 }

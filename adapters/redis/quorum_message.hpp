@@ -21,10 +21,9 @@ struct Request {
     ask,      // round 1: the lock for holder and nonce, if it is free, with the next number
     confirm,  // round 2: the hold with the number answered becomes one with number, the counter at least that
     extend,   // the holder's hold with number gets a new nonce and at least ttl
-    withdraw,  // frees the hold of holder and nonce
+    withdraw,  // frees the hold of holder and nonce, unless its number is number
     renew,     // the holder's hold with number gets ttl
     release,   // frees the holder's hold with number
-    end,       // frees the lock, whoever holds it
     show,      // who holds the lock
     prepare,   // the state of a node; one that has none becomes a candidate under nonce
     freeze,    // from era to next_era: what was begun in the old one cannot be confirmed any more
@@ -47,7 +46,7 @@ struct Answer {
   enum class Kind {
     granted,    // to ask, draw: number
     mine,       // to ask: held by the same holder already
-    held,       // to ask: by holder; to show, end: number, holder, left_ms
+    held,       // to ask: by holder; to show: number, holder, left_ms
     confirmed,  // done
     refused,    // not done, because things are not as the request says
     marked,     // to prepare: era, number is the counter, clock_us

@@ -91,26 +91,23 @@ class QuorumSource : public TokenSource {
 
   Release release(const Claim& claim) override {
     const auto request = request_of(What::release, claim);
-    return released(request, vote(request, node_timeout_, leftover()));
-  }
-
-  Release end(const Resource& resource) override {
-    Request request;
-    request.what = What::end;
-    request.resource = resource.name();
-    auto votes = vote(request, node_timeout_);
-    // The silent must not end a successor's tenure later, so they are told whose it was.
-    if (const auto group = votes.round.largest_group(Kind::held, are_of_one_tenure); !group.empty()) {
-      const auto& ended = votes.round[group.front()];
-      request.what = What::release;
-      request.number = ended.number;
-      request.holder = ended.holder;
+    const auto votes = vote(request, node_timeout_);
+    // Without a majority the tenure may live on, and what it has left must not be taken from it later.
+    if (votes.yes >= majority()) {
       for (std::size_t node = 0; node < nodes_.size(); ++node) {
         if (votes.round[node].kind == Kind::silent)
           nodes_[node]->later(request, BootClock::now() + leftover());
       }
     }
-    return released(request, votes);
+    if (votes.yes >= majority()) return Release::released;
+    if (votes.yes + votes.open < majority()) return Release::not_held;
+    throw_undecided(fmt::format("releasing the lock of '{}'", request.resource), votes);
+  }
+
+  Release end(const Resource& resource) override {
+    // Only the tenure that is seen ends, never its successor.
+    const auto seen = show(resource);
+    return seen ? release(seen->claim) : Release::not_held;
   }
 
   std::optional<LeaseRecord> show(const Resource& resource) override {
@@ -202,6 +199,22 @@ class QuorumSource : public TokenSource {
   // A silent node may keep a hold that is no part of a tenure.
   static bool may_be_left(What what) { return what == What::withdraw || what == What::confirm; }
 
+  template <class Machine>
+  static std::int64_t token_granted(const Machine& machine) {
+    if constexpr (std::is_same_v<Machine, Attempt>)
+      return machine.ending() == Attempt::Ending::granted ? machine.token() : 0;
+    return 0;
+  }
+
+  // token: of the tenure that was granted, whose holds stay; 0: none.
+  void withdraw_later(std::vector<Send> left, std::int64_t token, BootClock::time_point until) {
+    for (auto& [node, request] : left) {
+      request.what = What::withdraw;
+      request.number = token;
+      nodes_[node]->later(std::move(request), until);
+    }
+  }
+
   // Lets the machine talk to the nodes until it is done, and what it sent last be answered.
   template <class Machine>
   Report carry_out(Machine& machine, Ms ttl) {
@@ -214,13 +227,13 @@ class QuorumSource : public TokenSource {
       exchange.send(sends);
     };
     Report report;
+    std::vector<Send> left;
     send(machine.start());
     while (const auto event = exchange.next()) {
       auto& request = unanswered[event->node];
       if (event->answer.kind == Kind::unmarked) ++report.unmarked_count;
       if (event->answer.kind == Kind::silent && may_be_left(request.what)) {
-        request.what = What::withdraw;
-        nodes_[event->node]->later(request, begin + ttl + Ms{drift_ms(ttl.count())});
+        left.push_back({event->node, request});
       }
       if constexpr (std::is_same_v<Machine, Attempt>) {
         send(machine.on_answer(event->node, event->answer, ms_since(begin)));
@@ -228,14 +241,15 @@ class QuorumSource : public TokenSource {
         send(machine.on_answer(event->node, event->answer));
       }
     }
+    withdraw_later(std::move(left), token_granted(machine), begin + ttl + Ms{drift_ms(ttl.count())});
     for (std::size_t node = 0; node < nodes_.size(); ++node)
       report.unknown_count += exchange.is_unknown(node);
     report.troubles = exchange.troubles();
     return report;
   }
 
-  // Asks all nodes one thing. retried_for: the silent are asked again for so long.
-  Votes vote(const Request& request, Ms limit, Ms retried_for = Ms{0}) {
+  // Asks all nodes one thing.
+  Votes vote(const Request& request, Ms limit) {
     Votes votes{.round = Round{nodes_.size()}, .troubles = {}};
     Sends sends;
     for (std::size_t node = 0; node < nodes_.size(); ++node) sends.push_back({node, request});
@@ -249,16 +263,9 @@ class QuorumSource : public TokenSource {
       if (kind != Kind::silent) continue;
       ++votes.open;
       votes.unknown += exchange.is_unknown(node);
-      if (retried_for > Ms{0}) nodes_[node]->later(request, BootClock::now() + retried_for);
     }
     votes.troubles = exchange.troubles();
     return votes;
-  }
-
-  Release released(const Request& request, const Votes& votes) {
-    if (votes.yes >= majority()) return Release::released;
-    if (votes.yes + votes.open < majority()) return Release::not_held;
-    throw_undecided(fmt::format("releasing the lock of '{}'", request.resource), votes);
   }
 
   [[noreturn]] void throw_undecided(const std::string& doing, const Votes& votes) const {

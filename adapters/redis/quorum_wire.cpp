@@ -39,7 +39,6 @@ const Script& script_of(What what) {
     case What::renew:
     case What::release:
       return tenure;
-    case What::end:
     case What::show:
       return look;
     case What::prepare:
@@ -67,15 +66,13 @@ std::vector<std::string> arguments_of(const Request& request) {
     case What::extend:
       return {request.era, number, request.holder, request.nonce, ttl};
     case What::withdraw:
-      return {request.holder, request.nonce};
+      return {request.holder, request.nonce, number};
     case What::renew:
       return {number, request.holder, ttl};
     case What::release:
       return {number, request.holder, "0"};
-    case What::end:
-      return {"end"};
     case What::show:
-      return {"show"};
+      return {};
     case What::prepare:
       return {request.nonce};
     case What::freeze:

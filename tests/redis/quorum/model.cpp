@@ -52,7 +52,6 @@ ModelNode::Answer ModelNode::handle(const Request& request, Time time) {
     case What::withdraw:
     case What::renew:
     case What::release:
-    case What::end:
     case What::show:
       result = with_hold(request, time);
       break;
@@ -97,21 +96,19 @@ ModelNode::Answer ModelNode::with_hold(const Request& request, Time time) {
   const bool is_tenure = is_theirs && lock->number == request.number;
   Answer result;
   result.kind = Kind::refused;
-  if (request.what == What::show || request.what == What::end) {
+  if (request.what == What::show) {
     if (lock == nullptr) return result;
-    result = {Kind::held, request.what, {}, lock->holder, lock->number, lock->until_ms - time.ms, 0};
-    if (request.what == What::end) locks_.erase(request.resource);
-    return result;
+    return {Kind::held, request.what, {}, lock->holder, lock->number, lock->until_ms - time.ms, 0};
   }
-  if (request.what == What::withdraw ? !(is_theirs && lock->nonce == request.nonce) : !is_tenure)
-    return result;
+  const bool is_of_attempt = is_theirs && lock->nonce == request.nonce && lock->number != request.number;
+  if (request.what == What::withdraw ? !is_of_attempt : !is_tenure) return result;
   if (request.what == What::extend && !is_in(request.era)) return result;
   result.kind = Kind::confirmed;
   if (request.what == What::extend) {
     lock->nonce = request.nonce;
     lock->until_ms = std::max(lock->until_ms, time.ms + request.ttl_ms);
   } else if (request.what == What::renew) {
-    lock->until_ms = time.ms + request.ttl_ms;
+    lock->until_ms = std::max(lock->until_ms, time.ms + request.ttl_ms);
   } else {
     locks_.erase(request.resource);
   }

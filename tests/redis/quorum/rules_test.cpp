@@ -108,9 +108,40 @@ TEST_F(QuorumRules, TheHolderGetsItsTokenAgainAndAMinorityOfItsHoldsIsNoReasonFo
   EXPECT_EQ(again.token(), 6);
   nodes_[0].expire("r");
   nodes_[1].expire("r");
+  EXPECT_EQ(take("b", {0, 2}).ending(), Attempt::Ending::short_of_votes);
+  auto other = attempt("b");
+  (void)at(other.start()[0]);
   EXPECT_EQ(take("a").ending(), Attempt::Ending::left_over);
   now_ms_ = 2'000;
   EXPECT_EQ(take("a").ending(), Attempt::Ending::granted);
+}
+
+TEST_F(QuorumRules, WhatIsLeftOfTheHolderAtAMinorityDoesNotKeepItFromAMajorityThatIsFree) {
+  found({5, 5, 5});
+  ASSERT_EQ(take("a").token(), 6);
+  nodes_[0].expire("r");
+  nodes_[1].expire("r");
+  const auto next = take("a");
+  EXPECT_EQ(next.ending(), Attempt::Ending::granted);
+  EXPECT_EQ(next.token(), 7);
+  EXPECT_EQ(take("a").token(), 7);
+}
+
+TEST_F(QuorumRules, WhatIsWithdrawnAfterAGrantIsNoPartOfTheTenure) {
+  found({9, 5, 5});
+  auto one = attempt("a");
+  Sends sends;
+  for (const auto& ask : one.start()) {
+    for (auto& more : one.on_answer(ask.node, at(ask), 0)) sends.push_back(std::move(more));
+  }
+  ASSERT_EQ(sends.size(), 2U);
+  (void)at(sends[1]);  // its answer is lost
+  const auto late = one.on_answer(sends[0].node, at(sends[0]), 0);
+  EXPECT_TRUE(late.empty());
+  const auto withdrawals = one.on_time_out(0);
+  ASSERT_EQ(one.ending(), Attempt::Ending::granted);
+  ASSERT_EQ(withdrawals.size(), 1U);
+  EXPECT_EQ(at(withdrawals[0]).kind, Answer::Kind::refused);
 }
 
 TEST_F(QuorumRules, ATermThatIsUsedUpByTheAskingIsNoGrant) {

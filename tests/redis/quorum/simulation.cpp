@@ -35,7 +35,7 @@ class Random {
 };
 
 const char* name_of(Request::What what) {
-  static constexpr const char* names[] = {"ask",  "confirm", "extend", "withdraw", "renew", "release", "end",
+  static constexpr const char* names[] = {"ask",  "confirm", "extend", "withdraw", "renew", "release",
                                           "show", "prepare", "freeze", "lift",     "found", "draw"};
   return names[static_cast<int>(what)];
 }
@@ -391,11 +391,12 @@ class World {
     };
     for (const auto& fact : facts_) {
       if (!is_of_lock(fact) || fact.number != client.token) continue;
-      if (fact.holder == client.holder && is_again) return;
+      if (fact.holder == client.holder && is_again) continue;
       return accuse("one number was granted twice", fact, client.token);
     }
     for (const auto& fact : facts_) {
-      const bool counts = !is_again || is_of_lock(fact);
+      const bool is_itself = is_again && fact.holder == client.holder && fact.number == client.token;
+      const bool counts = (!is_again || is_of_lock(fact)) && !is_itself;
       if (counts && fact.done < client.began && fact.number >= client.token)
         return accuse("a later grant is not higher", fact, client.token);
     }

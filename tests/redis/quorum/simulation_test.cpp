@@ -45,7 +45,9 @@ TEST(QuorumSimulation, InNoHistoryIsANumberGrantedTwiceOrALaterGrantNotHigher) {
             << sum.draws << " draws\n";
   EXPECT_GT(sum.grants, scaled(histories));
   EXPECT_GT(sum.tenures_again, 0);
+  EXPECT_GT(sum.raises, 0);
   EXPECT_GT(sum.restored, 0);
+  EXPECT_GT(sum.draws, 0);
 }
 
 // Histories until one shows the flaw; nothing if none does.

@@ -54,10 +54,10 @@ class Requests {
 
   // Mostly such as make sense after what was answered last.
   Request next() {
-    static constexpr What whats[] = {
-        What::ask,    What::ask,     What::ask,      What::confirm, What::confirm, What::extend,
-        What::renew,  What::release, What::withdraw, What::end,     What::show,    What::prepare,
-        What::freeze, What::lift,    What::found,    What::found,   What::draw};
+    static constexpr What whats[] = {What::ask,      What::ask,    What::ask,     What::confirm,
+                                     What::confirm,  What::extend, What::renew,   What::release,
+                                     What::withdraw, What::show,   What::prepare, What::freeze,
+                                     What::lift,     What::found,  What::found,   What::draw};
     auto request = seen_[(*this)(static_cast<int>(seen_.size()))];
     if ((*this)(3) == 0) request.resource = (*this)(2) == 0 ? "r" : "s";
     if ((*this)(3) == 0) request.holder = std::string(1, static_cast<char>('a' + (*this)(2)));
@@ -112,6 +112,24 @@ TEST_F(QuorumWire, TheModelAnswersAsTheScriptsDo) {
   for (int kind = 0; kind < 7; ++kind) EXPECT_GT(answers[kind], 0) << "answer " << kind << " never came";
 }
 
+TEST_F(QuorumWire, RenewingNeverShortens) {
+  (void)server_.call({"SET", "q:quorum:lock:{r}", "7 h n", "PX", std::to_string(long_ttl_ms)});
+  Request renew{.what = What::renew, .resource = "r", .holder = "h", .number = 7, .ttl_ms = 100};
+  EXPECT_EQ(at_server(renew).kind, Answer::Kind::confirmed);
+  EXPECT_GT(server_.call({"PTTL", "q:quorum:lock:{r}"}).integer, long_ttl_ms / 2);
+  renew.ttl_ms = 2 * long_ttl_ms;
+  EXPECT_EQ(at_server(renew).kind, Answer::Kind::confirmed);
+  EXPECT_GT(server_.call({"PTTL", "q:quorum:lock:{r}"}).integer, long_ttl_ms);
+}
+
+TEST_F(QuorumWire, AWithdrawalLeavesAloneWhatIsPartOfTheTenure) {
+  (void)server_.call({"SET", "q:quorum:lock:{r}", "7 h n", "PX", std::to_string(long_ttl_ms)});
+  Request withdraw{.what = What::withdraw, .resource = "r", .holder = "h", .nonce = "n", .number = 7};
+  EXPECT_EQ(at_server(withdraw).kind, Answer::Kind::refused);
+  withdraw.number = 0;
+  EXPECT_EQ(at_server(withdraw).kind, Answer::Kind::confirmed);
+}
+
 TEST_F(QuorumWire, NumbersBeyondWhatLuaCountsAreExact) {
   for (const std::string number : {"9007199254740992", "9007199254740993", "9223372036854775800"}) {
     (void)server_.call({"MSET", "q:quorum:marker", "e", "q:quorum:counter", number});
@@ -142,7 +160,7 @@ TEST_F(QuorumWire, AnotherLibrarysLockIsHeldAndNeverTouched) {
   request.ttl_ms = long_ttl_ms;
   EXPECT_EQ(at_server(request).kind, Answer::Kind::held);
   for (const auto what :
-       {What::confirm, What::extend, What::withdraw, What::renew, What::release, What::end, What::show}) {
+       {What::confirm, What::extend, What::withdraw, What::renew, What::release, What::show}) {
     request.what = what;
     EXPECT_EQ(at_server(request).kind, Answer::Kind::refused);
   }
