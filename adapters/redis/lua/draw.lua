@@ -6,16 +6,23 @@
 local counter_max = '9223372036854775807'
 
 -- Where there is no value any more (a restart without data, FLUSHALL): to the server's clock in microseconds, which is
--- above everything drawn before, since nobody draws a number each microsecond. Else by 2^32, which is more than what an
--- asynchronous replica lacks; but not past the clock while the value is near it, or the next one who finds no value
--- would start below. A counter far above the clock was raised, and leaps by 2^32 again.
+-- above everything drawn before, since nobody draws a number each microsecond. Where there is one: to the clock as well
+-- while that is less than 2^33 ahead, and else by 2^33 and an eighth of the rest. That is more than what was lost, and
+-- never past the clock, or the next one who finds no value would start below. And it is higher the later it is: a leap
+-- may be lost together with what was drawn after it (a crash within a second of a restart, a promotion), and who then
+-- leaps from the same value must come out above. An eighth still rises faster than numbers are drawn, and keeps what a
+-- guard elsewhere takes for plausible. A counter that was raised above the clock leaps by 2^32.
 local function leap(value)
   local time = redis.call('TIME')
   local clock = time[1] .. string.format('%06d', time[2])
   if not value then return clock end
-  local far = sum(value, '4294967296')
-  if not is_less(clock, far) or is_less(sum(clock, '4294967296'), value) then return far end
-  return greater_of(clock, sum(value, '16384'))  -- no server starts twice within 16 ms
+  if is_less(value, clock) then
+    local ahead = tonumber(clock) - tonumber(value)
+    if ahead < 8589934592 then return clock end
+    return string.format('%.0f', tonumber(value) + 8589934592 + math.floor((ahead - 8589934592) / 8))
+  end
+  if is_less(sum(clock, '4294967296'), value) then return sum(value, '4294967296') end
+  return sum(value, '16384')
 end
 
 local function require_number(counter, value)
