@@ -101,11 +101,15 @@ void LockCalls::leave(const Resource& resource, const std::string& waiter) noexc
 
 Renewal LockCalls::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
-  const auto reply = run({fmt::format("renewing the lock of '{}'", claim.resource.name()),
-                          scripts::renew(),
-                          {lock_key_.of(claim.resource)},
-                          {to_string(claim.token), claim.holder.id(), text_of(ttl)}});
-  return reply.integer == 1 ? Renewal::renewed : Renewal::lost;
+  const Call call{fmt::format("renewing the lock of '{}'", claim.resource.name()),
+                  scripts::renew(),
+                  {lock_key_.of(claim.resource)},
+                  {to_string(claim.token), claim.holder.id(), text_of(ttl)}};
+  const auto [reply, shortage] = options_.replicas > 0 ? run_and_copy(call, ttl) : Copied{run(call), {}};
+  if (reply.integer != 1) return Renewal::lost;
+  // It is renewed here, but not where a promotion would look: nobody counts on it.
+  if (!shortage.empty()) throw OutcomeUnknown(shortage);
+  return Renewal::renewed;
 }
 
 Release LockCalls::release(const Claim& claim) {
@@ -169,20 +173,26 @@ Reply LockCalls::run(const Call& call) {
   return pool_.with([&](Client& client) { return unless_error(call.doing, client.run(call.run())); });
 }
 
-// A grant that too few replicas have would be lost with this server, so it is given back. A tenure that was
-// granted before is left as it was.
-Reply LockCalls::run_at_replicas(const Call& call, const Ask& ask) {
-  const Ms limit = std::max(Ms{1}, std::min(pool_.address().timeout, ask.ttl) / 2);
+LockCalls::Copied LockCalls::run_and_copy(const Call& call, Ms ttl) {
+  const Ms limit = std::max(Ms{1}, std::min(pool_.address().timeout, ttl) / 2);
   Reply reply;
   const int count = pool_.with([&](Client& client) { return replicas_with(client, call, reply, limit); });
   reply = unless_error(call.doing, std::move(reply));
+  if (count >= options_.replicas) return {std::move(reply), {}};
+  return {std::move(reply), fmt::format("{}: {} of the {} replicas wanted had it within {} ms", call.doing,
+                                        count, options_.replicas, limit.count())};
+}
+
+// A grant that too few replicas have would be lost with this server, so it is given back. A tenure that was
+// granted before is left as it was.
+Reply LockCalls::run_at_replicas(const Call& call, const Ask& ask) {
+  const auto [reply, shortage] = run_and_copy(call, ask.ttl);
   require_shape(reply, 3);
   const auto& word = reply.elements[0].text;
-  if (word == "held" || count >= options_.replicas) return reply;
+  if (word == "held" || shortage.empty()) return reply;
   if (word == "granted" || ask.enters)
     (void)release({ask.resource, token_of(reply.elements[1]), ask.holder, std::nullopt});
-  throw Unavailable(fmt::format("{}: {} of the {} replicas wanted had it within {} ms", call.doing, count,
-                                options_.replicas, limit.count()));
+  throw Unavailable(shortage);
 }
 
 // How many replicas have what the call wrote: EVALSHA and WAIT in one round trip.
@@ -191,7 +201,8 @@ int LockCalls::replicas_with(Client& client, const Call& call, Reply& reply, Ms 
   const auto key_count = std::to_string(run.keys.size());
   const auto replicas = std::to_string(options_.replicas);
   const auto limit_ms = text_of(limit);
-  for (const bool by_hash : {true, false}) {
+  bool by_hash = true;
+  for (bool has_learned = false;;) {
     std::vector<std::string_view> words{by_hash ? "EVALSHA" : "EVAL",
                                         by_hash ? run.script.hash() : run.script.text(), key_count};
     words.insert(words.end(), run.keys.begin(), run.keys.end());
@@ -199,11 +210,20 @@ int LockCalls::replicas_with(Client& client, const Call& call, Reply& reply, Ms 
     const std::vector<std::string_view> both[] = {words, {"WAIT", replicas, limit_ms}};
     auto replies = client.connection(run.keys.front()).call_all(both);
     reply = std::move(replies[0]);
-    if (reply.is_error() && reply.text.starts_with("NOSCRIPT")) continue;
+    if (by_hash && reply.is_error() && reply.text.starts_with("NOSCRIPT")) {
+      by_hash = false;
+      continue;
+    }
+    if (!has_learned && reply.is_error() && reply.text.starts_with("MOVED ")) {
+      // Nothing was run. The client follows with a look, and knows from then on where the key is.
+      const std::string_view look[] = {"EXISTS", run.keys.front()};
+      (void)looking([&] { return client.call(run.keys.front(), look); });
+      has_learned = by_hash = true;
+      continue;
+    }
     if (reply.is_error()) return 0;
     return replies[1].is_error() ? 0 : static_cast<int>(replies[1].integer);
   }
-  return 0;
 }
 
 std::vector<std::string> LockCalls::keys_to_free(const Resource& resource) const {

@@ -19,7 +19,7 @@ namespace fenceguard::redis {
 struct LockOptions {
   std::string lock_key;  // see LockKey
   bool is_fair = false;
-  int replicas = 0;  // that must have a grant
+  int replicas = 0;  // that must have a grant, and a renewal
 };
 
 class LockCalls {
@@ -78,6 +78,11 @@ class LockCalls {
     }
   };
   Reply run(const Call& call);
+  struct Copied {
+    Reply reply;
+    std::string shortage;  // too few replicas have it: a sentence
+  };
+  [[nodiscard]] Copied run_and_copy(const Call& call, Ms ttl);
   Reply run_at_replicas(const Call& call, const Ask& ask);
   [[nodiscard]] int replicas_with(Client& client, const Call& call, Reply& reply, Ms limit) const;
   [[nodiscard]] std::vector<std::string> keys_to_free(const Resource& resource) const;

@@ -15,6 +15,7 @@ using Ms = std::chrono::milliseconds;
 
 constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
 constexpr Ms ask_foreign_lock_after{100};  // whose release nobody tells
+constexpr Ms ask_after_at_most{5'000};     // nobody tells of a key that was deleted by hand or evicted either
 constexpr Ms look_in_line_after = LockCalls::place_life / 3;
 constexpr int replicas_max = 100;
 
@@ -105,7 +106,7 @@ bool RedisSource::Wait::is_my_turn() {
 }
 
 Ms RedisSource::Wait::pause_after(const LockCalls::Refusal& refusal) const {
-  Ms pause = refusal.left + Ms{1};
+  Ms pause = std::min(refusal.left, ask_after_at_most) + Ms{1};
   if (!refusal.is_ours) pause = std::min(pause, ask_foreign_lock_after);
   if (calls_.is_fair()) pause = std::min(pause, look_in_line_after);
   return pause;

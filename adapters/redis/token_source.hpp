@@ -7,7 +7,7 @@
 //     ?lock_key=PREFIX%sSUFFIX       the lock's key, %s being the resource, to exclude and be excluded by
 //                                    another library's 'SET key value NX PX'
 //     ?fair=1                        first come, first served
-//     ?wait_replicas=N               a grant counts only once N replicas have it
+//     ?wait_replicas=N               a grant or a renewal counts only once N replicas have it
 
 #include <memory>
 

@@ -11,7 +11,7 @@ if token and present == holder then
   leave_line(queue, waiters, waiter)
   return take_again(lock, value, ARGV[2], ARGV[3])
 end
-local first, first_left = first_in_line(queue, waiters)
+local first, first_left = first_in_line(queue, waiters, tonumber(ARGV[5]))
 if not value and (not first or first == waiter) then
   leave_line(queue, waiters, waiter)
   return take(lock, KEYS[2], holder, ARGV[2])

@@ -6,14 +6,19 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The first who waits and lives, and for how many ms it is believed to. The dead before it are dropped.
-local function first_in_line(queue, waiters)
+-- The first who waits and lives, and for how many ms it is believed to. The dead before it are dropped. With life, no
+-- place is kept for longer than that without a look, even if the clock went backwards since the last one.
+local function first_in_line(queue, waiters, life)
   local now = now_ms()
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first then return nil end
-    local lives_until = redis.call('ZSCORE', waiters, first)
-    if lives_until and tonumber(lives_until) > now then return first, tonumber(lives_until) - now end
+    local lives_until = tonumber(redis.call('ZSCORE', waiters, first) or 0)
+    if life and lives_until > now + life then
+      lives_until = now + life
+      redis.call('ZADD', waiters, string.format('%.0f', lives_until), first)
+    end
+    if lives_until > now then return first, lives_until - now end
     redis.call('ZREM', queue, first)
     redis.call('ZREM', waiters, first)
   end

@@ -10,5 +10,5 @@ for i = 2, #ARGV do
 end
 local value = redis.call('GET', KEYS[1])
 if value then return {'held', redis.call('PTTL', KEYS[1]), parse_lock(value) and 1 or 0, lost} end
-local first, left = first_in_line(KEYS[2], KEYS[3])
+local first, left = first_in_line(KEYS[2], KEYS[3], tonumber(ARGV[1]))
 return {'free', left or 0, first or '', lost}

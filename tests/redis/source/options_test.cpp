@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "adapters/redis/cluster.hpp"
 #include "tests/redis/source/source.hpp"
 
 namespace fenceguard::test {
@@ -92,7 +93,28 @@ TEST(WaitReplicas, AGrantThatTooFewReplicasHaveIsGivenBack) {
   second.pause();
   EXPECT_THROW((void)take(*source, next.claim.holder, Ms{1'000}), Unavailable);
   EXPECT_EQ(source->show(resource)->claim, next.claim);
+  // Nor does a renewal count that too few have.
+  EXPECT_THROW((void)source->renew(next.claim, Ms{1'000}), OutcomeUnknown);
   second.resume();
+  EXPECT_EQ(source->renew(next.claim, long_ttl), Renewal::renewed);
+  EXPECT_EQ(source->release(next.claim), Release::released);
+  EXPECT_EQ(source->renew(next.claim, long_ttl), Renewal::lost);
+}
+
+TEST(WaitReplicas, UnderAClusterItFollowsASlotThatMoved) {
+  RedisCluster cluster;
+  const auto source = open(cluster.url("?wait_replicas=1&timeout=200ms"));
+  const auto message = [&] { return message_of<Unavailable>([&] { (void)take(*source); }); };
+  EXPECT_THAT(message(), testing::HasSubstr("0 of the 1 replicas"));
+  const auto slot = std::to_string(redis::slot_of(lock_key));
+  for (std::size_t to = 0; to < cluster.size(); ++to) {
+    const auto id = cluster.node(to).call({"CLUSTER", "MYID"}).text;
+    for (std::size_t i = 0; i < cluster.size(); ++i) cluster.node(i).call({"FLUSHALL"});
+    cluster.node(to).call({"CLUSTER", "SETSLOT", slot, "NODE", id});
+    for (std::size_t i = 0; i < cluster.size(); ++i)
+      EXPECT_FALSE(cluster.node(i).call({"CLUSTER", "SETSLOT", slot, "NODE", id}).is_error());
+    EXPECT_THAT(message(), testing::HasSubstr("0 of the 1 replicas"));
+  }
 }
 
 TEST(Access, APasswordAUserADatabaseAndASocketWork) {

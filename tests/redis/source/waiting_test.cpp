@@ -137,8 +137,8 @@ TEST_P(Waiting, ALeaseThatRunsOutUnheardIsHandedOverByTheClock) {
   EXPECT_TRUE(source->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait}));
 }
 
-TEST_P(Waiting, ALockThatIsDeletedByHandIsHandedOverWhenItsTermWouldHaveEnded) {
-  (void)take(*here_, Holder::random(), Ms{500});
+TEST_P(Waiting, ALockThatIsDeletedByHandIsHandedOverLongBeforeItsTermWouldHaveEnded) {
+  (void)take(*here_, Holder::random(), 60 * long_ttl);
   const auto source = open(url_);
   std::atomic<int> served{0};
   auto threads = start_waiters(*source, 3, served);
@@ -165,6 +165,25 @@ TEST_P(Waiting, TheSameHolderEntersAtOnceWhileOthersWaitAndLeavesAsOften) {
   EXPECT_EQ(first->release(), Release::released);
   threads.clear();
   EXPECT_EQ(served, 2);
+}
+
+TEST_P(Waiting, AnEntryWithAShortTermDoesNotCutTheLeaseOfALongOne) {
+  const Holder holder{"worker-7"};
+  const auto grant = take(*here_, holder);
+  EXPECT_EQ(here_->renew(grant.claim, Ms{50}), Renewal::renewed);
+  EXPECT_GT(here_->show(resource)->remaining, long_ttl / 2);
+}
+
+TEST_P(Waiting, AnEndIsThatOfAllEntriesAndAnotherLibrarysLockHasNone) {
+  const Holder holder{"worker-7"};
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(here_->wait_acquire(resource, holder, {.ttl = long_ttl, .wait = Ms{0}}));
+  const auto before = here_->show(resource)->claim;
+  EXPECT_EQ(here_->end(resource), Release::released);
+  EXPECT_EQ(here_->end(resource), Release::not_held);
+  const auto next = take(*here_, holder);
+  EXPECT_EQ(here_->release(before), Release::not_held);
+  EXPECT_EQ(here_->show(resource)->claim, next.claim);
 }
 
 TEST_P(Waiting, AskingAgainIsNoFurtherEntry) {
@@ -229,6 +248,17 @@ TEST_F(Fair, AWaiterThatWasKilledDoesNotBlockTheLine) {
   EXPECT_GT(token_in(alive->read_line()), grant.claim.token.value());
   finish(*alive);
   EXPECT_EQ(waiting_in_line(server_), 0);
+}
+
+// As after a step of the server's clock: the places of those who died before it are not kept for an hour.
+TEST_F(Fair, APlaceFromBeforeTheClockWentBackwardsDoesNotBlockAFreeLock) {
+  (void)token_of_a_tenure(*here_);
+  const auto in_an_hour =
+      std::to_string(std::stoll(server_.call({"TIME"}).elements.at(0).text) + 3'600) + "000";
+  server_.call({"ZADD", "fenceguard:queue:{accounts/42}", "1", "dead"});
+  server_.call({"ZADD", "fenceguard:waiters:{accounts/42}", in_an_hour, "dead"});
+  EXPECT_TRUE(is_held(*here_));
+  EXPECT_TRUE(here_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait}));
 }
 
 // The first in line is stopped, so that the lock stays free while it is believed to live.
