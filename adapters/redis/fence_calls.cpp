@@ -171,8 +171,7 @@ void lower_highest(Client& client, std::int64_t before) {
 FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
   const FenceKeys keys{client, rebase.resource};
   const auto highest = client.is_cluster() ? 0 : status(client).highest;
-  // In the slot of the fence.
-  const auto log = fmt::format("{}rebased:{{{}}}", client.keys().prefix(), rebase.resource.name());
+  const auto log = client.keys().rebased(rebase.resource);
   auto named = keys.all();
   named.insert(named.begin() + 1, log);
   const auto to = to_string(rebase.to);

@@ -11,6 +11,8 @@
 //   {prefix}counter:{RESOURCE}   the same under Redis Cluster, one per resource
 //   {prefix}queue:{RESOURCE}     those who wait in order (?fair=1), a sorted set
 //   {prefix}waiters:{RESOURCE}   until when each of them is believed to live, a sorted set
+//   {prefix}rebased:{RESOURCE}   what was set by hand, by whom and when, a list
+//   {prefix}quorum:…             what a node of a quorum keeps, see quorum_wire.hpp
 //   {prefix}released:{RESOURCE}  the channel on which a release is told
 //
 // The prefix is 'fenceguard:' unless the URL says otherwise. Values; thread-safe.
@@ -32,6 +34,7 @@ class Keys {
   [[nodiscard]] std::string counter(const Resource& resource) const { return tagged("counter:", resource); }
   [[nodiscard]] std::string queue(const Resource& resource) const { return tagged("queue:", resource); }
   [[nodiscard]] std::string waiters(const Resource& resource) const { return tagged("waiters:", resource); }
+  [[nodiscard]] std::string rebased(const Resource& resource) const { return tagged("rebased:", resource); }
   [[nodiscard]] std::string released(const Resource& resource) const { return tagged("released:", resource); }
   [[nodiscard]] std::string name_space() const { return prefix_ + "namespace"; }
   [[nodiscard]] std::string resources() const { return prefix_ + "resources"; }

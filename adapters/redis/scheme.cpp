@@ -1,6 +1,6 @@
 #include "adapters/redis/scheme.hpp"
 
-#include "adapters/redis/demos.hpp"
+#include "adapters/redis/demo/demos.hpp"
 #include "adapters/redis/doctor.hpp"
 #include "adapters/redis/door.hpp"
 #include "adapters/redis/quorum_source.hpp"
