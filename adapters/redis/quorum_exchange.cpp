@@ -109,9 +109,11 @@ void Exchange::receive(std::size_t node) {
     auto answer = answer_of(awaited.what, reply);
     if (!answer) {
       answer.emplace().to = awaited.what;
-      link.trouble = reply.is_error()
-                         ? fault_of(fmt::format("Redis at {}", nodes_[node]->name()), reply).message
-                         : fmt::format("Redis at {}: its answer is none of ours", nodes_[node]->name());
+      const auto who = fmt::format("Redis at {}", nodes_[node]->name());
+      const auto fault = reply.is_error() ? fault_of(who, reply)
+                                          : Fault{FaultKind::unknown, who + ": its answer is none of ours"};
+      link.trouble = fault.message;
+      link.is_unknown = link.is_unknown || fault.kind == FaultKind::unknown;
     }
     events_.push_back({node, std::move(*answer)});
   } catch (const Error& error) {

@@ -44,7 +44,7 @@ class Exchange {
   // without an answer until the time is over is silent, and its node is put out.
   [[nodiscard]] std::optional<Event> next();
 
-  // True if something was sent to the node that it has not answered.
+  // True if something was sent to the node of which nobody knows whether it was done.
   [[nodiscard]] bool is_unknown(std::size_t node) const { return links_[node].is_unknown; }
   // What went wrong at the nodes, one after another, for a message.
   [[nodiscard]] std::string troubles() const;

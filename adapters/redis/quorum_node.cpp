@@ -35,7 +35,8 @@ std::string setting(Connection& connection, std::string_view name) {
 
 // The counters must survive a crash, or a number is granted twice.
 void require_persistence(Connection& connection, const std::string& name) {
-  for (const auto& [what, wanted] : {std::pair{"appendonly", "yes"}, std::pair{"appendfsync", "always"}}) {
+  for (const auto& [what, wanted] : {std::pair{"appendonly", "yes"}, std::pair{"appendfsync", "always"},
+                                     std::pair{"no-appendfsync-on-rewrite", "no"}}) {
     const auto found = setting(connection, what);
     if (found == wanted) continue;
     throw Unfit(fmt::format(
@@ -45,6 +46,28 @@ void require_persistence(Connection& connection, const std::string& name) {
         found.empty() ? fmt::format("does not tell its '{}'", what) : fmt::format("has '{} {}'", what, found),
         what, wanted, found.empty() ? " and let the user call CONFIG GET" : ""));
   }
+}
+
+// A promoted replica has what its master had sent, which may be less than what the master answered. A plain
+// restart leaves no second offset: with an append-only file the server then has a new history of its own.
+void require_own_history(Connection& connection, const std::string& name) {
+  const std::string_view words[] = {"INFO", "replication"};
+  const auto reply = connection.call(words);
+  const std::string_view field = "second_repl_offset:";
+  const auto at = reply.text.find(field);
+  if (reply.is_error() || at == reply.text.npos) {
+    throw Unfit(fmt::format(
+        "Redis at {} does not tell whether it was a replica, and such a one has not all that its master "
+        "answered: let the user call INFO, or say ?unsafe_persistence=1 if a number granted twice does no "
+        "harm",
+        name));
+  }
+  if (reply.text.compare(at + field.size(), 2, "-1") == 0) return;
+  throw Unfit(
+      fmt::format("Redis at {} was a replica and then promoted, and may not have all that its master "
+                  "answered: delete its "
+                  "key quorum:marker under the prefix, restart it, and run 'fenceguard lease raise'",
+                  name));
 }
 
 }  // namespace
@@ -84,7 +107,10 @@ std::unique_ptr<Connection> Node::open(Ms limit) const {
     throw Unfit(fmt::format("Redis at {} is a node of a cluster; a quorum needs independent servers", name_));
   if (connection->server().is_replica)
     throw Unfit(fmt::format("Redis at {} is a replica; a quorum needs independent servers", name_));
-  if (!options_.is_unsafe_persistence_fine) require_persistence(*connection, name_);
+  if (!options_.is_unsafe_persistence_fine) {
+    require_persistence(*connection, name_);
+    require_own_history(*connection, name_);
+  }
   connection->set_timeout(options_.node_timeout);
   return connection;
 }

@@ -196,11 +196,81 @@ TEST_F(QuorumFault, AServerThatMayForgetItsCounterIsRefusedUnlessTheUserSaysSo) 
     EXPECT_NE(message.find("?unsafe_persistence=1"), message.npos) << message;
   }
   (void)servers_[3].call({"CONFIG", "SET", "appendfsync", "always"});
+  (void)servers_[3].call({"CONFIG", "SET", "no-appendfsync-on-rewrite", "yes"});
+  EXPECT_THROW((void)open(), Unavailable);
+  (void)servers_[3].call({"CONFIG", "SET", "no-appendfsync-on-rewrite", "no"});
+  EXPECT_TRUE(open());
   (void)servers_[3].call({"ACL", "SETUSER", "default", "-config"});
   EXPECT_THROW((void)open(), Unavailable);
   auto source = open("?unsafe_persistence=1&node_timeout=300ms");
   (void)source->draw();
   expect_turn(*source);
+}
+
+TEST_F(QuorumFault, AReplicaAndAPromotedOneAreRefusedAndAPlainRestartIsNot) {
+  for (const std::size_t node : {3, 4}) {
+    servers_[node].stop();
+    servers_[node].start();
+  }
+  EXPECT_TRUE(open());
+  (void)servers_[2].call({"CONFIG", "SET", "repl-diskless-sync-delay", "0"});
+  (void)servers_[1].call({"REPLICAOF", "127.0.0.1", std::to_string(servers_[2].port())});
+  ASSERT_TRUE(wait_until([&] {
+    return servers_[1].call({"INFO", "replication"}).text.find("link_status:up") != std::string::npos;
+  }));
+  EXPECT_THROW((void)open(), Unavailable);
+  (void)servers_[1].call({"REPLICAOF", "NO", "ONE"});
+  try {
+    (void)open();
+    ADD_FAILURE() << "opened";
+  } catch (const Unavailable& error) {
+    EXPECT_NE(std::string{error.what()}.find("promoted"), std::string::npos) << error.what();
+  }
+  (void)servers_[1].call({"DEL", "fenceguard:quorum:marker"});
+  ASSERT_TRUE(wait_until([&] {  // else it refuses to stop
+    const auto info = servers_[1].call({"INFO", "persistence"}).text;
+    return info.find("aof_rewrite_in_progress:0") != info.npos &&
+           info.find("aof_rewrite_scheduled:0") != info.npos;
+  }));
+  servers_[1].stop();
+  servers_[1].start();
+  auto source = open();
+  (void)source->draw();
+  expect_turn(*source);
+}
+
+// A release that a majority did not confirm may have ended nothing: what the tenure has left stays its own.
+TEST_F(QuorumFault, AReleaseWithoutAMajorityIsNotDoneLaterBehindATenureThatLives) {
+  auto source = open();
+  (void)source->draw();
+  const auto claim = take(*source, r_);
+  ASSERT_TRUE(claim);
+  for (const std::size_t paused : {0, 1, 2}) servers_[paused].kill();
+  EXPECT_THROW((void)source->release(*claim), Error);
+  for (const std::size_t paused : {0, 1, 2}) servers_[paused].start();
+  EXPECT_TRUE(wait_until([&] { return take(*source, Resource{"other"}).has_value(); }));
+  source.reset();  // does what is left to be done
+  EXPECT_EQ(held_count(), 3);
+}
+
+TEST_F(QuorumFault, AnEndIsThatOfTheTenureThatIsSeen) {
+  auto source = open();
+  (void)source->draw();
+  EXPECT_EQ(source->end(r_), Release::not_held);
+  ASSERT_TRUE(take(*source, r_));
+  (void)servers_[1].call({"DEL", "fenceguard:quorum:lock:{r}"});
+  (void)servers_[1].call({"SET", "fenceguard:quorum:lock:{r}", "77 another nonce"});
+  EXPECT_EQ(source->end(r_), Release::released);
+  EXPECT_EQ(held_count(), 1);
+}
+
+TEST(QuorumAnswer, ThatCannotBeReadIsUnknown) {
+  RedisServer server{{"--appendonly", "yes", "--appendfsync", "always", "--rename-command", "EVALSHA", "",
+                      "--rename-command", "EXISTS", "EVALSHA"}};
+  const auto source = redis::open_quorum_source(Url::parse("redis-quorum" + server.url().substr(5)));
+  const Claim claim{Resource{"r"}, Token{7}, Holder{"h"}, std::nullopt};
+  EXPECT_THROW((void)source->renew(claim, long_ttl), OutcomeUnknown);
+  EXPECT_THROW((void)source->show(claim.resource), Unavailable);
 }
 
 TEST_F(QuorumFault, InTheSteadyStateATurnIsOneRoundTripToTakeAndOneToFree) {
