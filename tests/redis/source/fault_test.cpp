@@ -43,11 +43,12 @@ TEST(Faults, AForgottenScriptIsSentAgain) {
 TEST(Faults, AReplicaGrantsNothing) {
   RedisServer master;
   RedisServer replica;
+  const auto source = open(replica.url());
   replica.call({"REPLICAOF", "127.0.0.1", std::to_string(master.port())});
   wait_until([&] {
     return replica.call({"INFO", "replication"}).text.find("master_link_status:up") != std::string::npos;
   });
-  const auto source = open(replica.url());
+  EXPECT_THAT(message_of<Unavailable>([&] { (void)open(replica.url()); }), testing::HasSubstr("replica"));
   EXPECT_THAT(message_of<Unavailable>([&] { (void)take(*source); }), testing::HasSubstr("replica"));
   EXPECT_THROW((void)source->draw(), Unavailable);
   EXPECT_THROW(source->raise(resource, Token{7}), Unavailable);
