@@ -1,5 +1,6 @@
 -- The holder asks again: its tenure under a new nonce, with at least this time to live.
--- KEYS: marker, counter, lock. ARGV: era, number, holder, nonce, time to live in ms. Answers {'confirmed'} or {'refused'}.
+-- KEYS: marker, counter, lock. ARGV: era, number, holder, nonce, time to live in ms.
+-- Answers {'confirmed'} or {'refused'}.
 
 local era = read_node(KEYS[1], KEYS[2])
 local number, holder = parse_hold(redis.call('GET', KEYS[3]))
