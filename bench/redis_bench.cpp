@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "adapters/redis/guard.hpp"
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 #include "adapters/redis/token_source.hpp"
 #include "bench/measure.hpp"
 #include "guard/clock.hpp"

@@ -12,7 +12,7 @@
 //   {prefix}queue:{RESOURCE}     those who wait in order (?fair=1), a sorted set
 //   {prefix}waiters:{RESOURCE}   until when each of them is believed to live, a sorted set
 //   {prefix}rebased:{RESOURCE}   what was set by hand, by whom and when, a list
-//   {prefix}quorum:…             what a node of a quorum keeps, see quorum_wire.hpp
+//   {prefix}quorum:…             what a node of a quorum keeps, see quorum/wire.hpp
 //   {prefix}released:{RESOURCE}  the channel on which a release is told
 //
 // The prefix is 'fenceguard:' unless the URL says otherwise. Values; thread-safe.

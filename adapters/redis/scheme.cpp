@@ -3,7 +3,7 @@
 #include "adapters/redis/demo/demos.hpp"
 #include "adapters/redis/doctor.hpp"
 #include "adapters/redis/door.hpp"
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 #include "adapters/redis/storage.hpp"
 #include "adapters/redis/token_source.hpp"
 #include "guard/error.hpp"

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 #include "tests/conformance/token_source_suite.hpp"
 #include "tests/redis/quorum/servers.hpp"
 

@@ -31,21 +31,28 @@ std::string last_lines(const std::string& file) {
   return all.substr(all.size() > 2000 ? all.size() - 2000 : 0);
 }
 
+// Binds to a port of 127.0.0.1, any if it is 0, and lets go of it: the port, or 0 if that was not possible.
+int bound_port(int port) {
+  const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  socklen_t length = sizeof address;
+  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  close(descriptor);
+  return is_bound ? ntohs(address.sin_port) : 0;
+}
+
 }  // namespace
 
 int free_port() {
-  // A cluster's bus takes the port 10000 above, so both must be below 65536.
+  constexpr int bus = 10'000;  // so far above its port is that of a cluster's bus
   for (;;) {
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                          getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-    close(descriptor);
-    if (!is_bound) throw std::runtime_error{"no free port"};
-    if (const int port = ntohs(address.sin_port); port < 55'000) return port;
+    const int port = bound_port(0);
+    if (port == 0) throw std::runtime_error{"no free port"};
+    if (port + bus < 65'536 && bound_port(port + bus) != 0) return port;
   }
 }
 
@@ -128,9 +135,14 @@ void RedisServer::wait_until_it_answers() {
   }
 }
 
+// Redis may refuse a SIGTERM, as while it writes its first append-only file.
 void RedisServer::wait_for_end() {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid_, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline)
+      throw std::runtime_error{"redis-server does not end: " + last_lines(folder_.file("log"))};
+    std::this_thread::sleep_for(look_again);
   }
   pid_ = -1;
 }

@@ -5,7 +5,7 @@
 
 #include "adapters/redis/demo/client.hpp"
 #include "adapters/redis/demo/stories.hpp"
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 #include "adapters/redis/token_source.hpp"
 #include "guard/error.hpp"
 #include "guard/url.hpp"

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "adapters/redis/guard.hpp"
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
 #include "tests/conformance/scale.hpp"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "adapters/redis/quorum_message.hpp"
+#include "adapters/redis/quorum/message.hpp"
 
 namespace fenceguard::test {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "adapters/redis/quorum_attempt.hpp"
-#include "adapters/redis/quorum_raise.hpp"
+#include "adapters/redis/quorum/attempt.hpp"
+#include "adapters/redis/quorum/raise.hpp"
 #include "tests/redis/quorum/model.hpp"
 
 namespace fenceguard::test {

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "adapters/redis/quorum_attempt.hpp"
-#include "adapters/redis/quorum_raise.hpp"
+#include "adapters/redis/quorum/attempt.hpp"
+#include "adapters/redis/quorum/raise.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -1,7 +1,7 @@
 // Holds the model of the simulation to the scripts: the same random requests to a real server and to a
 // ModelNode must be answered alike. FENCEGUARD_SEED=N repeats a run.
 
-#include "adapters/redis/quorum_wire.hpp"
+#include "adapters/redis/quorum/wire.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -26,7 +26,9 @@ TEST(Faults, AWrongTypeUnderAKeyOfOursIsUnavailableAndChangesNothing) {
     const auto message = message_of<Unavailable>([&] { (void)take(*source); });
     EXPECT_THAT(message, testing::HasSubstr("rename or remove it")) << key;
     EXPECT_EQ(server.call({"LLEN", key}).integer, 2);
-    if (key.find("lock") == key.npos) EXPECT_TRUE(is_free(server)) << key;
+    if (key.find("lock") == key.npos) {
+      EXPECT_TRUE(is_free(server)) << key;
+    }
   }
 }
 

@@ -103,7 +103,7 @@ TEST(WaitReplicas, AGrantThatTooFewReplicasHaveIsGivenBack) {
 
 TEST(WaitReplicas, UnderAClusterItFollowsASlotThatMoved) {
   RedisCluster cluster;
-  const auto source = open(cluster.url("?wait_replicas=1&timeout=200ms"));
+  const auto source = open(cluster.url("?wait_replicas=1&timeout=1s"));
   const auto message = [&] { return message_of<Unavailable>([&] { (void)take(*source); }); };
   EXPECT_THAT(message(), testing::HasSubstr("0 of the 1 replicas"));
   const auto slot = std::to_string(redis::slot_of(lock_key));

@@ -195,7 +195,7 @@ TEST_P(Waiting, AskingAgainIsNoFurtherEntry) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Redis, Waiting, testing::Values("", "?fair=1"),
-                         [](const auto& info) { return info.param.empty() ? "plain" : "fair"; });
+                         [](const auto& kind) { return kind.param.empty() ? "plain" : "fair"; });
 
 class Fair : public testing::Test {
  protected:

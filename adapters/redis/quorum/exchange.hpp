@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "adapters/redis/quorum_message.hpp"
-#include "adapters/redis/quorum_node.hpp"
-#include "adapters/redis/quorum_wire.hpp"
+#include "adapters/redis/quorum/message.hpp"
+#include "adapters/redis/quorum/node.hpp"
+#include "adapters/redis/quorum/wire.hpp"
 
 namespace fenceguard::redis::quorum {
 

@@ -1,11 +1,11 @@
-#include "adapters/redis/quorum_node.hpp"
+#include "adapters/redis/quorum/node.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "adapters/redis/quorum_wire.hpp"
+#include "adapters/redis/quorum/wire.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::redis::quorum {

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <string>
 
-#include "adapters/redis/quorum_round.hpp"
+#include "adapters/redis/quorum/round.hpp"
 
 namespace fenceguard::redis::quorum {
 

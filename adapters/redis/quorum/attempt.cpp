@@ -1,4 +1,4 @@
-#include "adapters/redis/quorum_attempt.hpp"
+#include "adapters/redis/quorum/attempt.hpp"
 
 #include <utility>
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "adapters/redis/quorum_message.hpp"
+#include "adapters/redis/quorum/message.hpp"
 
 namespace fenceguard::redis::quorum {
 

@@ -1,4 +1,4 @@
-#include "adapters/redis/quorum_exchange.hpp"
+#include "adapters/redis/quorum/exchange.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>

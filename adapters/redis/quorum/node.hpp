@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "adapters/redis/connection.hpp"
-#include "adapters/redis/quorum_message.hpp"
+#include "adapters/redis/quorum/message.hpp"
 #include "guard/clock.hpp"
 
 namespace fenceguard::redis::quorum {

@@ -1,7 +1,7 @@
 #pragma once
 
 // What the quorum's rules say to a node and hear from it. A Request is one script at one node, an Answer what
-// it said; quorum_wire.hpp knows how they read in Redis.
+// it said; wire.hpp knows how they read in Redis.
 //
 // An era is the time between two restorations of nodes that forgot their state: a random word, the same at
 // all nodes that count together. Numbers that were answered in different eras are never put together, because

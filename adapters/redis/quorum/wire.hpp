@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "adapters/redis/quorum_message.hpp"
+#include "adapters/redis/quorum/message.hpp"
 #include "adapters/redis/reply.hpp"
 #include "adapters/redis/script.hpp"
 

@@ -1,4 +1,4 @@
-#include "adapters/redis/quorum_wire.hpp"
+#include "adapters/redis/quorum/wire.hpp"
 
 #include "guard/token.hpp"
 

@@ -1,4 +1,4 @@
-#include "adapters/redis/quorum_raise.hpp"
+#include "adapters/redis/quorum/raise.hpp"
 
 #include <utility>
 

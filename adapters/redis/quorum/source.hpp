@@ -1,7 +1,7 @@
 #pragma once
 
 // The token source redis-quorum://: locks at a majority of independent Redis servers, with tokens that rise
-// from grant to grant. The rules are those of quorum_attempt.hpp and quorum_raise.hpp. See docs/redis.md.
+// from grant to grant. The rules are those of attempt.hpp and raise.hpp. See docs/redis.md.
 //
 //   redis-quorum://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT],...[/DATABASE]   1 to 15 servers, best an odd
 //   number

@@ -1,4 +1,4 @@
-#include "adapters/redis/quorum_source.hpp"
+#include "adapters/redis/quorum/source.hpp"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <random>
 #include <thread>
 
-#include "adapters/redis/quorum_attempt.hpp"
-#include "adapters/redis/quorum_exchange.hpp"
-#include "adapters/redis/quorum_raise.hpp"
+#include "adapters/redis/quorum/attempt.hpp"
+#include "adapters/redis/quorum/exchange.hpp"
+#include "adapters/redis/quorum/raise.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::redis {
