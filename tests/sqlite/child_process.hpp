@@ -22,7 +22,7 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   // The next line that the child wrote; nothing at its end. Throws if none comes in time.
-  [[nodiscard]] std::optional<std::string> read_line(std::chrono::milliseconds limit = patience);
+  [[nodiscard]] std::optional<std::string> read_line(std::chrono::milliseconds wait_max = patience);
   // All lines up to the child's end.
   [[nodiscard]] std::vector<std::string> read_rest();
   // Ends the child's input, upon which it ends.
