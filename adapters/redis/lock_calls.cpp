@@ -141,7 +141,8 @@ std::optional<LeaseRecord> LockCalls::show(const Resource& resource) {
                             {}});
     if (reply.is_nil()) return std::nullopt;
     require_shape(reply, 3);
-    const auto holder = Holder::parse(reply.elements[1].text);
+    const auto& id = reply.elements[1].text;
+    const auto holder = id.empty() ? std::optional{Holder{}} : Holder::parse(id);
     if (!holder) return std::nullopt;  // another library's lock after all
     const auto left = reply.elements[2].integer;
     return LeaseRecord{{resource, token_of(reply.elements[0]), *holder, std::nullopt},

@@ -11,7 +11,8 @@ local counter_max = '9223372036854775807'
 -- never past the clock, or the next one who finds no value would start below. And it is higher the later it is: a leap
 -- may be lost together with what was drawn after it (a crash within a second of a restart, a promotion), and who then
 -- leaps from the same value must come out above. An eighth still rises faster than numbers are drawn, and keeps what a
--- guard elsewhere takes for plausible. A counter that was raised above the clock leaps by 2^32.
+-- guard elsewhere takes for plausible. A counter that was raised above the clock, or meets one that lags, leaps by 2^32
+-- and a part of the clock, so that a later leap is another one.
 local function leap(value)
   local time = redis.call('TIME')
   local clock = time[1] .. string.format('%06d', time[2])
@@ -21,8 +22,8 @@ local function leap(value)
     if ahead < 8589934592 then return clock end
     return string.format('%.0f', tonumber(value) + 8589934592 + math.floor((ahead - 8589934592) / 8))
   end
-  if is_less(sum(clock, '4294967296'), value) then return sum(value, '4294967296') end
-  return sum(value, '16384')
+  local is_far = is_less(sum(clock, '4294967296'), value)
+  return sum(value, string.format('%.0f', 4294967296 + tonumber(clock) % (is_far and 549755813888 or 4294967296)))
 end
 
 local function require_number(counter, value)

@@ -1,10 +1,13 @@
--- Makes the record of a namespace, or raises its floor; never lowers it, but what is no number is replaced.
+-- Makes the record of a namespace, or raises its floor; never lowers it. Of a damaged record what is still a number
+-- counts, and the highest token seen stands for a floor that is none.
 -- KEYS: the record. ARGV: the floor. Answers the floor.
 
 local fields = redis.call('HMGET', KEYS[1], 'floor', 'highest')
-for i = 1, 2 do
-  if not fields[i] or not is_number(fields[i]) then fields[i] = '0' end
+local floor = fields[1] and is_number(fields[1]) and fields[1]
+local highest = fields[2] and is_number(fields[2]) and fields[2]
+if (fields[1] or fields[2]) and not floor and not highest then
+  return redis.error_reply('DAMAGED the record of the namespace ' .. KEYS[1] .. ': delete it if you know the floor')
 end
-local floor = greater_of(fields[1], ARGV[1])
-redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(fields[2], floor))
+floor = greater_of(floor or highest or '0', ARGV[1])
+redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
 return floor

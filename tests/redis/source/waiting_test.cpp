@@ -186,6 +186,14 @@ TEST_P(Waiting, AnEndIsThatOfAllEntriesAndAnotherLibrarysLockHasNone) {
   EXPECT_EQ(here_->show(resource)->claim, next.claim);
 }
 
+TEST_P(Waiting, TheEmptyHolderIsAHolderLikeAnyOther) {
+  const auto grant = take(*here_, Holder{});
+  EXPECT_EQ(here_->show(resource)->claim, grant.claim);
+  EXPECT_EQ(here_->renew(grant.claim, long_ttl), Renewal::renewed);
+  EXPECT_EQ(here_->end(resource), Release::released);
+  EXPECT_FALSE(here_->show(resource));
+}
+
 TEST_P(Waiting, AskingAgainIsNoFurtherEntry) {
   const Holder holder{"worker-7"};
   const auto grant = take(*here_, holder);

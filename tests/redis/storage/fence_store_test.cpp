@@ -310,6 +310,13 @@ TEST_F(RedisFenceStore, InitRepairsARecordThatIsNoNumber) {
   EXPECT_THROW((void)advance(*storage, claim("a", 5)), Unavailable);
   EXPECT_EQ(init(*storage, 9), 9);
   EXPECT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
+  // What was compacted away stays refused.
+  EXPECT_EQ(compact(*storage, 11).dropped, 1);
+  server_->call({"HSET", key("namespace"), "floor", "abc"});
+  EXPECT_EQ(init(*storage, 9), 10);
+  EXPECT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::stale);
+  server_->call({"HSET", key("namespace"), "floor", "abc", "highest", "-1"});
+  EXPECT_THROW((void)init(*storage, 9), Unavailable);
 }
 
 TEST_F(RedisFenceStore, ACommandWithTooFewWordsRaisesNoFence) {
