@@ -79,6 +79,12 @@ Finding look_at_replication(Patient& patient) {
   constexpr auto check = "replication";
   const auto attached = patient.info("connected_slaves");
   if (!attached) return {Level::warning, check, "cannot be looked at: INFO is refused"};
+  if (patient.setting("replica-read-only").value_or("yes") != "yes") {
+    return {
+        Level::danger, check,
+        "replica-read-only no: a master that is made a replica goes on taking writes, and forgets them; set "
+        "replica-read-only yes"};
+  }
   const auto wanted = patient.setting("min-replicas-to-write");
   const auto replicas = fmt::format("{} attached", *attached == "0" ? "no replica" : *attached);
   if (!wanted) return {Level::warning, check, replicas + "; min-replicas-to-write could not be seen"};

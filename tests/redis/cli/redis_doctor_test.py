@@ -63,6 +63,11 @@ class Doctor(RedisTest):
         found = self.findings(1, "source", replica.url())
         self.assert_finding(found, "role", "danger", "replica", "master")
 
+    def test_replicas_that_take_writes(self):
+        server = self.own_server({**SAFE, "replica-read-only": "no"})
+        found = self.findings(1, "source", server.url())
+        self.assert_finding(found, "replication", "danger", "replica-read-only yes")
+
     def test_eviction(self):
         server = self.own_server(SAFE)
         self.fence(0, "init", url=server.url())
