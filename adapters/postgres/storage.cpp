@@ -62,6 +62,8 @@ class DatabaseStorage : public Storage {
 
   FenceStore& fences() override { return fences_; }
   TokenSource* own_source() override { return source_.get(); }
+  // Installing the SQL is that step.
+  bool initialises_itself() const noexcept override { return true; }
 
  private:
   DatabaseFences fences_;
