@@ -1,5 +1,8 @@
 #include "adapters/schemes.hpp"
 
+#ifdef FENCEGUARD_ETCD
+#include "adapters/etcd/scheme.hpp"
+#endif
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/scheme.hpp"
 #endif
@@ -8,6 +11,9 @@
 #endif
 #ifdef FENCEGUARD_SQLITE
 #include "adapters/sqlite/scheme.hpp"
+#endif
+#ifdef FENCEGUARD_ZOOKEEPER
+#include "adapters/zookeeper/scheme.hpp"
 #endif
 
 namespace fenceguard {
@@ -24,6 +30,12 @@ const SchemeTable& schemes() {
       redis::scheme(),
       redis::tls_scheme(),
       redis::quorum_scheme(),
+#endif
+#ifdef FENCEGUARD_ZOOKEEPER
+      zookeeper::scheme(),
+#endif
+#ifdef FENCEGUARD_ETCD
+      etcd::scheme(),
 #endif
   }};
   return table;

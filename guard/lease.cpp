@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "guard/error.hpp"
@@ -18,6 +20,7 @@ class Lease::Keeper {
       : source_{source}, claim_{std::move(grant.claim)}, ttl_{grant.ttl}, term_{grant.ttl, grant.asked_at} {
     renewer_ = std::jthread{[this](const std::stop_token& stop) { renew_until(stop); }};
     watcher_ = std::jthread{[this](const std::stop_token& stop) { watch_until(stop); }};
+    told_.emplace(source_.lost(claim_), [this] { end_term(); });
   }
   ~Keeper() { stop(); }
   Keeper(const Keeper&) = delete;
@@ -45,6 +48,13 @@ class Lease::Keeper {
   [[nodiscard]] std::stop_token lost() const noexcept { return lost_.get_token(); }
 
  private:
+  // What the source learned between two renewals.
+  void end_term() {
+    const std::scoped_lock lock{mutex_};
+    term_.ended();
+    changed_.notify_all();
+  }
+
   void renew_until(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     for (;;) {
@@ -105,6 +115,7 @@ class Lease::Keeper {
   bool released_ = false;
   std::jthread renewer_;
   std::jthread watcher_;
+  std::optional<std::stop_callback<std::function<void()>>> told_;  // the last: it uses all the others
 };
 
 Lease::Lease(TokenSource& source, Grant grant)

@@ -29,8 +29,9 @@ class Lease {
   // What accompanies every operation under this lease.
   [[nodiscard]] const Claim& claim() const noexcept;
 
-  // Requested once the lease is lost: expired, ended at the source, or not confirmed in time. Never requested
-  // by release(). Callbacks run on the lease's own thread and must not block or destroy the lease.
+  // Requested once the lease is lost: expired, ended at the source, not confirmed in time, or held by a
+  // connection that broke. Never requested by release(). Callbacks run on the lease's own thread and must not
+  // block or destroy the lease.
   [[nodiscard]] std::stop_token lost() const noexcept;
 
   // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says

@@ -54,4 +54,8 @@ std::optional<Lease> TokenSource::acquire(const Resource& resource, const Acquir
   return Lease{*this, std::move(*grant)};
 }
 
+std::stop_token TokenSource::lost(const Claim& /*claim*/) {
+  return {};
+}
+
 }  // namespace fenceguard

@@ -93,6 +93,10 @@ class TokenSource {
   // is gone when the process ends.
   [[nodiscard]] virtual bool lives_by_connection() const noexcept { return false; }
 
+  // Requested once the source learns by itself, between two renewals, that the lease of claim is lost or no
+  // longer certain, as when its connection breaks. A token that is never requested where it learns nothing.
+  [[nodiscard]] virtual std::stop_token lost(const Claim& claim);
+
   // Takes the lock, waiting up to options.wait for it, and keeps it renewed until the lease is released,
   // destroyed or lost. Nothing if it stayed held by others. REQUIRES: the source outlives the lease. Nothing
   // was advanced at any guard: advance before the first read (Runner does).

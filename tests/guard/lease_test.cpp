@@ -112,6 +112,22 @@ TEST(Lease, IsSignalledLostAtItsNextRenewalWhenTheSourceEndedIt) {
   EXPECT_FALSE(lease->lost().stop_requested());
 }
 
+TEST(Lease, IsSignalledLostAtOnceWhenTheSourceSaysSoBetweenRenewals) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 10min});
+  ASSERT_TRUE(lease);
+  Loss loss{*lease};
+  EXPECT_FALSE(loss.happened());
+  const auto told_at = BootClock::now();
+  source.tell_lost();
+  EXPECT_LT(loss.at() - told_at, 3min);
+  EXPECT_TRUE(source.renewals().empty());
+  EXPECT_EQ(lease->release(), Release::released);  // what is no longer certain is given back all the same
+  auto next = source.acquire(account, {.ttl = 10min});
+  ASSERT_TRUE(next);
+  EXPECT_GT(Loss{*next}.at(), told_at);
+}
+
 TEST(Lease, ReleasedItIsFreeAtOnceNotRenewedAndNotCalledLost) {
   MemorySource source;
   auto lease = source.acquire(account, {.ttl = 300ms});

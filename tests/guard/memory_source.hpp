@@ -31,7 +31,10 @@ class MemorySource : public TokenSource {
   void raise(const Resource& resource, Token mark) override;
   [[nodiscard]] Token draw() override;
   [[nodiscard]] std::optional<Token> lowest_live() override;
+  [[nodiscard]] std::stop_token lost(const Claim&) override { return told_.get_token(); }
 
+  // Says of every lease that it is no longer certain.
+  void tell_lost() { told_.request_stop(); }
   // How renewals and releases end from now on. A renewal that hangs goes on when the fault is changed.
   void set_renewal_fault(Fault fault);
   void set_release_fault(Fault fault);
@@ -63,6 +66,7 @@ class MemorySource : public TokenSource {
   Fault release_fault_ = Fault::none;
   std::vector<BootClock::time_point> renewals_;
   std::vector<Token> raised_;
+  std::stop_source told_;
 };
 
 }  // namespace fenceguard::test

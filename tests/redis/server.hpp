@@ -5,14 +5,13 @@
 //
 // Not thread-safe, but address() and the like may be read by any thread.
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "adapters/redis/connection.hpp"
 #include "tests/conformance/temp_dir.hpp"
+#include "tests/process/server_process.hpp"
 
 namespace fenceguard::test {
 
@@ -21,9 +20,6 @@ class RedisServer {
   // options: further words of its command line ("--appendonly", "yes"). Without data on disk unless they say
   // so. Throws std::runtime_error where it does not start; its log is in the message.
   explicit RedisServer(std::vector<std::string> options = {});
-  ~RedisServer();
-  RedisServer(const RedisServer&) = delete;
-  RedisServer& operator=(const RedisServer&) = delete;
 
   [[nodiscard]] int port() const noexcept { return port_; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_.path(); }
@@ -34,26 +30,21 @@ class RedisServer {
 
   // On the same port and in the same folder; start() waits until it answers.
   void start();
-  void stop();    // SIGTERM: saves where it is configured to
-  void kill();    // SIGKILL
-  void pause();   // SIGSTOP
-  void resume();  // SIGCONT
+  void stop() { process_.stop(); }      // SIGTERM: saves where it is configured to
+  void kill() { process_.kill(); }      // SIGKILL
+  void pause() { process_.pause(); }    // SIGSTOP
+  void resume() { process_.resume(); }  // SIGCONT
 
   // One command on a connection of its own; an error reply is a Reply too. Throws as Connection does.
   redis::Reply call(std::vector<std::string> words, const std::string& credentials = "");
 
  private:
-  void wait_until_it_answers();
-  void wait_for_end();
+  [[nodiscard]] bool answers() const;
 
   TempDir folder_{TempDir::Place::memory};
-  std::vector<std::string> options_;
   int port_ = 0;
-  pid_t pid_ = -1;
+  ServerProcess process_;
 };
-
-// A port that nobody listens on now.
-[[nodiscard]] int free_port();
 
 class RedisCluster {
  public:

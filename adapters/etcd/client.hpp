@@ -1,0 +1,152 @@
+#pragma once
+
+// Client: an etcd cluster by its v3 JSON gateway (etcd 3.4 or newer, paths /v3/...), over libcurl with
+// connections that are kept and reused. It goes to another endpoint when the present one cannot be reached.
+//
+// A call that only reads throws Unavailable where no answer came. One that writes throws OutcomeUnknown where
+// it was, or may have been, sent and no final answer came ('request timed out' and a change of the leader are
+// none), and Unavailable where certainly nothing was done. Nothing that writes is ever repeated here, but for
+// a call that was refused before it was looked at: a token of the authentication that had run out, or a
+// connection that was never made.
+//
+// Nothing may be decided by a read (etcd 3.4 can answer from the past after a pause), only by a transaction
+// that writes.
+//
+// Thread-safe.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/etcd/address.hpp"
+
+namespace fenceguard::etcd {
+
+// A key with what is known of it. Keys and values are bytes here and base64 on the wire.
+struct KeyValue {
+  std::string key;
+  std::string value;
+  std::int64_t create_revision = 0;
+  std::int64_t mod_revision = 0;
+  std::int64_t version = 0;
+  std::int64_t lease = 0;
+};
+
+// One condition of a transaction.
+struct Compare {
+  enum class Target { value, create_revision, mod_revision, version, lease };
+  enum class Is { equal, greater, less, not_equal };
+  Target target = Target::value;
+  Is is = Is::equal;
+  std::string key;
+  std::string value{};      // of Target::value
+  std::int64_t number = 0;  // of the others
+  std::string range_end{};  // if set: of every key from key up to it, itself excluded
+};
+
+[[nodiscard]] Compare value_is(std::string key, std::string value);
+[[nodiscard]] Compare is_absent(std::string key);                          // its create revision is 0
+[[nodiscard]] Compare created_at(std::string key, std::int64_t revision);  // and so exists
+
+// One operation of a transaction, or a call of its own.
+struct Op {
+  enum class Kind { put, remove, range };
+  enum class Sort { none, by_key, by_create_revision, by_create_revision_descending };
+  Kind kind = Kind::range;
+  std::string key;
+  std::string value{};       // put
+  std::string range_end{};   // range, remove: if set, every key from key up to it, itself excluded
+  std::int64_t lease = 0;    // put
+  bool keeps_value = false;  // put: of a key that exists; its value stays
+  bool keeps_lease = false;  // put: of a key that exists; its lease stays
+  std::int64_t limit = 0;    // range; 0: none
+  bool keys_only = false;    // range
+  Sort sort = Sort::none;    // range
+  std::int64_t create_revision_max = 0;  // range: only keys that were created up to it; 0: all
+};
+
+[[nodiscard]] Op put(std::string key, std::string value, std::int64_t lease = 0);
+[[nodiscard]] Op get(std::string key);
+[[nodiscard]] Op get_all(std::string prefix);
+[[nodiscard]] Op remove(std::string key);
+[[nodiscard]] Op remove_all(std::string prefix);
+
+// What comes after every key that starts with prefix.
+[[nodiscard]] std::string end_of_prefix(std::string prefix);
+
+struct OpAnswer {
+  std::vector<KeyValue> found;  // range
+  std::int64_t count = 0;       // range: how many there are; remove: how many were
+  bool has_more = false;        // range with a limit
+};
+
+struct Txn {
+  std::vector<Compare> compare;  // all must hold
+  std::vector<Op> then{};
+  std::vector<Op> otherwise{};
+};
+
+struct TxnAnswer {
+  bool succeeded = false;  // all compares held, and 'then' was done
+  std::int64_t revision = 0;
+  std::vector<OpAnswer> answers;
+};
+
+struct LeaseAnswer {
+  std::int64_t id = 0;
+  std::chrono::milliseconds ttl{};  // what was granted, or is left; 0 or less: there is no such lease
+};
+
+class Client {
+ public:
+  explicit Client(const Address& address);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  [[nodiscard]] const Address& address() const noexcept;
+
+  // Writes, unless both branches only read.
+  [[nodiscard]] TxnAnswer txn(const Txn& txn);
+  // A linearizable read. See above: nothing may be decided by it.
+  [[nodiscard]] OpAnswer range(const Op& range);
+
+  // A lease with an id of the caller's choosing, so that a lost answer can be asked for again: one that
+  // exists is granted again. etcd counts in whole seconds, rounds up, and has a least.
+  [[nodiscard]] LeaseAnswer grant(std::int64_t id, std::chrono::milliseconds ttl);
+  // Renews to the full time to live.
+  [[nodiscard]] LeaseAnswer keep_alive(std::int64_t id);
+  // Deletes its keys with it. False if there was none.
+  bool revoke(std::int64_t id);
+  [[nodiscard]] LeaseAnswer time_to_live(std::int64_t id);
+
+  // Follows key from revision on, on a connection of its own, until it was deleted (true), the connection
+  // broke, nothing was heard for quiet_max, or stop was requested (false). Never a proof of anything: look
+  // again by a transaction.
+  bool wait_for_delete(const std::string& key, std::int64_t revision, std::chrono::milliseconds quiet_max,
+                       const std::stop_token& stop);
+
+  // What a member says of itself and of its cluster; for doctor. One endpoint of address().endpoints.
+  struct Member {
+    std::string version;
+    std::int64_t leader = 0;  // 0: none
+    std::int64_t id = 0;
+    std::int64_t cluster = 0;
+    std::int64_t revision = 0;
+    std::int64_t database_bytes = 0;
+    std::vector<std::string> errors;
+  };
+  [[nodiscard]] Member status(const std::string& endpoint);
+
+ private:
+  class Wire;
+  std::unique_ptr<Wire> wire_;
+};
+
+}  // namespace fenceguard::etcd

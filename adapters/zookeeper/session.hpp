@@ -1,0 +1,154 @@
+#pragma once
+
+// Session: one session with a ZooKeeper ensemble over the C client (libzookeeper-mt 3.8). It heals a broken
+// connection, to whatever server of the ensemble, for as long as the session lives; a session that expired is
+// over for good, and its owner opens another.
+//
+// A Code that the server answered is a value; what is left is a fault. A call that only reads throws
+// Unavailable where no answer came. One that writes throws OutcomeUnknown where it was, or may have been,
+// sent and no answer came, and Unavailable where it certainly was not sent. Nothing is ever repeated here.
+//
+// The calls come in two forms: begin_…() sends and returns at once, and the answer is waited for with
+// Pending::get(). ZooKeeper answers one session's calls in the order in which they were begun, so several
+// that are begun one after the other cost one round trip, and a read sees every write that was begun before
+// it.
+//
+// Thread-safe, but for the handlers: those are called one at a time on a thread of the session's own, and
+// must neither block nor call the session.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/zookeeper/address.hpp"
+
+namespace fenceguard::zookeeper {
+
+// What a server answers, where the caller does something about it; everything else is a fault. The words of
+// the documentation: ZNONODE, ZNODEEXISTS, ZBADVERSION, ZNOTEMPTY, ZNOCHILDRENFOREPHEMERALS.
+enum class Code { ok, no_node, node_exists, bad_version, not_empty, no_children };
+
+struct Stat {
+  std::int64_t czxid = 0;
+  std::int64_t mzxid = 0;
+  std::int64_t ephemeral_owner = 0;  // the session's id; 0: no ephemeral node
+  std::int32_t version = 0;
+  std::int32_t children = 0;
+};
+
+struct Answer {
+  Code code = Code::ok;
+  Stat stat;                          // of get, set, exists, and of create outside of a multi
+  std::string path;                   // create: as it was made, sequence and all
+  std::string data;                   // get
+  std::vector<std::string> children;  // get_children: names, unsorted
+};
+
+inline constexpr std::int32_t any_version = -1;
+
+enum class Mode { persistent, ephemeral, persistent_sequential, ephemeral_sequential, container };
+
+// One operation of a multi.
+struct Op {
+  enum class Kind { create, remove, set, check };
+  Kind kind = Kind::check;
+  std::string path;
+  std::string data{};                  // create, set
+  std::int32_t version = any_version;  // remove, set, check
+  Mode mode = Mode::persistent;        // create
+};
+
+[[nodiscard]] Op create(std::string path, std::string data, Mode mode = Mode::persistent);
+[[nodiscard]] Op remove(std::string path, std::int32_t version = any_version);
+[[nodiscard]] Op set(std::string path, std::string data, std::int32_t version = any_version);
+[[nodiscard]] Op check(std::string path, std::int32_t version);
+
+// All of them took effect (is_ok), or none did and failed is the index of the one that could not.
+struct MultiAnswer {
+  Code code = Code::ok;  // of the one that failed
+  std::size_t failed = 0;
+  std::vector<Answer> answers;  // one for each operation, if all took effect
+
+  [[nodiscard]] bool is_ok() const noexcept { return code == Code::ok; }
+};
+
+template <class T>
+class Pending {
+ public:
+  explicit Pending(std::future<T> future) : future_{std::move(future)} {}
+  // Waits for the answer. Throws the fault, see above. Once.
+  [[nodiscard]] T get() { return future_.get(); }
+
+ private:
+  std::future<T> future_;
+};
+
+class Session {
+ public:
+  enum class State {
+    connecting,  // not yet, or not any more, connected: whatever lives by the session is no longer certain
+    connected,
+    expired,  // over: the ensemble ended the session, or the Session was closed
+    refused,  // the credentials were refused: over as well
+  };
+  // What happened to a node that was looked at with a watch; a watch tells once. The session's end tells as
+  // well, with 'gone' false.
+  using Watch = std::function<void(bool gone)>;
+  using Listener = std::function<void(State)>;
+
+  // Begins to connect; does not wait. listener hears of every change of state. session_timeout is what is
+  // asked for; the server bounds it.
+  explicit Session(const Address& address, std::chrono::milliseconds session_timeout, Listener listener = {});
+  // Ends the session, and with it every ephemeral node, if a server can be reached.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Returns once connected. Throws Unavailable with a sentence that says what to do where it does not come to
+  // that within address.timeout.
+  void wait_until_connected();
+
+  [[nodiscard]] State state() const noexcept;
+  // What was agreed with the server, once connected.
+  [[nodiscard]] std::chrono::milliseconds session_timeout() const;
+  [[nodiscard]] std::int64_t id() const;
+
+  [[nodiscard]] Pending<Answer> begin_get(const std::string& path);
+  [[nodiscard]] Pending<Answer> begin_exists(const std::string& path, Watch watch = {});
+  [[nodiscard]] Pending<Answer> begin_get_children(const std::string& path);
+  [[nodiscard]] Pending<Answer> begin_create(const std::string& path, const std::string& data, Mode mode);
+  [[nodiscard]] Pending<Answer> begin_set(const std::string& path, const std::string& data,
+                                          std::int32_t version = any_version);
+  [[nodiscard]] Pending<Answer> begin_remove(const std::string& path, std::int32_t version = any_version);
+  [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops);
+
+  // The same, waiting.
+  Answer get(const std::string& path) { return begin_get(path).get(); }
+  Answer exists(const std::string& path, Watch watch = {}) {
+    return begin_exists(path, std::move(watch)).get();
+  }
+  Answer get_children(const std::string& path) { return begin_get_children(path).get(); }
+  Answer create(const std::string& path, const std::string& data, Mode mode = Mode::persistent) {
+    return begin_create(path, data, mode).get();
+  }
+  Answer set(const std::string& path, const std::string& data, std::int32_t version = any_version) {
+    return begin_set(path, data, version).get();
+  }
+  Answer remove(const std::string& path, std::int32_t version = any_version) {
+    return begin_remove(path, version).get();
+  }
+  MultiAnswer multi(const std::vector<Op>& ops) { return begin_multi(ops).get(); }
+
+  // Makes path and what is above it, each in mode; what exists stays as it is.
+  void make_path(const std::string& path, Mode mode = Mode::persistent);
+
+ private:
+  class Handle;
+  std::unique_ptr<Handle> handle_;
+};
+
+}  // namespace fenceguard::zookeeper

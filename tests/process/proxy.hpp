@@ -1,0 +1,60 @@
+#pragma once
+
+// Proxy: stands between clients and a server of 127.0.0.1, so that a test can cut a connection at a chosen
+// byte, cut all of them, or stop passing anything on, as a broken network does.
+//
+// Thread-safe. The filter is called on the proxy's own thread.
+
+#include <atomic>
+#include <functional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tests/process/loopback.hpp"
+
+namespace fenceguard::test {
+
+class Proxy {
+ public:
+  enum class Direction { to_server, to_client };
+  // How many bytes of this piece are passed on; fewer than all of them: then the connection is cut, with what
+  // was sent before still on its way. connection counts from 0.
+  using Filter = std::function<std::size_t(std::size_t connection, Direction, std::string_view piece)>;
+
+  explicit Proxy(int server_port, Filter filter = {});
+  ~Proxy();
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+
+  [[nodiscard]] int port() const noexcept { return listener_.port(); }
+  // Connections that were accepted so far.
+  [[nodiscard]] std::size_t connections() const noexcept { return accepted_; }
+
+  // open: passes on. closed: cuts every connection, and each new one at once. silent: keeps them, and
+  // accepts, but passes nothing on, and loses nothing.
+  enum class Way { open, closed, silent };
+  void set(Way way) { way_ = way; }
+
+ private:
+  struct Pair {
+    std::size_t number;
+    int client;
+    int server;
+  };
+
+  void run(const std::stop_token& stop);
+  void accept_one();
+  [[nodiscard]] bool pass(const Pair& pair, Direction direction);
+  static void close_both(const Pair& pair);
+
+  const int server_port_;
+  const Filter filter_;
+  Loopback listener_;
+  std::atomic<Way> way_{Way::open};
+  std::atomic<std::size_t> accepted_{0};
+  std::vector<Pair> pairs_;  // of the thread
+  std::jthread thread_;
+};
+
+}  // namespace fenceguard::test
