@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/redis/errors.hpp"
+#include "guard/looking.hpp"
 #include "guard/url.hpp"
 
 namespace fenceguard::redis {
@@ -15,10 +17,6 @@ namespace {
 
 constexpr int attempts_max = 8;
 constexpr std::chrono::milliseconds first_pause{2};  // doubled with each attempt
-
-bool is_unknown_script(const Reply& reply) {
-  return reply.is_error() && reply.text.starts_with("NOSCRIPT");
-}
 
 // A reply by which a server says that it ran nothing, and which is not the end of it.
 bool is_not_run(const Reply& reply, bool is_cluster) {
@@ -28,7 +26,14 @@ bool is_not_run(const Reply& reply, bool is_cluster) {
                         reply.text.starts_with("ASK "));
 }
 
-// EVALSHA or EVAL, as a command.
+// A replica that takes writes would judge by an old fence, and forget what it admitted.
+void require_master(const Connection& connection, const Endpoint& server) {
+  if (!connection.server().is_cluster && connection.server().is_replica)
+    throw Unavailable(fmt::format("{} is a replica; connect to the master", to_string(server)));
+}
+
+}  // namespace
+
 std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std::string& key_count) {
   std::vector<std::string_view> words;
   words.reserve(3 + run.keys.size() + run.arguments.size());
@@ -39,24 +44,6 @@ std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std
   words.insert(words.end(), run.arguments.begin(), run.arguments.end());
   return words;
 }
-
-// A replica that takes writes would judge by an old fence, and forget what it admitted.
-void require_master(const Connection& connection, const Endpoint& server) {
-  if (!connection.server().is_cluster && connection.server().is_replica)
-    throw Unavailable(fmt::format("{} is a replica; connect to the master", to_string(server)));
-}
-
-// Nothing that changes was asked, so an answer that was not seen is no more than that.
-template <class Function>
-auto look(const Function& function) {
-  try {
-    return function();
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());
-  }
-}
-
-}  // namespace
 
 Client::Client(Address address) : address_{std::move(address)}, keys_{address_.prefix} {
   open();
@@ -91,7 +78,7 @@ void Client::open() {
 
 void Client::learn_slots(const Endpoint& from, Connection& connection) {
   const std::string_view words[] = {"CLUSTER", "SLOTS"};
-  const auto reply = look([&] { return connection.call(words); });
+  const auto reply = looking([&] { return connection.call(words); });
   if (reply.is_error())
     throw Unavailable(fmt::format("{} does not tell its cluster's slots: {}", to_string(from), reply.text));
   slots_.learn(reply, from);

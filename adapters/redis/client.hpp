@@ -42,6 +42,11 @@ struct Run {
   std::size_t asked = none;
 };
 
+// The run as a command: EVALSHA, or EVAL with the text. Views of the run and of key_count, how many keys it
+// has.
+[[nodiscard]] std::vector<std::string_view> command_of(const Run& run, bool by_hash,
+                                                       const std::string& key_count);
+
 class Client {
  public:
   // Connects at once, so that a wrong address shows now: to the first of its endpoints that answers. Throws

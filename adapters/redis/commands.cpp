@@ -7,6 +7,7 @@
 
 #include "adapters/redis/errors.hpp"
 #include "guard/error.hpp"
+#include "guard/looking.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -26,15 +27,6 @@ std::string upper(std::string_view text) {
   std::ranges::transform(result, result.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return result;
-}
-
-// Looking changes nothing, so an answer that was not seen is no more than that.
-Reply look(const CommandTable::Ask& ask, Arguments arguments) {
-  try {
-    return ask(arguments);
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());
-  }
 }
 
 bool has_flag(const Reply& flags, std::string_view name) {
@@ -85,7 +77,7 @@ bool CommandTable::CaseLess::operator()(std::string_view a, std::string_view b) 
 
 const CommandTable::Facts& CommandTable::look_up(const Ask& ask, const std::string& name) {
   const std::string_view words[] = {"COMMAND", "INFO", name};
-  const auto reply = unless_error("looking a command up", look(ask, words));
+  const auto reply = unless_error("looking a command up", looking([&] { return ask(words); }));
   if (reply.elements.empty() || reply.elements.front().elements.size() < 6)
     throw InvalidInput(fmt::format("the server knows no command '{}'", name));
   return facts_.emplace(name, facts_of(reply.elements.front())).first->second;
@@ -107,7 +99,7 @@ std::vector<std::string_view> CommandTable::keys(const Ask& ask, const Command& 
   if (known.has_movable_keys) {
     std::vector<std::string_view> words{"COMMAND", "GETKEYS"};
     words.insert(words.end(), command.begin(), command.end());
-    const auto reply = look(ask, words);
+    const auto reply = looking([&] { return ask(words); });
     if (reply.is_error())
       throw InvalidInput(fmt::format("the keys of this {} cannot be told: {}", command.front(), reply.text));
     for (const auto& key : reply.elements) keys.push_back(word_of(command, key.text));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "guard/error.hpp"
+#include "guard/looking.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -74,11 +75,7 @@ Connection::Connection(const Address& address) : shown_{address.shown} {
   shown_ = to_string(endpoint);
   if (!endpoint.host.empty()) redisEnableKeepAlive(context_.get());
   set_timeout(address.timeout);
-  try {
-    greet(address);
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());  // greetings change nothing
-  }
+  looking([&] { greet(address); });
 }
 
 Connection::~Connection() = default;

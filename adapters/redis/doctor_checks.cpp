@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "guard/error.hpp"
+#include "guard/looking.hpp"
 #include "guard/token.hpp"
 
 namespace fenceguard::redis {
@@ -195,11 +196,7 @@ std::optional<std::string> Patient::setting(const std::string& name) {
 
 Reply Patient::call(const std::vector<std::string>& words) {
   const std::vector<std::string_view> views{words.begin(), words.end()};
-  try {
-    return connection_.call(views);
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());  // nothing here changes anything
-  }
+  return looking([&] { return connection_.call(views); });
 }
 
 Finding look_at_marker(Patient& patient) {

@@ -67,4 +67,8 @@ Reply unless_error(std::string_view doing, Reply reply) {
   return reply;
 }
 
+bool is_unknown_script(const Reply& reply) {
+  return reply.is_error() && reply.text.starts_with("NOSCRIPT");
+}
+
 }  // namespace fenceguard::redis

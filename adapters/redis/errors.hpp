@@ -17,4 +17,7 @@ namespace fenceguard::redis {
 // The reply, unless it is an error: that is raised as fault_of() says.
 [[nodiscard]] Reply unless_error(std::string_view doing, Reply reply);
 
+// The answer to a script that the server does not have: nothing was run.
+[[nodiscard]] bool is_unknown_script(const Reply& reply);
+
 }  // namespace fenceguard::redis

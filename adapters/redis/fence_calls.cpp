@@ -6,6 +6,7 @@
 
 #include "adapters/redis/errors.hpp"
 #include "adapters/redis/scripts.hpp"
+#include "guard/looking.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -23,16 +24,6 @@ void refuse_cluster(const Client& client) {
 
 Reply run(Client& client, std::string_view doing, const Run& run) {
   return unless_error(doing, client.run(run));
-}
-
-// Looking changes nothing, so an answer that was not seen is no more than that.
-template <class Function>
-auto looking(Function&& function) {
-  try {
-    return function();
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());
-  }
 }
 
 // The keys of a fence and, where there is one, of its namespace.

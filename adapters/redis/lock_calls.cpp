@@ -8,6 +8,7 @@
 #include "adapters/redis/lock_scan.hpp"
 #include "adapters/redis/scripts.hpp"
 #include "guard/error.hpp"
+#include "guard/looking.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -43,16 +44,6 @@ LockCalls::Refusal refusal_of(const Reply& reply) {
   }
   if (refusal.left < LockCalls::Ms{0}) refusal.left = left_unknown;
   return refusal;
-}
-
-// Looking changes nothing, so an answer that was not seen is no more than that.
-template <class Function>
-auto looking(Function&& function) {
-  try {
-    return function();
-  } catch (const OutcomeUnknown& error) {
-    throw Unavailable(error.what());
-  }
 }
 
 }  // namespace
@@ -112,25 +103,23 @@ Renewal LockCalls::renew(const Claim& claim, Ms ttl) {
   return Renewal::renewed;
 }
 
-Release LockCalls::release(const Claim& claim) {
-  const auto& script = options_.is_fair ? scripts::release_in_line() : scripts::release();
-  const auto reply = run({fmt::format("releasing the lock of '{}'", claim.resource.name()),
+Release LockCalls::free(const Claim& claim, const std::string& doing, const Script& script) {
+  const auto reply = run({fmt::format("{} of '{}'", doing, claim.resource.name()),
                           script,
                           keys_to_free(claim.resource),
                           {to_string(claim.token), claim.holder.id(), channel(claim.resource)}});
   return reply.integer == 1 ? Release::released : Release::not_held;
 }
 
-// Only the tenure that is seen ends, never its successor.
+Release LockCalls::release(const Claim& claim) {
+  return free(claim, "releasing the lock",
+              options_.is_fair ? scripts::release_in_line() : scripts::release());
+}
+
 Release LockCalls::end(const Resource& resource) {
   const auto seen = show(resource);
   if (!seen) return Release::not_held;
-  const auto& script = options_.is_fair ? scripts::end_in_line() : scripts::end();
-  const auto reply = run({fmt::format("ending the lease of '{}'", resource.name()),
-                          script,
-                          keys_to_free(resource),
-                          {to_string(seen->claim.token), seen->claim.holder.id(), channel(resource)}});
-  return reply.integer == 1 ? Release::released : Release::not_held;
+  return free(seen->claim, "ending the lease", options_.is_fair ? scripts::end_in_line() : scripts::end());
 }
 
 std::optional<LeaseRecord> LockCalls::show(const Resource& resource) {
@@ -204,14 +193,11 @@ int LockCalls::replicas_with(Client& client, const Call& call, Reply& reply, Ms 
   const auto limit_ms = text_of(limit);
   bool by_hash = true;
   for (bool has_learned = false;;) {
-    std::vector<std::string_view> words{by_hash ? "EVALSHA" : "EVAL",
-                                        by_hash ? run.script.hash() : run.script.text(), key_count};
-    words.insert(words.end(), run.keys.begin(), run.keys.end());
-    words.insert(words.end(), run.arguments.begin(), run.arguments.end());
-    const std::vector<std::string_view> both[] = {words, {"WAIT", replicas, limit_ms}};
+    const std::vector<std::string_view> both[] = {command_of(run, by_hash, key_count),
+                                                  {"WAIT", replicas, limit_ms}};
     auto replies = client.connection(run.keys.front()).call_all(both);
     reply = std::move(replies[0]);
-    if (by_hash && reply.is_error() && reply.text.starts_with("NOSCRIPT")) {
+    if (by_hash && is_unknown_script(reply)) {
       by_hash = false;
       continue;
     }

@@ -55,6 +55,7 @@ class LockCalls {
 
   [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl);
   Release release(const Claim& claim);
+  // Ends the tenure that is seen, never its successor.
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
   void raise(const Resource& resource, Token mark);
@@ -77,6 +78,9 @@ class LockCalls {
       return {script, {keys.begin(), keys.end()}, {arguments.begin(), arguments.end()}};
     }
   };
+
+  // Runs a script that frees the lock if the claim holds it. doing: 'releasing the lock'.
+  Release free(const Claim& claim, const std::string& doing, const Script& script);
   Reply run(const Call& call);
   struct Copied {
     Reply reply;

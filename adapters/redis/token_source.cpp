@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "adapters/redis/address_beside_source.hpp"
 #include "adapters/redis/lock_calls.hpp"
 #include "adapters/redis/waiter.hpp"
 #include "guard/error.hpp"
@@ -158,7 +159,7 @@ int replicas_of(const std::string& value) {
 }  // namespace
 
 std::unique_ptr<TokenSource> open_source(const Url& url) {
-  const auto address = address_of(url, {"lock_key", "fair", "wait_replicas"});
+  const auto address = address_beside_source(url);
   LockOptions options;
   for (const auto& [name, value] : url.parameters) {
     if (name == "lock_key" && value.empty())

@@ -100,7 +100,7 @@ void Exchange::receive(std::size_t node) {
     const auto reply = link.connection->receive();
     auto awaited = std::move(link.awaited.front());
     link.awaited.pop_front();
-    if (awaited.by_hash && reply.is_error() && reply.text.starts_with("NOSCRIPT")) {
+    if (awaited.by_hash && is_unknown_script(reply)) {
       awaited.by_hash = false;
       link.awaited.push_back(std::move(awaited));
       link.connection->queue(link.awaited.back().command.views(false));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "adapters/redis/errors.hpp"
 #include "adapters/redis/quorum/wire.hpp"
 #include "guard/error.hpp"
 
@@ -208,8 +209,7 @@ bool Node::do_now(const Task& task) {
   try {
     const auto command = command_of(prefix(), task.request);
     auto reply = connection->call(command.views(true));
-    if (reply.is_error() && reply.text.starts_with("NOSCRIPT"))
-      reply = connection->call(command.views(false));
+    if (is_unknown_script(reply)) reply = connection->call(command.views(false));
     const bool is_done = !reply.is_error();
     give_back(std::move(connection));
     return is_done;
