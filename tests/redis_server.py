@@ -6,31 +6,17 @@ server left behind is ended and removed when the test's process is over, even if
 Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
 """
 
-import atexit
-import os
-import shutil
-import signal
 import socket
-import subprocess
-import tempfile
 
+from server_process import ServerProcess, free_ports, program
 from waiting import LIMIT_S, wait_until
 
 PORT_MAX = 55_000  # a cluster's bus takes the port 10000 above
 
 
-def program(name):
-    found = shutil.which(name)
-    if not found:
-        raise AssertionError(f"{name} is not installed")
-    return found
-
-
 def free_port():
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_ports(1)[0]
         if port < PORT_MAX:
             return port
 
@@ -79,7 +65,7 @@ class Link:
         return [self._read() for _ in range(int(rest))]
 
 
-class Server:
+class Server(ServerProcess):
     """A redis-server. Started by its constructor; a context manager that removes it.
 
     folder holds everything; port and folder stay the same over stop() or kill() and start(). options: further words
@@ -95,32 +81,12 @@ class Server:
         self.password = password
         if password:
             self.options["requirepass"] = password
-        self.folder = tempfile.mkdtemp(prefix="fenceguard-redis-")
-        self.log_path = os.path.join(self.folder, "log")
-        self.process = None
-        self._is_paused = False
-        self._heir = self._watch()
-        atexit.register(self.remove)
+        super().__init__("redis")
         try:
             self._start_on_a_free_port()
         except BaseException:
             self.remove()
             raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
-
-    # -- the server's life ------------------------------------------------------------------------------------------
-
-    def _watch(self):
-        """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
-        script = ('read -r line; [ -n "$line" ] && exit; kill -KILL "$(cat "$1/pid")" 2>/dev/null; '
-                  'sleep 1; rm -rf "$1"')
-        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def _start_on_a_free_port(self):
         for attempt in range(5):
@@ -132,29 +98,15 @@ class Server:
                 if attempt == 4 or "Address already in use" not in self.log():
                     raise
 
-    def _words(self):
-        settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "logfile": self.log_path,
-                    "appendonly": "no", "save": "", "daemonize": "no", **self.options}
-        words = []
+    def words(self):
+        settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "no", "save": "",
+                    "daemonize": "no", **self.options}
+        words = [program("redis-server")]
         for name, value in settings.items():
             words += [f"--{name}", *([str(value)] if not isinstance(value, tuple) else value)]
         return words
 
-    def start(self, limit_s=LIMIT_S):
-        """Starts it, and waits until it answers what it is asked."""
-        self.process = subprocess.Popen([program("redis-server"), *self._words()], cwd="/", stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        with open(os.path.join(self.folder, "pid"), "w", encoding="ascii") as file:
-            file.write(str(self.process.pid))
-        try:
-            wait_until(lambda: self._is_ready() or self.process.poll() is not None, limit_s, "a start of Redis")
-        except AssertionError:
-            self.kill()
-            raise
-        if self.process.poll() is not None:
-            raise AssertionError(f"redis-server did not start: {self.log()[-2000:]}")
-
-    def _is_ready(self):
+    def is_ready(self):
         """Whatever it says, even that a password is needed, but that it still loads."""
         try:
             with Link(self.port) as link:
@@ -164,58 +116,6 @@ class Server:
         except OSError:
             return False
         return True
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
-
-    def _end(self, number, limit_s=LIMIT_S):
-        if self.is_running():
-            self.process.send_signal(number)
-            if self._is_paused:
-                self.resume()
-            self.process.wait(limit_s)
-
-    def stop(self):
-        """SIGTERM: saves where it is configured to."""
-        self._end(signal.SIGTERM)
-
-    def kill(self):
-        """SIGKILL."""
-        self._end(signal.SIGKILL)
-
-    def pause(self):
-        """SIGSTOP; returns when it has stopped."""
-        self.process.send_signal(signal.SIGSTOP)
-        self._is_paused = True
-        wait_until(self._has_stopped, what="a stop of Redis")
-
-    def _has_stopped(self):
-        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] == "T"
-
-    def resume(self):
-        """SIGCONT."""
-        self._is_paused = False
-        self.process.send_signal(signal.SIGCONT)
-
-    def log(self):
-        try:
-            with open(self.log_path, encoding="utf-8", errors="replace") as log:
-                return log.read()
-        except FileNotFoundError:
-            return ""
-
-    def remove(self):
-        """Ends it and removes its folder. May be called twice."""
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._heir.poll() is None:
-            self._heir.communicate(b"done\n")
-        atexit.unregister(self.remove)
 
     # -- what is in it ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,65 @@
+"""A real etcd member for tests of the command line: alone, in a temporary folder, on free ports, gone afterwards."""
+
+import os
+import subprocess
+import urllib.error
+import urllib.request
+
+import support
+from server_process import ServerProcess, free_ports, program
+from waiting import LIMIT_S
+
+
+class Server(ServerProcess):
+    """password: authentication is switched on, with it for the user root."""
+
+    def __init__(self, password=None):
+        super().__init__("etcd")
+        self.port, self._peer_port = free_ports(2)
+        self.password = None
+        try:
+            self.start()
+            if password:
+                self.ctl("user", "add", f"root:{password}")
+                self.ctl("user", "grant-role", "root", "root")
+                self.ctl("auth", "enable")
+            self.password = password
+        except BaseException:
+            self.remove()
+            raise
+
+    def words(self):
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        return [program("etcd"), "--name", "one", "--data-dir", os.path.join(self.folder, "data"),
+                "--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                "--initial-advertise-peer-urls", peer, "--initial-cluster", f"one={peer}",
+                "--heartbeat-interval", "50", "--election-timeout", "500", "--logger", "zap", "--log-level", "error"]
+
+    def is_ready(self):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=LIMIT_S) as answer:
+                return b'"true"' in answer.read()
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def _words_of_ctl(self, arguments):
+        user = ["--user", f"root:{self.password}"] if self.password else []
+        return [program("etcdctl"), f"--endpoints=127.0.0.1:{self.port}", *user, *arguments]
+
+    def ctl(self, *arguments):
+        """The output of etcdctl."""
+        done = subprocess.run(self._words_of_ctl(arguments), env=support.environment({"ETCDCTL_API": "3"}),
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"etcdctl {arguments} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def start_ctl(self, *arguments):
+        """etcdctl, as a process that stays."""
+        return subprocess.Popen(self._words_of_ctl(arguments), env=support.environment({"ETCDCTL_API": "3"}), text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def url(self, rest=""):
+        """etcd://…@127.0.0.1:PORT and rest: '/prefix?tls=1'. With the password, if there is one."""
+        credentials = f"root:{self.password}@" if self.password else ""
+        return f"etcd://{credentials}127.0.0.1:{self.port}{rest}"

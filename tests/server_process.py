@@ -1,0 +1,142 @@
+"""A real server as a child process of a test: in a temporary folder, and gone afterwards.
+
+What a server left behind is ended and removed when the test's process is over, even if that was killed. Nothing here
+sleeps for luck: wait_until() waits for a condition, with a limit. A missing program is a failure.
+"""
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+from waiting import LIMIT_S, wait_until
+
+
+def program(name):
+    found = shutil.which(name)
+    if not found:
+        raise AssertionError(f"{name} is not installed")
+    return found
+
+
+def free_ports(count):
+    """Free ports of 127.0.0.1, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class ServerProcess:
+    """One server; a context manager that removes it. folder holds everything and stays over stop() or kill() and start().
+
+    A class of a product says what is started (words(), environment()) and when it is ready (is_ready()).
+    """
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.folder = tempfile.mkdtemp(prefix=f"fenceguard-{kind}-")
+        self.log_path = os.path.join(self.folder, "log")
+        self.process = None
+        self._is_paused = False
+        self._heir = self._watch()
+        atexit.register(self.remove)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    def words(self):
+        raise NotImplementedError
+
+    def is_ready(self):
+        raise NotImplementedError
+
+    def _watch(self):
+        """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
+        script = ('read -r line; [ -n "$line" ] && exit; kill -KILL "$(cat "$1/pid")" 2>/dev/null; '
+                  'sleep 1; rm -rf "$1"')
+        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def launch(self):
+        """Starts it, and does not wait."""
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.words(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        with open(os.path.join(self.folder, "pid"), "w", encoding="ascii") as file:
+            file.write(str(self.process.pid))
+
+    def await_ready(self, limit_s=LIMIT_S):
+        try:
+            wait_until(lambda: self.is_ready() or self.process.poll() is not None, limit_s, f"a start of {self.kind}")
+        except AssertionError:
+            self.kill()
+            raise
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.kind} did not start: {self.log()[-2000:]}")
+
+    def start(self, limit_s=LIMIT_S):
+        """Starts it, and waits until it answers what it is asked."""
+        self.launch()
+        self.await_ready(limit_s)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def _end(self, number, limit_s=LIMIT_S):
+        if self.is_running():
+            self.process.send_signal(number)
+            if self._is_paused:
+                self.resume()
+            self.process.wait(limit_s)
+
+    def stop(self):
+        """SIGTERM."""
+        self._end(signal.SIGTERM)
+
+    def kill(self):
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def pause(self):
+        """SIGSTOP; returns when it has stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        self._is_paused = True
+        wait_until(self._has_stopped, what=f"a stop of {self.kind}")
+
+    def _has_stopped(self):
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "T"
+
+    def resume(self):
+        """SIGCONT."""
+        self._is_paused = False
+        self.process.send_signal(signal.SIGCONT)
+
+    def log(self):
+        try:
+            with open(self.log_path, encoding="utf-8", errors="replace") as log:
+                return log.read()
+        except FileNotFoundError:
+            return ""
+
+    def remove(self):
+        """Ends it and removes its folder. May be called twice."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._heir.poll() is None:
+            self._heir.communicate(b"done\n")
+        atexit.unregister(self.remove)

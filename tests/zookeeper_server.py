@@ -1,0 +1,59 @@
+"""A real ZooKeeper server for tests of the command line: alone, in a temporary folder, on a free port, gone afterwards."""
+
+import glob
+import os
+import socket
+
+from server_process import ServerProcess, free_ports, program
+from waiting import LIMIT_S
+
+SETTINGS = {"tickTime": 100, "minSessionTimeout": 200, "maxSessionTimeout": 60000, "maxClientCnxns": 0,
+            "clientPortAddress": "127.0.0.1", "admin.enableServer": "false", "4lw.commands.whitelist": "*"}
+CLASSES = ("/usr/share/java/slf4j-simple.jar", "/usr/share/java/zookeeper.jar")
+
+
+class Server(ServerProcess):
+    """settings: further lines of its configuration."""
+
+    def __init__(self, settings=None):
+        super().__init__("zookeeper")
+        self.port = free_ports(1)[0]
+        os.mkdir(os.path.join(self.folder, "data"))
+        lines = {**SETTINGS, "clientPort": self.port, "dataDir": os.path.join(self.folder, "data"), **(settings or {})}
+        self.configuration = os.path.join(self.folder, "zoo.cfg")
+        with open(self.configuration, "w", encoding="ascii") as file:
+            file.writelines(f"{name}={value}\n" for name, value in lines.items())
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+
+    def words(self):
+        missing = [jar for jar in CLASSES if not glob.glob(jar)]
+        if missing:
+            raise AssertionError(f"{missing} are not there: install zookeeper")
+        return [program("java"), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.jmx.log4j.disable=true",
+                "-Dzookeeper.preAllocSize=1024", "-Dznode.container.checkIntervalMs=500", "-cp", ":".join(CLASSES),
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.configuration]
+
+    def is_ready(self):
+        try:
+            return "Mode: " in self.ask("srvr")
+        except OSError:
+            return False
+
+    def ask(self, word):
+        """The answer to a four-letter word."""
+        with socket.create_connection(("127.0.0.1", self.port), LIMIT_S) as link:
+            link.sendall(word.encode())
+            answer = b""
+            while piece := link.recv(65536):
+                answer += piece
+            return answer.decode()
+
+    def url(self, rest="", user="", password=""):
+        """zookeeper://…@127.0.0.1:PORT and rest: '/root?layout=curator'."""
+        credentials = f"{user}:{password}@" if user else ""
+        return f"zookeeper://{credentials}127.0.0.1:{self.port}{rest}"
