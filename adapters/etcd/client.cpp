@@ -1,0 +1,311 @@
+#include "adapters/etcd/client.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <type_traits>
+
+#include "adapters/etcd/endpoints.hpp"
+#include "adapters/etcd/errors.hpp"
+#include "adapters/etcd/http.hpp"
+#include "adapters/etcd/messages.hpp"
+#include "guard/clock.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+constexpr int ok = 200;
+constexpr int server_error = 500;
+
+struct Call {
+  std::string_view path;
+  std::string_view doing;  // 'a transaction'
+  std::string body;
+  bool writes = false;
+};
+
+bool only_reads(const std::vector<Op>& ops) {
+  return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
+}
+
+[[noreturn]] void raise_unanswered(const Call& call, const std::string& why) {
+  const auto kind = call.writes ? FaultKind::unknown : FaultKind::unavailable;
+  raise_fault({kind, fmt::format("etcd: {} has no answer: {}", call.doing, why)});
+}
+
+}  // namespace
+
+// Moves calls to a member that can be reached, with the token of the authentication.
+class Client::Wire {
+ public:
+  explicit Wire(const Address& address)
+      : address_{address}, http_{address_}, endpoints_{address_.endpoints.size()} {}
+
+  [[nodiscard]] const Address& address() const noexcept { return address_; }
+
+  // The answer as decode() makes it.
+  template <class Decode>
+  [[nodiscard]] auto ask(const Call& call, Decode decode) {
+    const auto answer = exchange(call);
+    if (answer.refusal) raise(call, answer);
+    return decoded(call, answer, decode);
+  }
+
+  // As ask(), but nothing where the refusal is one that is_expected() knows.
+  template <class Decode>
+  [[nodiscard]] auto ask_unless(bool (*is_expected)(const Refusal&) noexcept, const Call& call, Decode decode)
+      -> std::optional<decltype(decode(boost::json::object{}))> {
+    const auto answer = exchange(call);
+    if (answer.refusal && is_expected(*answer.refusal)) return std::nullopt;
+    if (answer.refusal) raise(call, answer);
+    return decoded(call, answer, decode);
+  }
+
+  Member status(const std::string& endpoint) {
+    const Call call{"/v3/maintenance/status", "asking for the status", "{}", false};
+    const auto reply = http_.post({endpoint, call.path, call.body, token()});
+    if (reply.ending != Http::Reply::Ending::answered) throw Unavailable(fmt::format("etcd: {}", reply.why));
+    const auto answer = read_or_raise(call, endpoint, reply);
+    if (answer.refusal) raise(call, answer);
+    return decoded(call, answer, member_answer);
+  }
+
+  bool follow_deletion(const std::string& key, std::int64_t revision, std::chrono::milliseconds quiet_max,
+                       const std::stop_token& stop);
+
+ private:
+  struct Answer {
+    std::string endpoint;
+    boost::json::object object;
+    std::optional<Refusal> refusal;
+  };
+
+  template <class Decode>
+  static std::invoke_result_t<Decode, const boost::json::object&> decoded(const Call& call,
+                                                                          const Answer& answer,
+                                                                          Decode decode) {
+    try {
+      return decode(answer.object);
+    } catch (const std::exception&) {
+      raise_unanswered(call, answer.endpoint + " said what is no answer");
+    }
+  }
+
+  [[noreturn]] static void raise(const Call& call, const Answer& answer) {
+    raise_fault(
+        fault_of(fmt::format("etcd at {}: {}", answer.endpoint, call.doing), *answer.refusal, call.writes));
+  }
+
+  // A token that is no good any more is renewed and the call made again, once: it was not looked at.
+  Answer exchange(const Call& call) {
+    const auto used = token();
+    auto answer = send(call, used);
+    if (used.empty() || !answer.refusal || !is_outdated_authentication(*answer.refusal)) return answer;
+    forget(used);
+    return send(call, token());
+  }
+
+  Answer send(const Call& call, const std::string& token) {
+    std::string why;
+    for (const auto at : endpoints_.order(BootClock::now())) {
+      const auto& endpoint = address_.endpoints[at];
+      const auto reply = http_.post({endpoint, call.path, call.body, token});
+      // One that answers without a leader, or out of time, is as useless as one that does not answer.
+      const bool is_well = reply.ending == Http::Reply::Ending::answered && reply.status < server_error;
+      if (is_well)
+        endpoints_.answered(at, BootClock::now());
+      else
+        endpoints_.failed(at, BootClock::now());
+      if (reply.ending == Http::Reply::Ending::answered) return read_or_raise(call, endpoint, reply);
+      if (reply.ending == Http::Reply::Ending::unanswered) raise_unanswered(call, reply.why);
+      why += fmt::format("{}{}", why.empty() ? "" : "; ", reply.why);
+    }
+    throw Unavailable("etcd: no endpoint can be reached: " + why);
+  }
+
+  static Answer read_or_raise(const Call& call, const std::string& endpoint, const Http::Reply& reply) {
+    try {
+      return read(endpoint, reply);
+    } catch (const std::exception&) {
+      raise_unanswered(call, endpoint + " said what is no answer");
+    }
+  }
+
+  static Answer read(const std::string& endpoint, const Http::Reply& reply) {
+    Answer answer{endpoint, {}, {}};
+    if (reply.status != ok) {
+      answer.refusal = refusal_in(reply.status, reply.body);
+      return answer;
+    }
+    answer.object = parse_object(reply.body);
+    // A stream is answered with 200 before it fails.
+    if (answer.object.contains("error")) answer.refusal = refusal_in(reply.status, reply.body);
+    return answer;
+  }
+
+  // The token of the authentication, asked for where there is none; empty where none is wanted.
+  std::string token() {
+    if (address_.user.empty()) return {};
+    const std::scoped_lock lock{mutex_};
+    if (has_token_) return token_;
+    const Call call{"/v3/auth/authenticate", "authenticating",
+                    authenticate_request(address_.user, address_.password), false};
+    const auto answer = send(call, {});
+    if (answer.refusal && !is_authentication_off(*answer.refusal)) raise(call, answer);
+    token_ = answer.refusal ? std::string{} : decoded(call, answer, token_answer);
+    has_token_ = true;
+    return token_;
+  }
+
+  void forget(const std::string& used) {
+    const std::scoped_lock lock{mutex_};
+    if (token_ == used) has_token_ = false;
+  }
+
+  const Address address_;
+  Http http_;
+  Endpoints endpoints_;
+  std::mutex mutex_;  // guards the two below, and is held while they are asked for
+  bool has_token_ = false;
+  std::string token_;
+};
+
+bool Client::Wire::follow_deletion(const std::string& key, std::int64_t revision,
+                                   std::chrono::milliseconds quiet_max, const std::stop_token& stop) {
+  const auto body = watch_request(key, revision);
+  const auto used = token();
+  const auto order = endpoints_.order(BootClock::now());
+  const auto& endpoint = address_.endpoints[order.front()];
+  bool is_deleted = false;
+  bool is_refused = false;
+  const auto on_line = [&](std::string_view line) {
+    try {
+      const auto news = watch_answer(parse_object(line));
+      is_deleted = news == WatchNews::deleted;
+      is_refused = news == WatchNews::over;
+    } catch (const std::exception&) {
+      is_refused = true;
+    }
+    return !is_deleted && !is_refused;
+  };
+  const auto reply = http_.follow({endpoint, "/v3/watch", body, used}, {on_line, quiet_max, stop});
+  if (reply.ending != Http::Reply::Ending::answered) endpoints_.failed(order.front(), BootClock::now());
+  if (is_refused && !used.empty()) forget(used);
+  return is_deleted;
+}
+
+Compare value_is(std::string key, std::string value) {
+  return {Compare::Target::value, Compare::Is::equal, std::move(key), std::move(value)};
+}
+
+Compare is_absent(std::string key) {
+  return created_at(std::move(key), 0);
+}
+
+Compare created_at(std::string key, std::int64_t revision) {
+  return {Compare::Target::create_revision, Compare::Is::equal, std::move(key), {}, revision};
+}
+
+Op put(std::string key, std::string value, std::int64_t lease) {
+  Op op;
+  op.kind = Op::Kind::put;
+  op.key = std::move(key);
+  op.value = std::move(value);
+  op.lease = lease;
+  return op;
+}
+
+Op get(std::string key) {
+  Op op;
+  op.key = std::move(key);
+  return op;
+}
+
+Op get_all(std::string prefix) {
+  Op op;
+  op.range_end = end_of_prefix(prefix);
+  op.key = std::move(prefix);
+  return op;
+}
+
+Op remove(std::string key) {
+  Op op = get(std::move(key));
+  op.kind = Op::Kind::remove;
+  return op;
+}
+
+Op remove_all(std::string prefix) {
+  Op op = get_all(std::move(prefix));
+  op.kind = Op::Kind::remove;
+  return op;
+}
+
+std::string end_of_prefix(std::string prefix) {
+  while (!prefix.empty()) {
+    const auto last = static_cast<unsigned char>(prefix.back());
+    if (last < 255) {
+      prefix.back() = static_cast<char>(last + 1);
+      return prefix;
+    }
+    prefix.pop_back();
+  }
+  return std::string(1, '\0');  // to etcd: no end
+}
+
+Client::Client(const Address& address) : wire_{std::make_unique<Wire>(address)} {}
+Client::~Client() = default;
+
+const Address& Client::address() const noexcept {
+  return wire_->address();
+}
+
+TxnAnswer Client::txn(const Txn& txn) {
+  const bool writes = !only_reads(txn.then) || !only_reads(txn.otherwise);
+  return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes}, txn_answer);
+}
+
+OpAnswer Client::range(const Op& range) {
+  return wire_->ask({"/v3/kv/range", "reading", range_request(range), false}, range_answer);
+}
+
+LeaseAnswer Client::grant(std::int64_t id, std::chrono::milliseconds ttl) {
+  const auto ttl_s = std::chrono::ceil<std::chrono::seconds>(ttl).count();
+  const auto answer = wire_->ask_unless(
+      is_existing_lease, {"/v3/lease/grant", "granting a lease", grant_request(id, ttl_s), true},
+      lease_answer);
+  return answer ? *answer : keep_alive(id);
+}
+
+LeaseAnswer Client::keep_alive(std::int64_t id) {
+  const auto answer = wire_->ask_unless(
+      is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true},
+      [](const boost::json::object& object) { return lease_answer(result_in(object)); });
+  return answer.value_or(LeaseAnswer{id, {}});
+}
+
+bool Client::revoke(std::int64_t id) {
+  const auto answer =
+      wire_->ask_unless(is_missing_lease, {"/v3/lease/revoke", "ending a lease", lease_request(id), true},
+                        [](const boost::json::object& object) { return object.contains("header"); });
+  return answer.has_value();
+}
+
+LeaseAnswer Client::time_to_live(std::int64_t id) {
+  const auto answer = wire_->ask_unless(
+      is_missing_lease, {"/v3/lease/timetolive", "asking for a lease", lease_request(id), false},
+      lease_answer);
+  return answer.value_or(LeaseAnswer{id, {}});
+}
+
+bool Client::wait_for_delete(const std::string& key, std::int64_t revision,
+                             std::chrono::milliseconds quiet_max, const std::stop_token& stop) {
+  return wire_->follow_deletion(key, revision, quiet_max, stop);
+}
+
+Client::Member Client::status(const std::string& endpoint) {
+  return wire_->status(endpoint);
+}
+
+}  // namespace fenceguard::etcd

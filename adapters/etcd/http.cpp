@@ -1,0 +1,232 @@
+#include "adapters/etcd/http.hpp"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "guard/clock.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+constexpr std::size_t line_bytes_max = 16 * 1024 * 1024;
+constexpr std::chrono::milliseconds look_at_clock{500};
+
+void initialise_once() {
+  static const CURLcode result = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (result != CURLE_OK) throw Unavailable("libcurl cannot be initialised");
+}
+
+using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+void append(List& list, const std::string& text) {
+  auto* const longer = curl_slist_append(list.get(), text.c_str());
+  if (longer == nullptr) throw std::bad_alloc{};
+  (void)list.release();
+  list.reset(longer);
+}
+
+}  // namespace
+
+// One easy handle, with the connections that it keeps.
+class Http::Handle {
+ public:
+  explicit Handle(const Address& address) : address_{address} {
+    initialise_once();
+    easy_.reset(curl_easy_init());
+    if (!easy_) throw std::bad_alloc{};
+    set(CURLOPT_ERRORBUFFER, error_);
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_TCP_NODELAY, 1L);
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    set(CURLOPT_POST, 1L);
+    // What a proxy would answer for etcd proves nothing.
+    set(CURLOPT_PROXY, "");
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(address.connect_timeout.count()));
+    // Not CURLOPT_POSTFIELDS, which libcurl can rewind: this body is read once, so that nothing is sent
+    // twice, and where it was never asked for, nothing was sent.
+    set(CURLOPT_READFUNCTION, &Handle::on_read);
+    set(CURLOPT_READDATA, this);
+    set(CURLOPT_WRITEFUNCTION, &Handle::on_write);
+    set(CURLOPT_WRITEDATA, this);
+    set_tls(address.tls);
+  }
+
+  Reply post(const Request& request) {
+    const auto prepared = prepare(request);
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(address_.timeout.count()));
+    return reply(curl_easy_perform(easy_.get()));
+  }
+
+  Reply follow(const Request& request, const Following& following);
+
+ private:
+  struct Prepared {
+    List headers{nullptr, curl_slist_free_all};
+    List places{nullptr, curl_slist_free_all};
+  };
+
+  template <class Value>
+  void set(CURLoption option, Value value) {
+    if (curl_easy_setopt(easy_.get(), option, value) != CURLE_OK)
+      throw Unavailable(fmt::format("libcurl lacks option {}", static_cast<int>(option)));
+  }
+
+  void set_tls(const Tls& tls) {
+    if (!tls.cacert.empty()) set(CURLOPT_CAINFO, tls.cacert.c_str());
+    if (!tls.cert.empty()) set(CURLOPT_SSLCERT, tls.cert.c_str());
+    if (!tls.key.empty()) set(CURLOPT_SSLKEY, tls.key.c_str());
+  }
+
+  // What it returns must live for as long as the request.
+  Prepared prepare(const Request& request) {
+    Prepared prepared;
+    // No 'Expect: 100-continue', which would be one more round trip.
+    append(prepared.headers, "Expect:");
+    append(prepared.headers, "Content-Type: application/json");
+    if (!request.token.empty()) append(prepared.headers, "Authorization: " + request.token);
+    set(CURLOPT_HTTPHEADER, prepared.headers.get());
+    auto url = request.endpoint;
+    if (const auto& name = address_.tls.server_name; !name.empty()) {
+      // The certificate is that of server_name, the connection goes to the endpoint.
+      const auto host = url.find("//") + 2;
+      append(prepared.places, "::" + url.substr(host));
+      url = url.substr(0, host) + name + url.substr(url.rfind(':'));
+      set(CURLOPT_CONNECT_TO, prepared.places.get());
+    }
+    url += request.path;
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    endpoint_ = request.endpoint;
+    body_ = request.body;
+    read_ = 0;
+    was_asked_ = false;
+    answer_.clear();
+    error_[0] = '\0';
+    return prepared;
+  }
+
+  Reply reply(CURLcode code) {
+    Reply reply;
+    if (code == CURLE_OK) {
+      long status = 0;
+      curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+      reply.ending = Reply::Ending::answered;
+      reply.status = static_cast<int>(status);
+      reply.body = std::move(answer_);
+      return reply;
+    }
+    reply.ending = was_asked_ ? Reply::Ending::unanswered : Reply::Ending::not_sent;
+    reply.why = fmt::format("{}: {}", endpoint_, error_[0] == '\0' ? curl_easy_strerror(code) : error_);
+    return reply;
+  }
+
+  static std::size_t on_read(char* to, std::size_t size, std::size_t count, void* data) noexcept {
+    auto& self = *static_cast<Handle*>(data);
+    const bool is_again = self.was_asked_ && self.read_ == self.body_.size();
+    self.was_asked_ = true;
+    if (is_again) return CURL_READFUNC_ABORT;
+    const auto taken = std::min(size * count, self.body_.size() - self.read_);
+    std::memcpy(to, self.body_.data() + self.read_, taken);
+    self.read_ += taken;
+    return taken;
+  }
+
+  static std::size_t on_write(char* from, std::size_t size, std::size_t count, void* data) noexcept {
+    auto& self = *static_cast<Handle*>(data);
+    try {
+      self.answer_.append(from, size * count);
+    } catch (const std::bad_alloc&) {
+      return 0;
+    }
+    return size * count;
+  }
+
+  // False once a line says that it was the last. An error is an answer of one line that may lack its end.
+  bool pass_lines(const Following& following) {
+    for (;;) {
+      const auto end = answer_.find('\n');
+      if (end == std::string::npos) return answer_.size() < line_bytes_max;
+      const auto line = answer_.substr(0, end);
+      answer_.erase(0, end + 1);
+      if (!line.empty() && !following.on_line(line)) return false;
+    }
+  }
+
+  const Address& address_;
+  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> easy_{nullptr, curl_easy_cleanup};
+  char error_[CURL_ERROR_SIZE]{};
+  std::string endpoint_;
+  std::string body_;
+  std::size_t read_ = 0;
+  bool was_asked_ = false;
+  std::string answer_;
+};
+
+Http::Reply Http::Handle::follow(const Request& request, const Following& following) {
+  const auto prepared = prepare(request);
+  set(CURLOPT_TIMEOUT_MS, 0L);
+  const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi{curl_multi_init(), curl_multi_cleanup};
+  if (!multi) throw std::bad_alloc{};
+  curl_multi_add_handle(multi.get(), easy_.get());
+  const std::stop_callback wake{following.stop, [&] { curl_multi_wakeup(multi.get()); }};
+  auto heard_at = BootClock::now();
+  std::optional<CURLcode> ended;
+  Reply over{Reply::Ending::answered, 0, {}, {}};
+  while (!following.stop.stop_requested() && BootClock::now() - heard_at < following.quiet_max) {
+    int running = 0;
+    int left = 0;
+    const auto size = answer_.size();
+    curl_multi_perform(multi.get(), &running);
+    if (answer_.size() != size) heard_at = BootClock::now();
+    if (!pass_lines(following)) break;
+    if (const auto* const message = curl_multi_info_read(multi.get(), &left)) {
+      ended = message->data.result;
+      break;
+    }
+    curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(look_at_clock.count()), nullptr);
+  }
+  if (ended) over = reply(*ended);
+  curl_multi_remove_handle(multi.get(), easy_.get());
+  return over;
+}
+
+Http::Http(const Address& address) : address_{address} {}
+Http::~Http() = default;
+
+std::unique_ptr<Http::Handle> Http::take() {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (!idle_.empty()) {
+      auto handle = std::move(idle_.back());
+      idle_.pop_back();
+      return handle;
+    }
+  }
+  return std::make_unique<Handle>(address_);
+}
+
+void Http::put_back(std::unique_ptr<Handle> handle) {
+  const std::scoped_lock lock{mutex_};
+  idle_.push_back(std::move(handle));
+}
+
+Http::Reply Http::post(const Request& request) {
+  auto handle = take();
+  auto reply = handle->post(request);
+  put_back(std::move(handle));
+  return reply;
+}
+
+Http::Reply Http::follow(const Request& request, const Following& following) {
+  Handle handle{address_};
+  return handle.follow(request, following);
+}
+
+}  // namespace fenceguard::etcd

@@ -1,0 +1,69 @@
+#pragma once
+
+// Http: POST requests over libcurl, on connections that are kept and reused. It knows for each request
+// whether its body was handed out to be sent, and never sends one twice: libcurl repeats by itself a request
+// whose kept connection breaks before the first byte of an answer, which here fails instead.
+//
+// Thread-safe: each request under way has a handle, and so connections, of its own.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/etcd/address.hpp"
+
+namespace fenceguard::etcd {
+
+class Http {
+ public:
+  explicit Http(const Address& address);
+  ~Http();
+  Http(const Http&) = delete;
+  Http& operator=(const Http&) = delete;
+
+  struct Request {
+    const std::string& endpoint;  // of Address::endpoints
+    std::string_view path;        // '/v3/kv/txn'
+    const std::string& body;
+    const std::string& token;  // of the authentication; empty: none
+  };
+
+  struct Reply {
+    enum class Ending {
+      answered,    // completely
+      not_sent,    // certainly: there was no connection
+      unanswered,  // sent in part at least, and no whole answer came
+    };
+    Ending ending = Ending::not_sent;
+    int status = 0;    // of HTTP, where it was answered
+    std::string body;  // likewise
+    std::string why;   // where it was not, as a sentence
+  };
+  [[nodiscard]] Reply post(const Request& request);
+
+  // Reads an answer that goes on, line by line, until on_line returns false, nothing came for quiet_max, the
+  // connection ended, or stop was requested.
+  struct Following {
+    std::function<bool(std::string_view line)> on_line;
+    std::chrono::milliseconds quiet_max;
+    const std::stop_token& stop;
+  };
+  // answered: ended by on_line, by stop or by quiet. Otherwise as post().
+  [[nodiscard]] Reply follow(const Request& request, const Following& following);
+
+ private:
+  class Handle;
+  [[nodiscard]] std::unique_ptr<Handle> take();
+  void put_back(std::unique_ptr<Handle> handle);
+
+  const Address address_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Handle>> idle_;
+};
+
+}  // namespace fenceguard::etcd
