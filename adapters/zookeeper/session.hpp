@@ -6,7 +6,8 @@
 //
 // A Code that the server answered is a value; what is left is a fault. A call that only reads throws
 // Unavailable where no answer came. One that writes throws OutcomeUnknown where it was, or may have been,
-// sent and no answer came, and Unavailable where it certainly was not sent. Nothing is ever repeated here.
+// sent and no answer came within address.timeout, and Unavailable where it certainly was not sent, as while
+// the session is not connected. Nothing is ever repeated here.
 //
 // The calls come in two forms: begin_…() sends and returns at once, and the answer is waited for with
 // Pending::get(). ZooKeeper answers one session's calls in the order in which they were begun, so several
@@ -14,78 +15,17 @@
 // it.
 //
 // Thread-safe, but for the handlers: those are called one at a time on a thread of the session's own, and
-// must neither block nor call the session.
+// must neither block nor call the session. The C client's own log is not written.
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "adapters/zookeeper/address.hpp"
+#include "adapters/zookeeper/answer.hpp"
 
 namespace fenceguard::zookeeper {
-
-// What a server answers, where the caller does something about it; everything else is a fault. The words of
-// the documentation: ZNONODE, ZNODEEXISTS, ZBADVERSION, ZNOTEMPTY, ZNOCHILDRENFOREPHEMERALS.
-enum class Code { ok, no_node, node_exists, bad_version, not_empty, no_children };
-
-struct Stat {
-  std::int64_t czxid = 0;
-  std::int64_t mzxid = 0;
-  std::int64_t ephemeral_owner = 0;  // the session's id; 0: no ephemeral node
-  std::int32_t version = 0;
-  std::int32_t children = 0;
-};
-
-struct Answer {
-  Code code = Code::ok;
-  Stat stat;                          // of get, set, exists, and of create outside of a multi
-  std::string path;                   // create: as it was made, sequence and all
-  std::string data;                   // get
-  std::vector<std::string> children;  // get_children: names, unsorted
-};
-
-inline constexpr std::int32_t any_version = -1;
-
-enum class Mode { persistent, ephemeral, persistent_sequential, ephemeral_sequential, container };
-
-// One operation of a multi.
-struct Op {
-  enum class Kind { create, remove, set, check };
-  Kind kind = Kind::check;
-  std::string path;
-  std::string data{};                  // create, set
-  std::int32_t version = any_version;  // remove, set, check
-  Mode mode = Mode::persistent;        // create
-};
-
-[[nodiscard]] Op create(std::string path, std::string data, Mode mode = Mode::persistent);
-[[nodiscard]] Op remove(std::string path, std::int32_t version = any_version);
-[[nodiscard]] Op set(std::string path, std::string data, std::int32_t version = any_version);
-[[nodiscard]] Op check(std::string path, std::int32_t version);
-
-// All of them took effect (is_ok), or none did and failed is the index of the one that could not.
-struct MultiAnswer {
-  Code code = Code::ok;  // of the one that failed
-  std::size_t failed = 0;
-  std::vector<Answer> answers;  // one for each operation, if all took effect
-
-  [[nodiscard]] bool is_ok() const noexcept { return code == Code::ok; }
-};
-
-template <class T>
-class Pending {
- public:
-  explicit Pending(std::future<T> future) : future_{std::move(future)} {}
-  // Waits for the answer. Throws the fault, see above. Once.
-  [[nodiscard]] T get() { return future_.get(); }
-
- private:
-  std::future<T> future_;
-};
 
 class Session {
  public:
@@ -95,15 +35,17 @@ class Session {
     expired,  // over: the ensemble ended the session, or the Session was closed
     refused,  // the credentials were refused: over as well
   };
-  // What happened to a node that was looked at with a watch; a watch tells once. The session's end tells as
-  // well, with 'gone' false.
+  // What happened to a node that was looked at with a watch; a watch tells once, unless the call that set it
+  // failed. The session's end tells as well, with 'gone' false; the destructor does so on its own thread.
   using Watch = std::function<void(bool gone)>;
   using Listener = std::function<void(State)>;
 
-  // Begins to connect; does not wait. listener hears of every change of state. session_timeout is what is
-  // asked for; the server bounds it.
+  // Begins to connect; does not wait. listener hears of every change of state until the destructor begins.
+  // session_timeout is what is asked for; the server bounds it. Throws Unavailable where no host's name is
+  // known.
   explicit Session(const Address& address, std::chrono::milliseconds session_timeout, Listener listener = {});
-  // Ends the session, and with it every ephemeral node, if a server can be reached.
+  // Ends the session, and with it every ephemeral node, if a server can be reached; a server that went silent
+  // delays it by seconds. REQUIRES: no other call is under way.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -143,11 +85,12 @@ class Session {
   }
   MultiAnswer multi(const std::vector<Op>& ops) { return begin_multi(ops).get(); }
 
-  // Makes path and what is above it, each in mode; what exists stays as it is.
+  // Makes path and what is above it, each in mode; what exists stays as it is. Throws as a write does.
   void make_path(const std::string& path, Mode mode = Mode::persistent);
 
  private:
   class Handle;
+  struct Calls;
   std::unique_ptr<Handle> handle_;
 };
 
