@@ -1,0 +1,131 @@
+"""lease, exec, fence, serve, demo gc-pause and doctor with zookeeper:// as source and storage; and kazoo beside it."""
+
+import signal
+import unittest
+
+import consensus_case
+import kazoo.client
+import support
+import zookeeper_server
+from consensus_case import SECRET, Case, claim_of
+from server_process import free_ports
+from support import wait_until
+
+USER = "service"
+
+
+class Nowhere:
+    """Where no server is."""
+
+    def __init__(self):
+        self.port = free_ports(1)[0]
+
+    def url(self, rest, user="", password=""):
+        return f"zookeeper://{user}:{password}@127.0.0.1:{self.port}{rest}"
+
+
+def setUpModule():
+    ZooKeeperCase.server = zookeeper_server.Server()
+    unittest.addModuleCleanup(ZooKeeperCase.server.remove)
+    ZooKeeperCase.peer = kazoo.client.KazooClient(f"127.0.0.1:{ZooKeeperCase.server.port}",
+                                                  auth_data=[("digest", f"{USER}:{SECRET}")])
+    ZooKeeperCase.peer.start()
+    unittest.addModuleCleanup(ZooKeeperCase.peer.stop)
+
+
+class ZooKeeperCase(Case):
+    scheme = "zookeeper"
+    lives_by_connection = True
+    quick = "?timeout=1s&session_timeout=1s"
+    peer = None
+
+    def url_of(self, rest="", server=None):
+        return (server or self.server).url(f"/{self.name}{rest}", USER, SECRET)
+
+    def own_server(self, is_there=True):
+        if not is_there:
+            return Nowhere()
+        server = zookeeper_server.Server()
+        self.addCleanup(server.remove)
+        return server
+
+    def below(self, path):
+        try:
+            children = self.peer.get_children(path)
+        except kazoo.exceptions.NoNodeError:
+            return []
+        paths = [f"{path.rstrip('/')}/{child}" for child in children if child != "zookeeper"]
+        return paths + [name for child in paths for name in self.below(child)]
+
+    def names_with(self, part):
+        return [name for name in self.below("/" if part == "demo" else f"/{self.name}") if part in name]
+
+
+class Leases(consensus_case.Leases, ZooKeeperCase):
+    def test_it_stays_until_it_is_signalled_and_a_killed_process_lets_go(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            lease = self.hold("a")
+            self.assertIsNone(lease["process"].poll())
+            lease["process"].send_signal(number)
+            self.assertEqual(lease["process"].wait(support.LIMIT_S), 0)
+        lease = self.hold("a", "--ttl", "2s")
+        lease["process"].kill()
+        self.assertGreater(int(self.hold("a", "--wait", "20s")["token"]), int(lease["token"]))
+
+    def test_renew_and_release_from_elsewhere_say_what_holds(self):
+        lease = self.hold("a")
+        self.assertIn("as long as the process", self.lease(0, "renew", *claim_of(lease)).stderr)
+        self.assertIn("still held", self.lease(1, "release", *claim_of(lease)).stderr)
+        self.let_go(lease)
+
+    def test_kazoo_and_ours_exclude_each_other(self):
+        lock = self.peer.Lock(f"/{self.name}/locks/accounts/42", "kazoo")
+        lease = self.hold("accounts/42")
+        self.assertFalse(lock.acquire(timeout=0.5))
+        self.let_go(lease)
+        self.assertTrue(lock.acquire(timeout=20))
+        self.lease(1, "acquire", "--resource", "accounts/42", "--wait", "0s")
+        lock.release()
+        self.let_go(self.hold("accounts/42", "--wait", "20s"))
+
+    def test_the_nodes_are_for_their_user_alone(self):
+        self.let_go(self.hold("a"))
+        stranger = kazoo.client.KazooClient(f"127.0.0.1:{self.server.port}")
+        stranger.start()
+        self.addCleanup(stranger.stop)
+        with self.assertRaises(kazoo.exceptions.NoAuthError):
+            stranger.get(f"/{self.name}/offset")
+        done = self.lease(3, "show", "--resource", "a", url=self.server.url(f"/{self.name}", USER, "wrong"))
+        self.assertNotIn("wrong", done.stderr)
+
+
+class Exec(consensus_case.Exec, ZooKeeperCase):
+    pass
+
+
+class Fences(consensus_case.Fences, ZooKeeperCase):
+    pass
+
+
+class WithoutItsRecord(consensus_case.WithoutItsRecord, ZooKeeperCase):
+    pass
+
+
+class Serving(consensus_case.Serving, ZooKeeperCase):
+    def test_leases_are_given_back_when_it_stops(self):
+        guard = self.serve("--init")
+        self.assertEqual(guard.lease("a", ttl_ms=600_000).status, 201)
+        self.assertEqual(guard.stop(), 0)
+        wait_until(lambda: not self.names_with("a/"), what="an end of its session")
+
+
+class Demo(consensus_case.Demo, ZooKeeperCase):
+    pass
+
+
+class Doctor(consensus_case.Doctor, ZooKeeperCase):
+    pass
+
+
+if __name__ == "__main__":
+    unittest.main()
