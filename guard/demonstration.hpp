@@ -94,6 +94,10 @@ struct Demonstration {
   std::vector<std::string_view> lanes;  // at most four: who takes part
   // Tells it, without the guard or with it. Throws Unavailable where it cannot be told to its end.
   std::function<TaleEnd(Stage&, bool guarded)> tell;
+  // What a process of the story does that is this program itself, started with the arguments 'demo-actor',
+  // the story's name and words: a client that must be a process, so that it can be paused or killed. It talks
+  // in lines of stdin and stdout. Empty: there is none.
+  std::function<void(const std::vector<std::string>& words)> act{};
 };
 
 }  // namespace fenceguard

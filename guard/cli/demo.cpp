@@ -215,4 +215,16 @@ int demo_main(const DemoOptions& options) {
   }
 }
 
+int demo_actor_main(const std::vector<std::string>& words) {
+  try {
+    const auto tale = words.empty() ? std::nullopt : find_tale(words.front());
+    if (!tale || !tale->act) throw InvalidInput("an actor of a demonstration is started by it alone");
+    tale->act({words.begin() + 1, words.end()});
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "fenceguard demo-actor: {}\n", error.what());
+    return 3;
+  }
+}
+
 }  // namespace fenceguard

@@ -3,6 +3,7 @@
 // 'fenceguard demo': shows a stale client that is let through, and one that is refused, with real processes.
 
 #include <string>
+#include <vector>
 
 namespace fenceguard {
 
@@ -21,5 +22,9 @@ struct DemoOptions {
 // usage, 3 for a fault, 128+N after signal N. Whatever it is, no process and no temporary file is left
 // behind. REQUIRES: no other thread runs.
 int demo_main(const DemoOptions& options);
+
+// Entry of a process of a story, see Demonstration::act: the story's name, and what it is told there. Returns
+// an exit status.
+int demo_actor_main(const std::vector<std::string>& words);
 
 }  // namespace fenceguard

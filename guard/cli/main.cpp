@@ -7,6 +7,7 @@
 
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
+#include "guard/cli/demo.hpp"
 #include "guard/cli/demo_client.hpp"
 #include "guard/cli/output.hpp"
 #include "guard/error.hpp"
@@ -134,10 +135,10 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int count, char** values) {
   try {
-    // A process of the demonstration's, not for people.
-    if (count > 1 && std::string_view{values[1]} == "demo-client") {
-      return fenceguard::demo_client_main(count, values);
-    }
+    // Processes of the demonstrations, not for people.
+    const std::string_view word = count > 1 ? values[1] : "";
+    if (word == "demo-client") return fenceguard::demo_client_main(count, values);
+    if (word == "demo-actor") return fenceguard::demo_actor_main({values + 2, values + count});
     return fenceguard::cli::run({values + 1, values + count});
   } catch (const std::exception& error) {
     fenceguard::cli::complain(error.what());
