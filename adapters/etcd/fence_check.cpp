@@ -1,0 +1,127 @@
+#include "adapters/etcd/fence_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+bool is_good(const Ruling& ruling) {
+  return ruling.verdict == Verdict::admitted;
+}
+
+bool only_reads(const std::vector<Op>& ops) {
+  return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
+}
+
+// No version is below 0, not even that of a key that is not there.
+Compare never(const std::string& key) {
+  return {.target = Compare::Target::version, .is = Compare::Is::less, .key = key, .number = 0};
+}
+
+}  // namespace
+
+FenceCheck::FenceCheck(const FenceKeys& keys, std::span<const Claim> claims, const FenceMemory& memory)
+    : keys_{keys}, claims_{claims.begin(), claims.end()} {
+  std::set<std::string_view> names;
+  for (const auto& claim : claims_) {
+    if (!names.insert(claim.resource.name()).second)
+      throw InvalidInput(fmt::format("two claims name the resource '{}'", claim.resource.name()));
+  }
+  if (claims_.empty()) throw InvalidInput("a guarded write needs a claim");
+  std::vector<FenceView> views;
+  for (const auto& claim : claims_) {
+    auto view = memory.guess(claim.resource);
+    if (!view) return;
+    // The floor may have been learned anew in between: one is as good a guess as the other, but there is only
+    // one to be compared.
+    if (!views.empty()) view->floor = views.front().floor;
+    views.push_back(std::move(*view));
+  }
+  judge_all(views);
+  guesses_ = std::move(views);
+}
+
+void FenceCheck::judge_all(const std::vector<FenceView>& views) {
+  rulings_.clear();
+  for (std::size_t i = 0; i < claims_.size(); ++i) rulings_.push_back(judge(views[i], claims_[i]));
+}
+
+bool FenceCheck::is_admitted() const noexcept {
+  return is_known() && std::ranges::all_of(rulings_, is_good);
+}
+
+bool FenceCheck::changes() const noexcept {
+  return is_admitted() && std::ranges::any_of(rulings_, &Ruling::changed);
+}
+
+std::vector<Claim> FenceCheck::raising() const {
+  std::vector<Claim> found;
+  for (std::size_t i = 0; is_known() && i < claims_.size(); ++i) {
+    if (is_good(rulings_[i]) && rulings_[i].highest > guesses_[i].highest()) found.push_back(claims_[i]);
+  }
+  return found;
+}
+
+void FenceCheck::add_to(Txn& txn) {
+  if (is_admitted()) {
+    for (std::size_t i = 0; i < claims_.size(); ++i) {
+      auto key = keys_.fence(claims_[i].resource);
+      const auto& record = guesses_[i].record;
+      txn.compare.push_back(record ? value_is(key, fence_text(*record)) : is_absent(key));
+      if (rulings_[i].changed) txn.then.push_back(put(std::move(key), fence_text(*rulings_[i].fence)));
+    }
+    txn.compare.push_back(value_is(keys_.floor(), std::to_string(guesses_.front().floor)));
+  } else {
+    txn.compare.push_back(never(keys_.floor()));
+  }
+  if (only_reads(txn.then)) txn.then.push_back(remove(keys_.nothing()));
+  first_read_ = txn.otherwise.size();
+  for (const auto& claim : claims_) txn.otherwise.push_back(get(keys_.fence(claim.resource)));
+  txn.otherwise.push_back(get(keys_.floor()));
+}
+
+std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, FenceMemory& memory) const {
+  const auto floor = floor_in(answer.answers.at(first_read_ + claims_.size()));
+  if (!floor) {
+    memory.forget_floor();
+    throw Unavailable(
+        "this etcd namespace has no floor, and no state is not a licence: run 'fenceguard fence init'");
+  }
+  memory.learn_floor(*floor);
+  std::vector<FenceView> views;
+  for (std::size_t i = 0; i < claims_.size(); ++i) {
+    const auto& resource = claims_[i].resource;
+    views.push_back({fence_in(answer.answers.at(first_read_ + i), resource), *floor});
+    memory.learn(resource, views.back().record);
+  }
+  return views;
+}
+
+FenceCheck::Ending FenceCheck::read(const TxnAnswer& answer, FenceMemory& memory) {
+  if (answer.succeeded) {
+    for (std::size_t i = 0; i < claims_.size(); ++i) {
+      if (rulings_[i].changed) memory.learn(claims_[i].resource, rulings_[i].fence);
+    }
+    return Ending::done;
+  }
+  const auto views = views_in(answer, memory);
+  const bool was_right = views == guesses_;
+  judge_all(views);
+  const bool is_refused = !std::ranges::all_of(rulings_, is_good);
+  take_back(views);
+  if (is_refused) return Ending::refused;
+  return was_right ? Ending::compares_failed : Ending::outdated;
+}
+
+void FenceCheck::take_back(const std::vector<FenceView>& views) {
+  for (std::size_t i = 0; i < claims_.size(); ++i) {
+    if (is_good(rulings_[i])) rulings_[i] = {Verdict::admitted, views[i].highest(), views[i].record, false};
+  }
+}
+
+}  // namespace fenceguard::etcd

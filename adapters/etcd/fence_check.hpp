@@ -1,0 +1,65 @@
+#pragma once
+
+// FenceCheck: claims judged against what their fences probably are, and the proof in a transaction that they
+// are so.
+//
+// The proof compares the texts of the fences and of the floor with those that were judged, and not their
+// revisions: judge() depends on nothing but these values, and a cluster that was restored from a snapshot
+// uses its revisions a second time. A fence that was compacted away and made again in between (its revision
+// is as it was when it was not there) left a higher floor behind, so the comparison sees it.
+//
+// Values; not thread-safe.
+
+#include <span>
+#include <vector>
+
+#include "adapters/etcd/client.hpp"
+#include "adapters/etcd/fence_keys.hpp"
+#include "adapters/etcd/fence_memory.hpp"
+
+namespace fenceguard::etcd {
+
+class FenceCheck {
+ public:
+  enum class Ending {
+    done,             // the claims were admitted, and what belongs to them was done
+    compares_failed,  // the claims are good; another compare of the transaction failed
+    refused,          // by the fences as they were in that transaction
+    outdated,         // the claims are good, but what was guessed was not so: judge again
+  };
+
+  // Judges by what is remembered. Throws InvalidInput for two claims of one resource, or none.
+  FenceCheck(const FenceKeys& keys, std::span<const Claim> claims, const FenceMemory& memory);
+
+  // What was judged: nothing yet where the floor is not known.
+  [[nodiscard]] bool is_known() const noexcept { return !guesses_.empty(); }
+  [[nodiscard]] bool is_admitted() const noexcept;
+  // True if a fence is put when the transaction is done.
+  [[nodiscard]] bool changes() const noexcept;
+  // The claims that would raise their fence.
+  [[nodiscard]] std::vector<Claim> raising() const;
+
+  // Adds the compares, the puts, and the reads of the other case. What is not admitted by the guess cannot be
+  // done by the transaction. It is decided in the cluster's log, also where it puts nothing.
+  void add_to(Txn& txn);
+
+  // How the transaction ended; learns from it. Throws Unavailable for a namespace that is not initialised,
+  // or a damaged fence.
+  [[nodiscard]] Ending read(const TxnAnswer& answer, FenceMemory& memory);
+
+  // After read(), in the order of the claims. Unless they were done, those that are admitted moved nothing.
+  [[nodiscard]] const std::vector<Ruling>& rulings() const noexcept { return rulings_; }
+
+ private:
+  void judge_all(const std::vector<FenceView>& views);
+  [[nodiscard]] std::vector<FenceView> views_in(const TxnAnswer& answer, FenceMemory& memory) const;
+  void take_back(const std::vector<FenceView>& views);
+
+  FenceKeys keys_;
+  std::vector<Claim> claims_;
+  std::vector<FenceView> guesses_;  // empty: not known
+  std::vector<Ruling> rulings_;
+  std::size_t first_read_ = 0;  // its place in Txn::otherwise
+};
+
+}  // namespace fenceguard::etcd

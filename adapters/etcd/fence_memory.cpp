@@ -1,0 +1,44 @@
+#include "adapters/etcd/fence_memory.hpp"
+
+#include <algorithm>
+
+namespace fenceguard::etcd {
+
+std::optional<FenceView> FenceMemory::guess(const Resource& resource) const {
+  std::optional<std::int64_t> floor;
+  {
+    const std::scoped_lock lock{mutex_};
+    floor = floor_;
+  }
+  if (!floor) return std::nullopt;
+  return FenceView{fences_.find(resource), *floor};
+}
+
+void FenceMemory::learn(const Resource& resource, const std::optional<Fence>& record) {
+  if (!record) return fences_.erase(resource);
+  (void)fences_.put(resource, *record);
+  learn_highest(record->token.value());
+}
+
+void FenceMemory::learn_floor(std::int64_t floor) {
+  const std::scoped_lock lock{mutex_};
+  floor_ = floor;
+  highest_ = std::max(highest_, floor);
+}
+
+void FenceMemory::forget_floor() {
+  const std::scoped_lock lock{mutex_};
+  floor_.reset();
+}
+
+std::int64_t FenceMemory::highest() const {
+  const std::scoped_lock lock{mutex_};
+  return highest_;
+}
+
+void FenceMemory::learn_highest(std::int64_t token) {
+  const std::scoped_lock lock{mutex_};
+  highest_ = std::max(highest_, token);
+}
+
+}  // namespace fenceguard::etcd

@@ -1,0 +1,164 @@
+#include "adapters/etcd/guard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/etcd/fence_check.hpp"
+#include "adapters/etcd/fence_keys.hpp"
+#include "adapters/etcd/fence_listing.hpp"
+#include "adapters/etcd/fence_memory.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+// Each that fails means that somebody else's claim on the same fence went through in between.
+constexpr int attempts_max = 250;
+
+bool writes(const Op& op) {
+  return op.kind != Op::Kind::range;
+}
+
+bool any_writes(const std::vector<Op>& ops) {
+  return std::ranges::any_of(ops, writes);
+}
+
+std::vector<Claim> without_sequences(std::span<const Claim> claims) {
+  std::vector<Claim> copies;
+  for (const auto& claim : claims) copies.push_back(claim.without_sequence());
+  return copies;
+}
+
+Written single(AllWritten&& all) {
+  return {std::move(all.rulings.front()), all.compares_held, std::move(all.answers)};
+}
+
+}  // namespace
+
+Guard::Guard(Client& client, std::int64_t jump_max, std::size_t fences_max)
+    : client_{client},
+      jump_max_{jump_max},
+      keys_{std::make_unique<FenceKeys>(client.address().prefix)},
+      memory_{std::make_unique<FenceMemory>(fences_max)} {}
+
+Guard::~Guard() = default;
+
+void Guard::require_free(const Txn& txn, std::size_t claims) const {
+  for (const auto* ops : {&txn.then, &txn.otherwise}) {
+    for (const auto& op : *ops) {
+      if (keys_->is_reserved(op))
+        throw InvalidInput(fmt::format("the key '{}', or one in its range, is fenceguard's own", op.key));
+    }
+    // Beside the caller's: for each claim a fence, and one for the floor.
+    if (std::max(ops->size(), txn.compare.size()) + claims + 1 > ops_max) {
+      throw InvalidInput(fmt::format(
+          "a transaction of etcd takes {} compares and {} operations, and {} of each are the guard's",
+          ops_max, ops_max, claims + 1));
+    }
+  }
+  if (any_writes(txn.otherwise))
+    throw InvalidInput("an operation that writes when the transaction fails would write for a refused claim");
+}
+
+void Guard::require_plausible(const FenceCheck& check) {
+  const auto find = [&](const std::vector<Claim>& claims) {
+    return std::ranges::find_if(
+        claims, [&](const Claim& claim) { return is_implausible(claim, memory_->highest(), jump_max_); });
+  };
+  const auto raising = check.raising();
+  if (find(raising) == raising.end()) return;
+  memory_->learn_highest(highest_of_all(client_, *keys_));
+  const auto found = find(raising);
+  if (found == raising.end()) return;
+  throw Implausible(fmt::format("token {} for '{}' is more than {} above {}, the highest ever seen here",
+                                to_string(found->token), found->resource.name(), jump_max_,
+                                memory_->highest()));
+}
+
+TxnAnswer Guard::send(const Txn& txn, bool may_change) {
+  try {
+    return client_.txn(txn);
+  } catch (const OutcomeUnknown& error) {
+    if (may_change) throw;
+    throw Unavailable(error.what());
+  }
+}
+
+AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
+  require_free(wanted, claims.size());
+  const bool is_write = any_writes(wanted.then);
+  // What writes nothing must not use up a sequence.
+  const auto judged = is_write ? std::vector<Claim>{claims.begin(), claims.end()} : without_sequences(claims);
+  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+    FenceCheck check{*keys_, judged, *memory_};
+    require_plausible(check);
+    auto txn = wanted;
+    check.add_to(txn);
+    const bool moves_a_fence = check.changes();
+    auto answer = send(txn, moves_a_fence || (is_write && check.is_admitted()));
+    const auto ending = check.read(answer, *memory_);
+    AllWritten written{check.rulings(),
+                       ending == FenceCheck::Ending::done,
+                       ending != FenceCheck::Ending::compares_failed,
+                       {}};
+    if (ending == FenceCheck::Ending::outdated) continue;
+    if (ending == FenceCheck::Ending::done) {
+      answer.answers.resize(wanted.then.size());
+      written.answers = std::move(answer.answers);
+    }
+    if (ending == FenceCheck::Ending::compares_failed && moves_a_fence) {
+      // The token of an admitted claim stays even if its write was refused for another reason.
+      auto advanced = apply(without_sequences(judged), {});
+      written.rulings = std::move(advanced.rulings);
+    }
+    return written;
+  }
+  throw Unavailable(
+      fmt::format("others claim '{}' without a pause; nothing was written", claims.front().resource.name()));
+}
+
+Ruling Guard::advance(const Claim& claim) {
+  return std::move(apply({&claim, 1}, {}).rulings.front());
+}
+
+Written Guard::write(const Claim& claim, std::vector<Op> ops, std::vector<Compare> compares) {
+  return single(write_all({&claim, 1}, std::move(ops), std::move(compares)));
+}
+
+AllWritten Guard::write_all(std::span<const Claim> claims, std::vector<Op> ops,
+                            std::vector<Compare> compares) {
+  if (ops.empty()) throw InvalidInput("a guarded write needs an operation; to judge alone, advance");
+  return apply(claims, {std::move(compares), std::move(ops), {}});
+}
+
+Written Guard::read(const Claim& claim, std::vector<Op> ops) {
+  if (any_writes(ops)) throw InvalidInput("an operation of a fenced read writes; use write()");
+  return single(apply({&claim, 1}, {{}, std::move(ops), {}}));
+}
+
+Admission Guard::admit_in(const Claim& claim, Txn& txn) {
+  require_free(txn, 1);
+  const auto judged = any_writes(txn.then) ? claim : claim.without_sequence();
+  auto check = std::make_shared<FenceCheck>(*keys_, std::span{&judged, 1}, *memory_);
+  require_plausible(*check);
+  check->add_to(txn);
+  return Admission{std::move(check)};
+}
+
+Admission::Answer Guard::ruling_of(const Admission& admission, const TxnAnswer& answer) {
+  auto check = *admission.check_;
+  switch (check.read(answer, *memory_)) {
+    case FenceCheck::Ending::done:
+      return {Admission::Ending::done, check.rulings().front()};
+    case FenceCheck::Ending::compares_failed:
+      return {Admission::Ending::compares_failed, check.rulings().front()};
+    case FenceCheck::Ending::refused:
+      return {Admission::Ending::refused, check.rulings().front()};
+    case FenceCheck::Ending::outdated:
+      break;
+  }
+  return {Admission::Ending::again, check.rulings().front()};
+}
+
+}  // namespace fenceguard::etcd
