@@ -1,0 +1,186 @@
+#include "adapters/zookeeper/fence_views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/zookeeper/fence_record.hpp"
+
+namespace fenceguard::zookeeper {
+namespace {
+
+// So many reads are under way at once, of the many that a listing needs.
+constexpr std::size_t reads_max = 256;
+// A compaction that comes between two reads makes them again; nobody compacts that often.
+constexpr int attempts = 20;
+
+Fence fence_of(const Resource& resource, const Answer& answer) {
+  auto fence = parse_fence(answer.data);
+  if (!fence) {
+    throw Unavailable(
+        fmt::format("the fence of '{}' is damaged; 'fenceguard fence rebase' sets it anew, on stopped guards",
+                    resource.name()));
+  }
+  return *std::move(fence);
+}
+
+// Versions are 32 bits wide and wrap around; -1 in a check means any.
+void require_checkable(std::int32_t version, std::string_view what, std::string_view remedy) {
+  if (version == any_version) {
+    throw Unavailable(
+        fmt::format("{} was written so often that its version cannot be checked; {}", what, remedy));
+  }
+}
+
+[[noreturn]] void refuse_uninitialised(const FencePaths& paths) {
+  throw Unavailable(
+      fmt::format("there is no {}: this namespace was never initialised, or lost its state; run 'fenceguard "
+                  "fence init'",
+                  paths.floor()));
+}
+
+Sighting sighting_of(const Resource& resource, const Answer& floor, const Answer& fence) {
+  Sighting sighting;
+  sighting.floor_version = floor.stat.version;
+  if (fence.code != Code::ok) return sighting;
+  require_checkable(fence.stat.version, fmt::format("the fence of '{}'", resource.name()),
+                    "'fenceguard fence rebase' sets it anew");
+  sighting.view.record = fence_of(resource, fence);
+  sighting.version = fence.stat.version;
+  return sighting;
+}
+
+}  // namespace
+
+std::int64_t floor_of(const FencePaths& paths, const Answer& answer) {
+  if (answer.code != Code::ok) refuse_uninitialised(paths);
+  const auto floor = parse_decimal(answer.data);
+  if (!floor) {
+    throw Unavailable(fmt::format(
+        "{} holds no floor of ours; set it to a number above every token that was issued", paths.floor()));
+  }
+  require_checkable(answer.stat.version, paths.floor(), "run 'fenceguard fence init'");
+  return *floor;
+}
+
+Op Sighting::check_floor(const FencePaths& paths) const {
+  return check(paths.floor(), floor_version);
+}
+
+std::vector<Sighting> read_fences(const Client::Connection& connection, const FencePaths& paths,
+                                  std::span<const Resource> resources) {
+  auto& session = *connection.session;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    auto barrier = session.begin_multi({check(paths.floor(), any_version)});
+    auto before = session.begin_get(paths.floor());
+    std::vector<Pending<Answer>> fences;
+    for (const auto& one : resources) fences.push_back(session.begin_get(paths.fence(one)));
+    auto after = session.begin_get(paths.floor());
+    if (!certain([&] { return barrier.get(); }).is_ok()) refuse_uninitialised(paths);
+    const auto first = before.get();
+    const auto value = floor_of(paths, first);
+    std::vector<Sighting> sightings;
+    for (std::size_t i = 0; i < resources.size(); ++i) {
+      sightings.push_back(sighting_of(resources[i], first, fences[i].get()));
+      sightings.back().view.floor = value;
+    }
+    const auto last = after.get();
+    if (last.code == Code::ok && last.stat.version == first.stat.version) return sightings;
+  }
+  throw Unavailable(fmt::format("{} changes as often as it is looked at", paths.floor()));
+}
+
+void require_initialised(const Client::Connection& connection, const FencePaths& paths) {
+  const auto answer = certain([&] { return connection.session->multi({check(paths.floor(), any_version)}); });
+  if (!answer.is_ok()) refuse_uninitialised(paths);
+}
+
+std::vector<Resource> read_resources(Session& session, const FencePaths& paths) {
+  std::vector<Resource> resources;
+  for (const auto& name : session.get_children(paths.fences()).children) {
+    if (auto resource = resource_of(name)) resources.push_back(*std::move(resource));
+  }
+  std::ranges::sort(resources);
+  return resources;
+}
+
+std::vector<std::optional<Fence>> read_each(Session& session, const FencePaths& paths,
+                                            std::span<const Resource> resources) {
+  std::vector<std::optional<Fence>> fences;
+  while (fences.size() < resources.size()) {
+    const auto window =
+        resources.subspan(fences.size(), std::min(reads_max, resources.size() - fences.size()));
+    std::vector<Pending<Answer>> pending;
+    for (const auto& one : window) pending.push_back(session.begin_get(paths.fence(one)));
+    for (std::size_t i = 0; i < window.size(); ++i) {
+      const auto answer = pending[i].get();
+      fences.push_back(answer.code == Code::ok ? std::optional{fence_of(window[i], answer)} : std::nullopt);
+    }
+  }
+  return fences;
+}
+
+std::int64_t read_highest(const Client::Connection& connection, const FencePaths& paths) {
+  auto& session = *connection.session;
+  require_initialised(connection, paths);
+  auto highest = floor_of(paths, session.get(paths.floor()));
+  for (const auto& fence : read_each(session, paths, read_resources(session, paths))) {
+    if (fence) highest = std::max(highest, fence->token.value());
+  }
+  return highest;
+}
+
+std::optional<std::vector<Sighting>> FenceMirror::find(std::uint64_t tenure,
+                                                       std::span<const Resource> resources) {
+  std::vector<Sighting> found;
+  const std::scoped_lock lock{mutex_};
+  for (const auto& resource : resources) {
+    const auto at = index_.find(resource);
+    if (at == index_.end()) return std::nullopt;
+    const auto& entry = *at->second;
+    // A fence that was seen under an older floor may have been compacted since, and created again.
+    if (entry.tenure != tenure || entry.sighting.floor_version != floor_version_) return std::nullopt;
+    found.push_back(entry.sighting);
+    entries_.splice(entries_.begin(), entries_, at->second);
+  }
+  return found;
+}
+
+void FenceMirror::put(std::uint64_t tenure, const Resource& resource, const Sighting& sighting) {
+  const std::scoped_lock lock{mutex_};
+  highest_ = std::max(highest_, sighting.view.highest());
+  floor_version_ = sighting.floor_version;
+  if (const auto at = index_.find(resource); at != index_.end()) {
+    at->second->sighting = sighting;
+    at->second->tenure = tenure;
+    entries_.splice(entries_.begin(), entries_, at->second);
+    return;
+  }
+  if (entries_max_ == 0) return;
+  if (entries_.size() == entries_max_) {
+    index_.erase(entries_.back().resource);
+    entries_.pop_back();
+  }
+  entries_.push_front({resource, sighting, tenure});
+  index_.emplace(resource, entries_.begin());
+}
+
+void FenceMirror::forget(const Resource& resource) {
+  const std::scoped_lock lock{mutex_};
+  const auto at = index_.find(resource);
+  if (at == index_.end()) return;
+  entries_.erase(at->second);
+  index_.erase(at);
+}
+
+std::int64_t FenceMirror::highest() const {
+  const std::scoped_lock lock{mutex_};
+  return highest_;
+}
+
+void FenceMirror::saw(std::int64_t token) {
+  const std::scoped_lock lock{mutex_};
+  highest_ = std::max(highest_, token);
+}
+
+}  // namespace fenceguard::zookeeper

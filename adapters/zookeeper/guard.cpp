@@ -1,0 +1,256 @@
+#include "adapters/zookeeper/guard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "adapters/zookeeper/fence_record.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::zookeeper {
+namespace {
+
+// jute.maxbuffer of the servers, less what else is in a request. A server that is sent more cuts the
+// connection, and nobody knows what became of the request.
+constexpr std::size_t request_bytes_max = 1'000'000;
+constexpr std::size_t bytes_around_an_op = 64;
+
+// However slow the ensemble is, another guard's writes between two of our steps do not count as its silence.
+constexpr int attempts_min = 10;
+
+void require_fit(const FencePaths& paths, const std::vector<Op>& ops) {
+  if (ops.empty()) throw InvalidInput("a guarded write has at least one operation");
+  std::size_t bytes = 0;
+  for (const auto& op : ops) {
+    if (!op.path.starts_with('/')) {
+      throw InvalidInput(
+          fmt::format("the path of a guarded operation is absolute, and this is '{}'", op.path));
+    }
+    if (paths.is_reserved(op.path)) {
+      throw InvalidInput(fmt::format("{} is fenceguard's own; no guarded operation may name it", op.path));
+    }
+    if (op.kind == Op::Kind::create && op.mode == Mode::container)
+      throw InvalidInput("ZooKeeper makes no container within a multi, so none under a claim");
+    bytes += op.path.size() + op.data.size() + bytes_around_an_op;
+  }
+  if (bytes > request_bytes_max) {
+    throw InvalidInput(
+        fmt::format("a guarded write of {} bytes is more than a request of ZooKeeper holds", bytes));
+  }
+}
+
+std::vector<Resource> resources_of(std::span<const Claim> claims) {
+  std::vector<Resource> resources;
+  for (const auto& claim : claims) resources.push_back(claim.resource);
+  return resources;
+}
+
+void require_distinct(const std::vector<Resource>& resources) {
+  if (resources.empty()) throw InvalidInput("a guarded write has at least one claim");
+  const std::set<Resource> distinct{resources.begin(), resources.end()};
+  if (distinct.size() != resources.size())
+    throw InvalidInput("two claims of one write name the same resource");
+}
+
+// ZooKeeper counts each set() of a node, in 32 bits that wrap around; a new node begins at 0.
+std::int32_t version_after(std::int32_t version) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(version) + 1);
+}
+
+bool is_admitted(const Ruling& ruling) {
+  return ruling.verdict == Verdict::admitted;
+}
+
+}  // namespace
+
+// What is asked for.
+struct Guard::Request {
+  std::span<const Claim> claims;
+  const std::vector<Op>* ops = nullptr;    // null: the advance alone
+  const std::string* read_path = nullptr;  // read behind it
+};
+
+struct Guard::Applied {
+  std::vector<Ruling> rulings;
+  std::optional<MultiAnswer> result;
+  std::optional<Answer> answer;
+};
+
+// One look, one judgement and what is sent on the strength of them.
+struct Guard::Attempt {
+  const Request& request;
+  const std::vector<Resource>& resources;
+  Client::Connection connection{};
+  std::vector<Sighting> sightings{};
+  bool is_from_cache = false;
+  std::vector<Ruling> rulings{};
+
+  [[nodiscard]] bool changes_fences() const {
+    return std::ranges::any_of(rulings, [](const Ruling& one) { return one.changed; });
+  }
+
+  // The proof that all is as it was seen, and the fences as they are to be: the floor, then one for each
+  // claim.
+  [[nodiscard]] std::vector<Op> proof(const FencePaths& paths) const {
+    std::vector<Op> ops{sightings.front().check_floor(paths)};
+    for (std::size_t i = 0; i < resources.size(); ++i) {
+      auto path = paths.fence(resources[i]);
+      const auto version = sightings[i].version;
+      if (!rulings[i].changed) {
+        ops.push_back(check(std::move(path), version));
+      } else if (sightings[i].view.record) {
+        ops.push_back(set(std::move(path), text_of(*rulings[i].fence), version));
+      } else {
+        ops.push_back(create(std::move(path), text_of(*rulings[i].fence)));
+      }
+    }
+    return ops;
+  }
+
+  [[nodiscard]] std::size_t proofs() const { return resources.size() + 1; }
+};
+
+Guard::Guard(Client& client, GuardOptions options)
+    : client_{client}, options_{options}, mirror_{options.cache_entries} {}
+
+// Judges all claims. False if it must be done again by what the ensemble says: a cached fence refuses nobody.
+bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
+  auto cached = is_cache_trusted ? mirror_.find(attempt.connection.tenure, attempt.resources) : std::nullopt;
+  attempt.is_from_cache = cached.has_value();
+  attempt.sightings =
+      cached ? *std::move(cached) : read_fences(attempt.connection, client_.paths(), attempt.resources);
+  attempt.rulings.clear();
+  for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
+    if (!attempt.is_from_cache)
+      mirror_.put(attempt.connection.tenure, attempt.resources[i], attempt.sightings[i]);
+    attempt.rulings.push_back(judge(attempt.sightings[i].view, attempt.request.claims[i]));
+  }
+  return !attempt.is_from_cache || std::ranges::all_of(attempt.rulings, is_admitted);
+}
+
+// What looks implausible by what this guard has seen so far may be plausible by what others wrote.
+void Guard::require_plausible(const Attempt& attempt) {
+  for (const auto& claim : attempt.request.claims) {
+    if (!is_implausible(claim, mirror_.highest(), options_.jump_max)) continue;
+    mirror_.saw(read_highest(attempt.connection, client_.paths()));
+    if (is_implausible(claim, mirror_.highest(), options_.jump_max)) {
+      throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen, {}",
+                                    claim.token.value(), claim.resource.name(), options_.jump_max,
+                                    mirror_.highest()));
+    }
+  }
+}
+
+// After a multi that took effect.
+void Guard::remember(const Attempt& attempt) {
+  for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
+    auto sighting = attempt.sightings[i];
+    if (attempt.rulings[i].changed) {
+      sighting.version = sighting.view.record ? version_after(sighting.version) : 0;
+      sighting.view.record = attempt.rulings[i].fence;
+    }
+    if (sighting.version == any_version) {
+      mirror_.forget(attempt.resources[i]);
+    } else {
+      mirror_.put(attempt.connection.tenure, attempt.resources[i], sighting);
+    }
+  }
+}
+
+// The caller's operation was refused, so nothing took effect. The token of an admitted claim stays all the
+// same. False if it must be done again.
+bool Guard::keep_tokens(Attempt& attempt, Applied& applied, const MultiAnswer& answer) {
+  attempt.rulings.clear();
+  for (std::size_t i = 0; i < attempt.resources.size(); ++i)
+    attempt.rulings.push_back(judge_refused_write(attempt.sightings[i].view, attempt.request.claims[i]));
+  if (attempt.changes_fences()) {
+    const auto ops = attempt.proof(client_.paths());
+    if (!certain([&] { return attempt.connection.session->multi(ops); }).is_ok()) return false;
+    remember(attempt);
+  }
+  applied.rulings = attempt.rulings;
+  applied.result = MultiAnswer{answer.code, answer.failed - attempt.proofs(), {}};
+  return true;
+}
+
+// False if it must be done again, because something was not as it was seen.
+bool Guard::send(Attempt& attempt, Applied& applied) {
+  auto ops = attempt.proof(client_.paths());
+  const auto& request = attempt.request;
+  if (request.ops) ops.insert(ops.end(), request.ops->begin(), request.ops->end());
+  auto& session = *attempt.connection.session;
+  auto pending = session.begin_multi(ops);
+  std::optional<Pending<Answer>> reading;
+  if (request.read_path) reading = session.begin_get(*request.read_path);
+  const bool writes = request.ops || attempt.changes_fences();
+  auto answer = writes ? pending.get() : certain([&] { return pending.get(); });
+  if (!answer.is_ok()) {
+    if (answer.failed >= attempt.proofs()) return keep_tokens(attempt, applied, answer);
+    // The place of the fences, which was removed by hand.
+    if (answer.failed > 0 && answer.code == Code::no_node && ops[answer.failed].kind == Op::Kind::create)
+      certain([&] { session.make_path(client_.paths().fences()); });
+    return false;
+  }
+  remember(attempt);
+  applied.rulings = std::move(attempt.rulings);
+  if (request.ops) {
+    auto& all = answer.answers;
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(attempt.proofs()));
+    applied.result = std::move(answer);
+  }
+  if (reading) applied.answer = reading->get();
+  return true;
+}
+
+Guard::Applied Guard::apply(const Request& request) {
+  const auto resources = resources_of(request.claims);
+  const auto deadline = std::chrono::steady_clock::now() + client_.address().timeout;
+  bool is_cache_trusted = true;
+  for (int attempts = 1;; ++attempts) {
+    Attempt attempt{.request = request, .resources = resources};
+    attempt.connection = client_.connection();
+    if (!look(attempt, is_cache_trusted)) {
+      is_cache_trusted = false;
+      continue;
+    }
+    Applied applied;
+    if (!std::ranges::all_of(attempt.rulings, is_admitted)) {
+      applied.rulings = std::move(attempt.rulings);
+      return applied;
+    }
+    require_plausible(attempt);
+    if (send(attempt, applied)) return applied;
+    is_cache_trusted = false;
+    if (attempts >= attempts_min && std::chrono::steady_clock::now() > deadline) {
+      throw Unavailable(
+          fmt::format("'{}' is changed by others as often as it is looked at", resources.front().name()));
+    }
+  }
+}
+
+Ruling Guard::advance(const Claim& claim) {
+  const auto advancing = claim.without_sequence();
+  return apply({.claims = {&advancing, 1}}).rulings.front();
+}
+
+Written Guard::write(const Claim& claim, const std::vector<Op>& ops) {
+  auto all = write_all({&claim, 1}, ops);
+  return {std::move(all.rulings.front()), std::move(all.result)};
+}
+
+AllWritten Guard::write_all(std::span<const Claim> claims, const std::vector<Op>& ops) {
+  require_distinct(resources_of(claims));
+  require_fit(client_.paths(), ops);
+  auto applied = apply({.claims = claims, .ops = &ops});
+  return {std::move(applied.rulings), std::move(applied.result)};
+}
+
+FencedRead Guard::read(const Claim& claim, const std::string& path) {
+  const auto reading = claim.without_sequence();
+  auto applied = apply({.claims = {&reading, 1}, .read_path = &path});
+  return {std::move(applied.rulings.front()), std::move(applied.answer)};
+}
+
+}  // namespace fenceguard::zookeeper
