@@ -6,6 +6,7 @@
 #include "guard/cli/demo_tale.hpp"
 #include "guard/cli/timeline_svg.hpp"
 #include "guard/cli/timeline_table.hpp"
+#include "guard/cli/timeline_words.hpp"
 
 namespace fenceguard::demo {
 namespace {
@@ -17,22 +18,6 @@ constexpr int first_lane = 175;
 constexpr int line_height = 17;
 constexpr int row_gap = 18;
 constexpr std::size_t label_columns = 30;  // of text, beside its neighbours
-
-const char* class_of(Tone tone) {
-  switch (tone) {
-    case Tone::token:
-      return "token";
-    case Tone::pause:
-      return "pause";
-    case Tone::good:
-      return "good";
-    case Tone::bad:
-      return "bad";
-    case Tone::plain:
-      break;
-  }
-  return "plain";
-}
 
 class Picture {
  public:

@@ -25,22 +25,6 @@ int line_of(Party party) {
   return party == Party::a ? line_a : line_b;
 }
 
-const char* class_of(Tone tone) {
-  switch (tone) {
-    case Tone::token:
-      return "token";
-    case Tone::pause:
-      return "pause";
-    case Tone::good:
-      return "good";
-    case Tone::bad:
-      return "bad";
-    case Tone::plain:
-      break;
-  }
-  return "plain";
-}
-
 class Picture {
  public:
   Picture(const Run& run, std::string_view id) : run_{run}, id_{id}, words_{words_of(run)} {}

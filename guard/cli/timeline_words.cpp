@@ -126,4 +126,20 @@ std::string milliseconds_text(std::chrono::microseconds time) {
   return fmt::format("{} ms", std::chrono::round<std::chrono::milliseconds>(time).count());
 }
 
+const char* class_of(Tone tone) noexcept {
+  switch (tone) {
+    case Tone::token:
+      return "token";
+    case Tone::pause:
+      return "pause";
+    case Tone::good:
+      return "good";
+    case Tone::bad:
+      return "bad";
+    case Tone::plain:
+      break;
+  }
+  return "plain";
+}
+
 }  // namespace fenceguard::demo

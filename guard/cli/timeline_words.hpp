@@ -16,6 +16,9 @@ namespace fenceguard::demo {
 // What the words are about, for colours.
 using Tone = TaleEvent::Tone;
 
+// The class of the style sheet that colours it.
+[[nodiscard]] const char* class_of(Tone tone) noexcept;
+
 struct Words {
   std::string client{};   // what the client does
   std::string lock{};     // what the lock service answers; empty: it was not asked
