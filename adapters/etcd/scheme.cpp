@@ -1,10 +1,16 @@
 #include "adapters/etcd/scheme.hpp"
 
+#include "adapters/etcd/doctor.hpp"
+#include "adapters/etcd/door.hpp"
+
 namespace fenceguard::etcd {
 
 Scheme scheme() {
   Scheme scheme;
   scheme.names = {"etcd"};
+  scheme.open_direct = open_direct;
+  scheme.examine_source = examine_source;
+  scheme.examine_storage = examine_storage;
   return scheme;
 }
 
