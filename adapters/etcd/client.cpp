@@ -72,8 +72,7 @@ class Client::Wire {
     return decoded(call, answer, member_answer);
   }
 
-  bool follow_deletion(const std::string& key, std::int64_t revision, std::chrono::milliseconds quiet_max,
-                       const std::stop_token& stop);
+  bool follow(const Deletion& deletion);
 
  private:
   struct Answer {
@@ -172,28 +171,25 @@ class Client::Wire {
   std::string token_;
 };
 
-bool Client::Wire::follow_deletion(const std::string& key, std::int64_t revision,
-                                   std::chrono::milliseconds quiet_max, const std::stop_token& stop) {
-  const auto body = watch_request(key, revision);
+bool Client::Wire::follow(const Deletion& deletion) {
+  const auto body = watch_request(deletion.key, deletion.revision);
   const auto used = token();
-  const auto order = endpoints_.order(BootClock::now());
-  const auto& endpoint = address_.endpoints[order.front()];
-  bool is_deleted = false;
-  bool is_refused = false;
+  const auto at = endpoints_.order(BootClock::now()).front();
+  auto news = WatchNews::nothing;
   const auto on_line = [&](std::string_view line) {
     try {
-      const auto news = watch_answer(parse_object(line));
-      is_deleted = news == WatchNews::deleted;
-      is_refused = news == WatchNews::over;
+      news = watch_answer(parse_object(line));
     } catch (const std::exception&) {
-      is_refused = true;
+      news = WatchNews::over;
     }
-    return !is_deleted && !is_refused;
+    return news == WatchNews::nothing;
   };
-  const auto reply = http_.follow({endpoint, "/v3/watch", body, used}, {on_line, quiet_max, stop});
-  if (reply.ending != Http::Reply::Ending::answered) endpoints_.failed(order.front(), BootClock::now());
-  if (is_refused && !used.empty()) forget(used);
-  return is_deleted;
+  const auto reply = http_.follow({address_.endpoints[at], "/v3/watch", body, used},
+                                  {on_line, deletion.quiet_max, deletion.stop, deletion.meanwhile});
+  if (reply.ending != Http::Reply::Ending::answered) endpoints_.failed(at, BootClock::now());
+  // Whatever ended it, a token that is no good any more would end the next one too.
+  if (news == WatchNews::over && !used.empty()) forget(used);
+  return news == WatchNews::deleted;
 }
 
 Compare value_is(std::string key, std::string value) {
@@ -282,7 +278,7 @@ LeaseAnswer Client::keep_alive(std::int64_t id) {
   const auto answer = wire_->ask_unless(
       is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true},
       [](const boost::json::object& object) { return lease_answer(result_in(object)); });
-  return answer.value_or(LeaseAnswer{id, {}});
+  return answer.value_or(LeaseAnswer{id, {}, 0});
 }
 
 bool Client::revoke(std::int64_t id) {
@@ -296,12 +292,11 @@ LeaseAnswer Client::time_to_live(std::int64_t id) {
   const auto answer = wire_->ask_unless(
       is_missing_lease, {"/v3/lease/timetolive", "asking for a lease", lease_request(id), false},
       lease_answer);
-  return answer.value_or(LeaseAnswer{id, {}});
+  return answer.value_or(LeaseAnswer{id, {}, 0});
 }
 
-bool Client::wait_for_delete(const std::string& key, std::int64_t revision,
-                             std::chrono::milliseconds quiet_max, const std::stop_token& stop) {
-  return wire_->follow_deletion(key, revision, quiet_max, stop);
+bool Client::wait_for_delete(const Deletion& deletion) {
+  return wire_->follow(deletion);
 }
 
 Client::Member Client::status(const std::string& endpoint) {

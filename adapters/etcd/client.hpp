@@ -96,11 +96,19 @@ struct TxnAnswer {
   bool succeeded = false;  // all compares held, and 'then' was done
   std::int64_t revision = 0;
   std::vector<OpAnswer> answers;
+  std::int64_t term = 0;  // of raft, at the member that answered, after it was done
 };
 
 struct LeaseAnswer {
   std::int64_t id = 0;
   std::chrono::milliseconds ttl{};  // what was granted, or is left; 0 or less: there is no such lease
+  std::int64_t term = 0;            // of raft, at the member that answered, before it asked the leader
+};
+
+// What is done while the deletion of a key is awaited.
+struct Meanwhile {
+  std::chrono::milliseconds every;
+  std::function<bool()> call;  // false ends the wait
 };
 
 class Client {
@@ -127,10 +135,16 @@ class Client {
   [[nodiscard]] LeaseAnswer time_to_live(std::int64_t id);
 
   // Follows key from revision on, on a connection of its own, until it was deleted (true), the connection
-  // broke, nothing was heard for quiet_max, or stop was requested (false). Never a proof of anything: look
-  // again by a transaction.
-  bool wait_for_delete(const std::string& key, std::int64_t revision, std::chrono::milliseconds quiet_max,
-                       const std::stop_token& stop);
+  // broke, quiet_max has passed, or stop was requested (false). Never a proof of anything: look again by a
+  // transaction.
+  struct Deletion {
+    std::string key;
+    std::int64_t revision = 0;
+    std::chrono::milliseconds quiet_max{};
+    std::stop_token stop{};
+    Meanwhile meanwhile{};  // if it has a call
+  };
+  bool wait_for_delete(const Deletion& deletion);
 
   // What a member says of itself and of its cluster; for doctor. One endpoint of address().endpoints.
   struct Member {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
-#include <optional>
 
 #include "guard/clock.hpp"
 #include "guard/error.hpp"
@@ -148,7 +147,14 @@ class Http::Handle {
     return size * count;
   }
 
-  // False once a line says that it was the last. An error is an answer of one line that may lack its end.
+  // How long to sleep at most, in milliseconds: no longer than until the next call is due, and some time.
+  static int patience(const Following& following) {
+    const auto most =
+        following.meanwhile.call ? std::min(following.meanwhile.every, look_at_clock) : look_at_clock;
+    return static_cast<int>(std::clamp(following.time_max, std::chrono::milliseconds{1}, most).count());
+  }
+
+  // False once a line says that it was the last.
   bool pass_lines(const Following& following) {
     for (;;) {
       const auto end = answer_.find('\n');
@@ -175,26 +181,32 @@ Http::Reply Http::Handle::follow(const Request& request, const Following& follow
   const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi{curl_multi_init(), curl_multi_cleanup};
   if (!multi) throw std::bad_alloc{};
   curl_multi_add_handle(multi.get(), easy_.get());
+  const struct Removal {
+    CURLM* multi;
+    CURL* easy;
+    ~Removal() { curl_multi_remove_handle(multi, easy); }
+  } removal{multi.get(), easy_.get()};
   const std::stop_callback wake{following.stop, [&] { curl_multi_wakeup(multi.get()); }};
-  auto heard_at = BootClock::now();
-  std::optional<CURLcode> ended;
-  Reply over{Reply::Ending::answered, 0, {}, {}};
-  while (!following.stop.stop_requested() && BootClock::now() - heard_at < following.quiet_max) {
+  const auto begin = BootClock::now();
+  auto called_at = begin;
+  bool has_begun = false;
+  while (!following.stop.stop_requested() && BootClock::now() - begin < following.time_max) {
     int running = 0;
     int left = 0;
-    const auto size = answer_.size();
     curl_multi_perform(multi.get(), &running);
-    if (answer_.size() != size) heard_at = BootClock::now();
+    has_begun = has_begun || !answer_.empty();
     if (!pass_lines(following)) break;
-    if (const auto* const message = curl_multi_info_read(multi.get(), &left)) {
-      ended = message->data.result;
-      break;
+    if (const auto* const message = curl_multi_info_read(multi.get(), &left))
+      return reply(message->data.result);
+    if (!has_begun && BootClock::now() - begin > address_.timeout)
+      return {Reply::Ending::unanswered, 0, {}, endpoint_ + ": no answer in time"};
+    if (following.meanwhile.call && BootClock::now() - called_at >= following.meanwhile.every) {
+      called_at = BootClock::now();
+      if (!following.meanwhile.call()) break;
     }
-    curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(look_at_clock.count()), nullptr);
+    curl_multi_poll(multi.get(), nullptr, 0, patience(following), nullptr);
   }
-  if (ended) over = reply(*ended);
-  curl_multi_remove_handle(multi.get(), easy_.get());
-  return over;
+  return {Reply::Ending::answered, 0, {}, {}};
 }
 
 Http::Http(const Address& address) : address_{address} {}

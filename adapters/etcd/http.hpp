@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "adapters/etcd/address.hpp"
+#include "adapters/etcd/client.hpp"
 
 namespace fenceguard::etcd {
 
@@ -46,14 +47,16 @@ class Http {
   };
   [[nodiscard]] Reply post(const Request& request);
 
-  // Reads an answer that goes on, line by line, until on_line returns false, nothing came for quiet_max, the
-  // connection ended, or stop was requested.
+  // Reads an answer that goes on, line by line, until on_line or meanwhile says false, time_max has passed,
+  // the connection ended, or stop was requested.
   struct Following {
     std::function<bool(std::string_view line)> on_line;
-    std::chrono::milliseconds quiet_max;
+    std::chrono::milliseconds time_max;
     const std::stop_token& stop;
+    const Meanwhile& meanwhile;
   };
-  // answered: ended by on_line, by stop or by quiet. Otherwise as post().
+  // answered: not ended by the connection. Otherwise as post(); an answer that does not even begin within the
+  // time for answers is unanswered.
   [[nodiscard]] Reply follow(const Request& request, const Following& following);
 
  private:

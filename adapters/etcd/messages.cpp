@@ -176,7 +176,9 @@ json::object parse_object(std::string_view text) {
 TxnAnswer txn_answer(const json::object& object) {
   TxnAnswer answer;
   answer.succeeded = flag_at(object, "succeeded");
-  answer.revision = number_at(object.at("header").as_object(), "revision");
+  const auto& header = object.at("header").as_object();
+  answer.revision = number_at(header, "revision");
+  answer.term = number_at(header, "raft_term");
   if (const auto* const responses = object.if_contains("responses")) {
     for (const auto& response : responses->as_array())
       answer.answers.push_back(op_answer(response.as_object()));
@@ -195,7 +197,8 @@ OpAnswer range_answer(const json::object& object) {
 }
 
 LeaseAnswer lease_answer(const json::object& object) {
-  return {number_at(object, "ID"), std::chrono::seconds{number_at(object, "TTL")}};
+  return {number_at(object, "ID"), std::chrono::seconds{number_at(object, "TTL")},
+          number_at(object.at("header").as_object(), "raft_term")};
 }
 
 Client::Member member_answer(const json::object& object) {

@@ -2,12 +2,14 @@
 
 #include "adapters/etcd/doctor.hpp"
 #include "adapters/etcd/door.hpp"
+#include "adapters/etcd/token_source.hpp"
 
 namespace fenceguard::etcd {
 
 Scheme scheme() {
   Scheme scheme;
   scheme.names = {"etcd"};
+  scheme.open_source = open_source;
   scheme.open_direct = open_direct;
   scheme.examine_source = examine_source;
   scheme.examine_storage = examine_storage;

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -38,6 +39,7 @@ struct SourceKind {
   std::function<std::unique_ptr<SourceSpace>()> make;
   bool has_one_counter = true;  // all tokens of the namespace come from one counter: lowest_live() answers
   bool draws = true;            // there is a number of the whole namespace: draw() answers
+  std::chrono::milliseconds short_ttl{300};  // more where the product counts in seconds
 };
 
 inline std::string source_kind_name(const testing::TestParamInfo<SourceKind>& info) {
@@ -48,7 +50,6 @@ class TokenSourceSuite : public testing::TestWithParam<SourceKind> {
  protected:
   using Ms = std::chrono::milliseconds;
   static constexpr Ms long_ttl{60'000};
-  static constexpr Ms short_ttl{300};
   static constexpr std::chrono::seconds limit{20};
 
   void SetUp() override {
@@ -87,6 +88,7 @@ class TokenSourceSuite : public testing::TestWithParam<SourceKind> {
     return {resource, token, Holder{holder}, std::nullopt};
   }
 
+  const Ms short_ttl = GetParam().short_ttl;
   const Resource r_{"accounts/42"};
   const Holder a_{"a"};
   const Holder b_{"b"};

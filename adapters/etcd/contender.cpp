@@ -1,0 +1,36 @@
+#include "adapters/etcd/contender.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+
+Contender::Contender(KeyValue key_value) : key{std::move(key_value)} {
+  const auto space = key.value.rfind(' ');
+  if (space == std::string::npos) return;
+  const auto number = parse_decimal(std::string_view{key.value}.substr(space + 1));
+  std::optional<Holder> name =
+      space == 0 ? Holder{} : Holder::parse(std::string_view{key.value}.substr(0, space));
+  if (!number || !name) return;
+  holder = std::move(name);
+  offset = *number;
+}
+
+Token Contender::token(std::int64_t present_offset) const {
+  return token_at(key.create_revision, holder ? offset : present_offset);
+}
+
+std::string contender_value(const Holder& holder, std::int64_t offset) {
+  return fmt::format("{} {}", holder.id(), offset);
+}
+
+Token token_at(std::int64_t revision, std::int64_t offset) {
+  if (offset > std::numeric_limits<std::int64_t>::max() - revision)
+    throw Unavailable("the tokens of this etcd namespace are used up: its offset leaves no room");
+  return Token{revision + offset};
+}
+
+}  // namespace fenceguard::etcd

@@ -1,0 +1,114 @@
+#pragma once
+
+// The calls of the token source. What is decided is decided by a transaction that goes through the log of
+// raft, never by a read and never by a keep-alive's answer: either it writes, or a branch of it that is not
+// taken would, for which reason etcd does not treat it as a read.
+//
+// Method: the lock of etcd's client library (clientv3/concurrency), with the place, the token and the holder
+// in one key.
+//
+// Thread-safe. Faults as in TokenSource.
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "adapters/etcd/client.hpp"
+#include "adapters/etcd/contender.hpp"
+#include "adapters/etcd/lock_name.hpp"
+#include "adapters/etcd/offset.hpp"
+#include "guard/clock.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::etcd {
+
+class LockCalls {
+ public:
+  using Ms = std::chrono::milliseconds;
+
+  // lock_key: see LockName.
+  LockCalls(const Address& address, const std::string& lock_key);
+
+  // A key of ours in the line of a lock.
+  struct Place {
+    Resource resource;
+    Holder holder;
+    std::string key;
+    std::int64_t created = 0;
+    std::int64_t lease = 0;
+    Ms ttl{};  // of the lease, as granted
+    BootClock::time_point asked_at{};
+  };
+  // What became of asking for a lock.
+  struct Standing {
+    std::optional<Grant> grant;
+    std::optional<Place> place;  // without a grant, where a place was asked for
+    std::string ahead;           // the key that is to be awaited; empty: the lock was free, or place is lost
+    std::int64_t revision = 0;   // from which on
+    std::int64_t holder_lease = 0;  // of who has the lock
+  };
+
+  struct Ask {
+    const Resource& resource;
+    const Holder& holder;
+    Ms ttl;
+    bool waits = false;  // takes a place in the line where the lock is not free
+  };
+  [[nodiscard]] Standing ask(const Ask& ask);
+
+  // Whether it is the turn of place. Its lease is renewed by the way. Neither grant nor place: it is lost.
+  [[nodiscard]] Standing look(const Place& place);
+  // False: the place is lost, or may be.
+  [[nodiscard]] bool keep(const Place& place);
+  // Gives up a place; what fails there is left to the time to live.
+  void leave(const Place& place) noexcept;
+
+  // Of a lease; at least 1ms.
+  [[nodiscard]] Ms remaining(std::int64_t lease);
+  // Until ahead may be gone. See Client::wait_for_delete().
+  bool wait(const Client::Deletion& deletion) { return client_.wait_for_delete(deletion); }
+
+  // For how long the lease was renewed; nothing: it is lost.
+  [[nodiscard]] std::optional<Ms> renew(const Claim& claim, Ms ttl);
+  Release release(const Claim& claim);
+  Release end(const Resource& resource);
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  void raise(const Resource& resource, Token mark);
+  [[nodiscard]] Token draw();
+  [[nodiscard]] Token lowest_live();
+
+ private:
+  using Name = std::tuple<std::string, std::int64_t, std::string>;
+  struct Line;
+
+  [[nodiscard]] Standing stand(const Ask& ask, Place place);
+  [[nodiscard]] Line line_up(const Ask& ask, const Place& place, const Offset::Known& offset);
+  [[nodiscard]] std::optional<Grant> same_holder(const Place& asking, const Contender& first, Ms ttl);
+  [[nodiscard]] Grant granted(const Place& place, Token token);
+  [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
+  void drop_lease(std::int64_t lease) noexcept;
+
+  [[nodiscard]] std::optional<Place> place_of(const Claim& claim);
+  [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, Place place, Ms ttl);
+  [[nodiscard]] std::vector<Compare> holds(const Place& place, const Claim& claim) const;
+  void remember(const Claim& claim, const Place& place);
+  void forget(const Claim& claim);
+  static Name name_of(const Claim& claim);
+
+  [[nodiscard]] TxnAnswer read(std::vector<Op> ops);
+  [[nodiscard]] Op marker() const;
+  [[nodiscard]] Op first_of(const std::string& lock) const;
+
+  Client client_;
+  const LockName lock_name_;
+  Offset offset_;
+  std::mutex mutex_;
+  std::map<Name, Place> places_;  // of leases that this process was granted: an aid to find them, no proof
+};
+
+}  // namespace fenceguard::etcd

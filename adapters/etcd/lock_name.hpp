@@ -1,0 +1,42 @@
+#pragma once
+
+// LockName: under which keys a resource's lock is: our own, or those of somebody else's 'etcdctl lock NAME'
+// (?lock_key=). A contender's key is NAME, a slash, and the hexadecimal number of its lease.
+//
+// Values; thread-safe.
+
+#include <string>
+
+#include "adapters/etcd/client.hpp"
+#include "guard/resource.hpp"
+
+namespace fenceguard::etcd {
+
+class LockName {
+ public:
+  // prefix: the namespace. pattern: PREFIX%sSUFFIX, where %s stands for the resource; empty: our own name.
+  // Throws InvalidInput for a pattern without exactly one %s.
+  LockName(std::string prefix, const std::string& pattern);
+
+  // What all keys of the lock start with: NAME and the slash. In our own names the resource's slashes and
+  // percent signs are percent-encoded, so that the lock of 'a' does not see the keys of 'a/b'. A pattern
+  // takes the resource as it is, so that there these two exclude each other, as they do for etcdctl. Throws
+  // InvalidInput where the pattern makes a key of ours out of the resource.
+  [[nodiscard]] std::string of(const Resource& resource) const;
+
+  // Ranges that hold all keys of all locks.
+  [[nodiscard]] std::vector<Op> all() const;
+
+ private:
+  [[nodiscard]] std::string own() const { return prefix_ + "/lock/"; }
+
+  std::string prefix_;
+  bool is_shared_;
+  std::string before_;
+  std::string after_;
+};
+
+// The name of a lease in a key, as Go prints it with %x.
+[[nodiscard]] std::string lease_in_key(std::int64_t lease);
+
+}  // namespace fenceguard::etcd

@@ -1,0 +1,155 @@
+// The calls of the token source for a lease that was granted.
+
+#include <algorithm>
+
+#include "adapters/etcd/lock_calls.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+constexpr int attempts_max = 8;
+constexpr std::size_t places_max = 65'536;
+
+}  // namespace
+
+LockCalls::Name LockCalls::name_of(const Claim& claim) {
+  return {claim.resource.name(), claim.token.value(), claim.holder.id()};
+}
+
+void LockCalls::remember(const Claim& claim, const Place& place) {
+  const std::scoped_lock lock{mutex_};
+  // Of leases that nobody released; whichever is dropped can be found again.
+  if (places_.size() >= places_max) places_.erase(places_.begin());
+  places_.insert_or_assign(name_of(claim), place);
+}
+
+void LockCalls::forget(const Claim& claim) {
+  const std::scoped_lock lock{mutex_};
+  places_.erase(name_of(claim));
+}
+
+Op LockCalls::marker() const {
+  return etcd::remove(client_.address().prefix + "/none");
+}
+
+TxnAnswer LockCalls::read(std::vector<Op> ops) {
+  return client_.txn({{}, std::move(ops), {marker()}});
+}
+
+Op LockCalls::first_of(const std::string& lock) const {
+  auto op = get_all(lock);
+  op.sort = Op::Sort::by_create_revision;
+  op.limit = 1;
+  return op;
+}
+
+std::optional<LockCalls::Place> LockCalls::place_of(const Claim& claim) {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (const auto known = places_.find(name_of(claim)); known != places_.end()) return known->second;
+  }
+  const auto answer = read({first_of(lock_name_.of(claim.resource))});
+  const auto& found = answer.answers.at(0).found;
+  if (found.empty()) return std::nullopt;
+  const Contender first{found.front()};
+  if (first.holder != claim.holder || first.token(0) != claim.token) return std::nullopt;
+  Place place{
+      claim.resource, claim.holder, first.key.key, first.key.create_revision, first.key.lease, {}, {}};
+  remember(claim, place);
+  return place;
+}
+
+std::vector<Compare> LockCalls::holds(const Place& place, const Claim& claim) const {
+  const auto offset = claim.token.value() - place.created;
+  return {created_at(place.key, place.created),
+          value_is(place.key, contender_value(claim.holder, offset)),
+          {Compare::Target::lease, Compare::Is::equal, place.key, {}, place.lease}};
+}
+
+// A keep-alive is answered by whoever takes itself for the leader. That it was the leader is known where the
+// transaction after it was done in the same term of raft: there is one leader to a term, and it led still.
+std::optional<LockCalls::Ms> LockCalls::renew(const Claim& claim, Ms ttl) {
+  require_sensible_ttl(ttl);
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto place = place_of(claim);
+    if (!place) return std::nullopt;
+    const auto alive = client_.keep_alive(place->lease);
+    if (alive.ttl > Ms{0} && alive.ttl < ttl) {
+      if (auto longer = lengthen(claim, *place, ttl)) return longer;
+      continue;
+    }
+    const auto answer = client_.txn({holds(*place, claim), {}, {marker()}});
+    if (answer.succeeded && alive.ttl > Ms{0} && alive.term == answer.term) return alive.ttl;
+    // What is known of it may be outdated, or else the leader has changed.
+    if (!answer.succeeded || alive.ttl <= Ms{0}) forget(claim);
+  }
+  throw OutcomeUnknown("etcd: whether the lease is renewed is not known: the leader changes all the time");
+}
+
+// A lease of etcd cannot be lengthened, so that a longer one takes its place, at the same key.
+std::optional<LockCalls::Ms> LockCalls::lengthen(const Claim& claim, Place place, Ms ttl) {
+  const auto lease = new_lease(ttl);
+  const auto offset = claim.token.value() - place.created;
+  TxnAnswer answer;
+  forget(claim);
+  try {
+    answer = client_.txn(
+        {holds(place, claim), {put(place.key, contender_value(claim.holder, offset), lease.id)}, {}});
+  } catch (const OutcomeUnknown&) {
+    throw;  // the key may live by the new lease already
+  } catch (const Error&) {
+    drop_lease(lease.id);
+    throw;
+  }
+  if (!answer.succeeded) {
+    drop_lease(lease.id);
+    return std::nullopt;
+  }
+  drop_lease(place.lease);
+  place.lease = lease.id;
+  place.ttl = lease.ttl;
+  remember(claim, place);
+  return lease.ttl;
+}
+
+Release LockCalls::release(const Claim& claim) {
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto place = place_of(claim);
+    if (!place) return Release::not_held;
+    const auto answer = client_.txn({holds(*place, claim), {etcd::remove(place->key)}, {}});
+    forget(claim);
+    if (!answer.succeeded) continue;
+    drop_lease(place->lease);
+    return Release::released;
+  }
+  throw Unavailable("etcd: the lease changes all the time; try again");
+}
+
+Release LockCalls::end(const Resource& resource) {
+  const auto lock = lock_name_.of(resource);
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto found = read({first_of(lock)}).answers.at(0).found;
+    if (found.empty()) return Release::not_held;
+    const Contender first{found.front()};
+    const auto answer = client_.txn(
+        {{created_at(first.key.key, first.key.create_revision)}, {etcd::remove(first.key.key)}, {}});
+    if (!answer.succeeded) continue;
+    // A lease that is not ours may hold more than this key.
+    if (first.holder) drop_lease(first.key.lease);
+    return Release::released;
+  }
+  throw Unavailable("etcd: the lock changes hands all the time; try again");
+}
+
+std::optional<LeaseRecord> LockCalls::show(const Resource& resource) {
+  const auto answer = read({first_of(lock_name_.of(resource)), offset_.get()});
+  const auto& found = answer.answers.at(0).found;
+  if (found.empty()) return std::nullopt;
+  const auto offset = offset_.learn(answer.answers.at(1));
+  const Contender first{found.front()};
+  const Claim claim{resource, first.token(offset.value), first.holder.value_or(Holder{}), {}};
+  return LeaseRecord{claim, remaining(first.key.lease)};
+}
+
+}  // namespace fenceguard::etcd
