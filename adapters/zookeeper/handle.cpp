@@ -78,18 +78,23 @@ Session::State Session::Handle::state() const {
   return state_;
 }
 
-void Session::Handle::wait_until_connected() {
+bool Session::Handle::connects_within(std::chrono::milliseconds wait) const {
   std::unique_lock lock{mutex_};
-  const auto deadline = std::chrono::steady_clock::now() + address_.timeout;
-  changed_.wait_until(lock, deadline, [this] { return state_ != State::connecting; });
-  if (state_ == State::connected) return;
-  if (state_ == State::refused) {
+  changed_.wait_until(lock, std::chrono::steady_clock::now() + wait,
+                      [this] { return state_ != State::connecting; });
+  return state_ == State::connected;
+}
+
+void Session::Handle::wait_until_connected() const {
+  if (connects_within(address_.timeout)) return;
+  const auto state = this->state();
+  if (state == State::refused) {
     throw Unavailable(
         fmt::format("opening {}: the credentials were refused; do the servers take digest "
                     "authentication?",
                     address_.shown));
   }
-  if (state_ == State::expired) {
+  if (state == State::expired) {
     throw Unavailable(fmt::format("the session at {} is over", address_.shown));
   }
   throw Unavailable(

@@ -50,7 +50,8 @@ class Session::Handle {
   Handle& operator=(const Handle&) = delete;
 
   [[nodiscard]] State state() const;
-  void wait_until_connected();
+  void wait_until_connected() const;
+  [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;
   [[nodiscard]] const Address& address() const noexcept { return address_; }
   [[nodiscard]] zhandle_t* get() const noexcept { return handle_; }
   [[nodiscard]] const ACL_vector* acl() const noexcept;
@@ -90,7 +91,7 @@ class Session::Handle {
   const Address address_;
   const Listener listener_;
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   State state_ = State::connecting;
   bool is_closing_ = false;
   std::unordered_map<const Call*, std::unique_ptr<Call>> calls_;

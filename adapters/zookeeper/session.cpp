@@ -174,6 +174,10 @@ void Session::wait_until_connected() {
   handle_->wait_until_connected();
 }
 
+bool Session::connects_within(std::chrono::milliseconds wait) const {
+  return handle_->connects_within(wait);
+}
+
 Session::State Session::state() const noexcept {
   return handle_->state();
 }

@@ -1,0 +1,230 @@
+#include "adapters/zookeeper/lock_calls.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "guard/error.hpp"
+
+namespace fenceguard::zookeeper {
+namespace {
+
+// Times that a step is tried again because somebody else's came between.
+constexpr int attempts = 100;
+
+std::string parent_of(const std::string& path) {
+  return path.substr(0, path.rfind('/'));
+}
+
+[[noreturn]] void raise_contended(const std::string& path) {
+  throw Unavailable(path + " changes as often as it is read; try again");
+}
+
+Token token_above(std::int64_t zxid, std::int64_t offset) {
+  if (offset > std::numeric_limits<std::int64_t>::max() - zxid) {
+    throw Unavailable("the tokens of this namespace are exhausted: its offset was raised too far");
+  }
+  return Token{zxid + offset};
+}
+
+struct Data {
+  Holder holder;
+  std::int64_t offset;
+};
+
+// What our own contenders say, or nothing.
+std::optional<Data> parse_data(std::string_view data) {
+  const auto space = data.rfind(' ');
+  if (space == data.npos) return std::nullopt;
+  const auto offset = parse_decimal(data.substr(space + 1));
+  const auto name = data.substr(0, space);
+  const auto holder = name.empty() ? Holder{} : Holder::parse(name);
+  if (!offset || !holder) return std::nullopt;
+  return Data{*holder, *offset};
+}
+
+}  // namespace
+
+LockCalls::LockCalls(const std::string& root, const std::string& pattern, Layout layout)
+    : root_{root}, offset_path_{root + "/offset"}, path_{root, pattern}, layout_{layout} {}
+
+std::string LockCalls::enter(Session& session, const std::string& lock, const std::string& guid,
+                             const Holder& holder) {
+  const auto name = lock + "/" + contender_name(layout_, guid);
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto now = offset(session);
+    const auto data = fmt::format("{} {}", holder.id(), now.value);
+    const auto made =
+        session.multi({check(offset_path_, now.version), create(name, data, Mode::ephemeral_sequential)});
+    if (made.is_ok()) return made.answers[1].path;
+    if (made.failed == 0) {
+      (void)read_offset(session);
+    } else if (made.code == Code::no_node) {
+      make_lock(session, lock);
+    } else {
+      throw Unavailable(fmt::format("{} cannot be a lock, because it is an ephemeral node", lock));
+    }
+  }
+  raise_contended(offset_path_);
+}
+
+void LockCalls::make_lock(Session& session, const std::string& lock) {
+  session.make_path(path_.top());
+  session.make_path(lock, Mode::container);
+}
+
+LockCalls::Place LockCalls::look(Session& session, const std::string& contender) {
+  auto own = session.begin_get(contender);
+  auto all = session.begin_get_children(parent_of(contender));
+  const auto node = own.get();
+  const auto children = all.get();
+  if (node.code != Code::ok) return {};
+  Place place{.is_there = true, .token = token_of(session, node), .before = {}};
+  const auto contenders = contenders_of(children.children);
+  const auto self = std::ranges::find(contenders, contender.substr(contender.rfind('/') + 1));
+  if (self == contenders.end()) return {};
+  if (self != contenders.begin()) place.before = parent_of(contender) + "/" + *std::prev(self);
+  return place;
+}
+
+std::vector<std::string> LockCalls::find(Session& session, const std::string& lock, const std::string& guid) {
+  catch_up(session);
+  std::vector<std::string> found;
+  const auto name = contender_name(layout_, guid);
+  for (const auto& child : contenders_of(session.get_children(lock).children)) {
+    if (child.starts_with(name)) found.push_back(lock + "/" + child);
+  }
+  return found;
+}
+
+bool LockCalls::confirm(Session& session, const std::string& contender) {
+  // Nobody sets a contender's data, so its version is 0.
+  return session.multi({check(contender, 0)}).is_ok();
+}
+
+bool LockCalls::remove(Session& session, const std::string& contender) {
+  return session.remove(contender).code == Code::ok;
+}
+
+// Nothing is written, but the leader has it committed like a write.
+void LockCalls::catch_up(Session& session) {
+  (void)session.multi({check(offset_path_, any_version)});
+}
+
+std::optional<LockCalls::Head> LockCalls::head(Session& session, const std::string& lock) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    catch_up(session);
+    const auto contenders = contenders_of(session.get_children(lock).children);
+    if (contenders.empty()) return std::nullopt;
+    if (auto first = first_of(session, lock, contenders)) return first;
+  }
+  raise_contended(lock);
+}
+
+// The first contender that is still there when it is read.
+std::optional<LockCalls::Head> LockCalls::first_of(Session& session, const std::string& lock,
+                                                   const std::vector<std::string>& children) {
+  for (const auto& name : contenders_of(children)) {
+    const auto path = lock + "/" + name;
+    const auto node = session.get(path);
+    if (node.code != Code::ok) continue;
+    const auto data = parse_data(node.data);
+    return Head{path, token_of(session, node), data ? data->holder : Holder{}};
+  }
+  return std::nullopt;
+}
+
+Token LockCalls::token_of(Session& session, const Answer& node) {
+  const auto data = parse_data(node.data);
+  return token_above(node.stat.czxid, data ? data->offset : read_offset(session).value);
+}
+
+LockCalls::Offset LockCalls::offset(Session& session) {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (offset_ && offset_session_ == session.id()) return *offset_;
+  }
+  return read_offset(session);
+}
+
+LockCalls::Offset LockCalls::read_offset(Session& session) {
+  auto node = session.get(offset_path_);
+  if (node.code == Code::no_node) {
+    session.make_path(root_ + "/locks");
+    (void)session.create(offset_path_, "0");
+    node = session.get(offset_path_);
+  }
+  const auto value = parse_decimal(node.data);
+  if (node.code != Code::ok || !value) {
+    throw Unavailable(fmt::format("{} is damaged: it is a decimal number, and not '{}'", offset_path_,
+                                  node.data.substr(0, 32)));
+  }
+  const Offset read{*value, node.stat.version, node.stat.mzxid};
+  keep(session, read);
+  return read;
+}
+
+void LockCalls::keep(const Session& session, const Offset& offset) {
+  const std::scoped_lock lock{mutex_};
+  offset_ = offset;
+  offset_session_ = session.id();
+}
+
+void LockCalls::raise(Session& session, Token mark) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto now = read_offset(session);
+    // Whatever is created from here on has a higher zxid than the offset's last change has.
+    const auto needed = mark.value() - now.zxid + 1;
+    if (now.value >= needed) return;
+    (void)token_above(now.zxid, needed);
+    const auto changed = session.set(offset_path_, std::to_string(needed), now.version);
+    if (changed.code != Code::ok) continue;
+    return keep(session, {needed, changed.stat.version, changed.stat.mzxid});
+  }
+  raise_contended(offset_path_);
+}
+
+Token LockCalls::draw(Session& session) {
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto now = offset(session);
+    const auto changed = session.set(offset_path_, std::to_string(now.value), now.version);
+    if (changed.code == Code::ok) {
+      keep(session, {now.value, changed.stat.version, changed.stat.mzxid});
+      return token_above(changed.stat.mzxid, now.value);
+    }
+    (void)read_offset(session);
+  }
+  raise_contended(offset_path_);
+}
+
+Token LockCalls::lowest_live(Session& session) {
+  // Whatever was created before this is found below; what comes later has a higher token than was drawn.
+  Token lowest{draw(session).value() + 1};
+  lower_to_live(session, path_.top(), lowest);
+  return lowest;
+}
+
+void LockCalls::lower_to_live(Session& session, const std::string& top, Token& lowest) {
+  std::vector<std::string> level{top};
+  while (!level.empty()) {
+    std::vector<std::string> below;
+    for (std::size_t begin = 0; begin < level.size(); begin += attempts) {
+      // Some at a time, so that what is asked does not pile up at the server.
+      const auto end = std::min(level.size(), begin + attempts);
+      std::vector<Pending<Answer>> listed;
+      for (auto i = begin; i < end; ++i) listed.push_back(session.begin_get_children(level[i]));
+      for (auto i = begin; i < end; ++i) {
+        const auto children = listed[i - begin].get().children;
+        // Of one lock's contenders the first has the lowest token.
+        if (const auto first = first_of(session, level[i], children)) lowest = std::min(lowest, first->token);
+        for (const auto& child : children) {
+          if (!sequence_of(child)) below.push_back(level[i] + "/" + child);
+        }
+      }
+    }
+    level = std::move(below);
+  }
+}
+
+}  // namespace fenceguard::zookeeper

@@ -1,0 +1,50 @@
+#pragma once
+
+// Sweeper: removes contenders that nobody wants any more and that could not be removed at once: those of
+// leases that were lost, and those of which nobody knows, after a lost answer, whether they were made. It
+// goes on until each is gone, or its session is over, which removes it too.
+//
+// Thread safety: all calls may be made from any thread at once.
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "adapters/zookeeper/lock_calls.hpp"
+
+namespace fenceguard::zookeeper {
+
+// A contender of ours.
+struct Contender {
+  std::weak_ptr<Session> session;  // that made it
+  std::string lock;
+  std::string guid;
+  std::string path;  // empty: not known, and perhaps there is none
+};
+
+class Sweeper {
+ public:
+  // REQUIRES: calls outlives it.
+  explicit Sweeper(LockCalls& calls);
+
+  void remove(Contender contender);
+
+  // What is not removed yet is left to the end of its session.
+  void stop();
+
+ private:
+  void run(const std::stop_token& stop);
+  // Whether nothing is left of it.
+  [[nodiscard]] bool sweep(const Contender& contender);
+
+  LockCalls& calls_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::list<Contender> left_;
+  std::jthread thread_;
+};
+
+}  // namespace fenceguard::zookeeper

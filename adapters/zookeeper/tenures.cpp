@@ -1,0 +1,154 @@
+#include "adapters/zookeeper/tenures.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace fenceguard::zookeeper {
+
+Tenures::Tenures(Sweeper& sweeper) : sweeper_{sweeper} {
+  expirer_ = std::jthread{[this](const std::stop_token& stop) { expire(stop); }};
+}
+
+// After a break the session's own thread calls lose_all(): either that finds what was added here, or the
+// break is seen here.
+bool Tenures::add(const Tenure& tenure) {
+  std::vector<Kept> replaced;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (!tenure.since.is_unbroken()) return false;
+    const auto found = kept_.find(tenure.claim.resource);
+    if (found != kept_.end()) {
+      // Its node was removed by somebody else, or it would not be this one's turn.
+      replaced.push_back(std::move(found->second));
+      kept_.erase(found);
+    }
+    kept_.emplace(tenure.claim.resource, Kept{tenure, {}});
+    has_changed_ = true;
+    changed_.notify_all();
+  }
+  end(std::move(replaced));
+  return true;
+}
+
+std::optional<Tenure> Tenures::find(const Resource& resource) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = kept_.find(resource);
+  if (found == kept_.end()) return std::nullopt;
+  return found->second.tenure;
+}
+
+std::optional<Tenure> Tenures::find(const Claim& claim) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = find_claim(claim);
+  if (found == kept_.end()) return std::nullopt;
+  return found->second.tenure;
+}
+
+Tenures::Map::iterator Tenures::find_claim(const Claim& claim) {
+  const auto found = kept_.find(claim.resource);
+  const bool is_it = found != kept_.end() && found->second.tenure.claim == claim.without_sequence();
+  return is_it ? found : kept_.end();
+}
+
+bool Tenures::extend(const Claim& claim, BootClock::time_point until, Shorten shorten) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = find_claim(claim);
+  if (found == kept_.end()) return false;
+  auto& tenure = found->second.tenure;
+  if (!tenure.since.is_unbroken() || BootClock::now() >= tenure.expires_at) return false;
+  tenure.expires_at = shorten == Shorten::yes ? until : std::max(until, tenure.expires_at);
+  has_changed_ = true;
+  changed_.notify_all();
+  return true;
+}
+
+std::optional<Tenure> Tenures::release(const Claim& claim) {
+  const std::scoped_lock lock{mutex_};
+  const auto found = find_claim(claim);
+  if (found == kept_.end()) return std::nullopt;
+  auto tenure = std::move(found->second.tenure);
+  kept_.erase(found);
+  return tenure;
+}
+
+void Tenures::lose(const Claim& claim) {
+  std::vector<Kept> ended;
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto found = find_claim(claim);
+    if (found == kept_.end()) return;
+    ended.push_back(std::move(found->second));
+    kept_.erase(found);
+  }
+  end(std::move(ended));
+}
+
+void Tenures::lose_all(const SessionLife& life) {
+  std::vector<Kept> ended;
+  {
+    const std::scoped_lock lock{mutex_};
+    for (auto one = kept_.begin(); one != kept_.end();) {
+      if (one->second.tenure.since.life.get() == &life) {
+        ended.push_back(std::move(one->second));
+        one = kept_.erase(one);
+      } else {
+        ++one;
+      }
+    }
+  }
+  end(std::move(ended));
+}
+
+std::stop_token Tenures::lost(const Claim& claim) {
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto found = find_claim(claim);
+    if (found != kept_.end()) return found->second.lost.get_token();
+  }
+  std::stop_source over;
+  over.request_stop();
+  return over.get_token();
+}
+
+void Tenures::end(std::vector<Kept> ended) {
+  for (auto& kept : ended) {
+    kept.lost.request_stop();
+    sweeper_.remove(std::move(kept.tenure.contender));
+  }
+}
+
+void Tenures::expire(const std::stop_token& stop) {
+  // Short, because the clock of a condition variable stands still while the machine is suspended.
+  static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
+  std::unique_lock lock{mutex_};
+  while (!stop.stop_requested()) {
+    const auto now = BootClock::now();
+    auto next = now + look_again;
+    std::vector<Kept> ended;
+    for (auto one = kept_.begin(); one != kept_.end();) {
+      if (one->second.tenure.expires_at <= now) {
+        ended.push_back(std::move(one->second));
+        one = kept_.erase(one);
+      } else {
+        next = std::min(next, one->second.tenure.expires_at);
+        ++one;
+      }
+    }
+    if (!ended.empty()) {
+      lock.unlock();
+      end(std::move(ended));
+      lock.lock();
+      continue;
+    }
+    changed_.wait_for(lock, stop, next - now, [this] { return std::exchange(has_changed_, false); });
+  }
+}
+
+void Tenures::stop() {
+  expirer_.request_stop();
+  if (expirer_.joinable()) expirer_.join();
+  const std::scoped_lock lock{mutex_};
+  kept_.clear();
+}
+
+}  // namespace fenceguard::zookeeper

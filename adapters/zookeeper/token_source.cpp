@@ -1,0 +1,245 @@
+#include "adapters/zookeeper/token_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "adapters/zookeeper/attempt.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::zookeeper {
+namespace {
+
+using Ms = std::chrono::milliseconds;
+
+constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
+constexpr Ms away_retry{100};
+
+struct LockOptions {
+  std::string lock_path;
+  Layout layout = Layout::kazoo;
+};
+
+class ZooKeeperSource : public TokenSource {
+ public:
+  ZooKeeperSource(const Address& address, const LockOptions& options)
+      : calls_{address.root, options.lock_path, options.layout},
+        sessions_{address, [this](const SessionLife& life) { tenures_.lose_all(life); }} {}
+
+  ~ZooKeeperSource() override {
+    tenures_.stop();
+    sweeper_.stop();
+    sessions_.close();
+  }
+
+  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override;
+  std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
+                                    const AcquireOptions& options) override;
+  Renewal renew(const Claim& claim, Ms ttl) override;
+  Release release(const Claim& claim) override;
+  Release end(const Resource& resource) override;
+  std::optional<LeaseRecord> show(const Resource& resource) override;
+  void raise(const Resource& /*resource*/, Token mark) override {
+    sessions_.healed([&](const Stay& stay) { calls_.raise(*stay.session, mark); });
+  }
+  Token draw() override {
+    return sessions_.healed([&](const Stay& stay) { return calls_.draw(*stay.session); });
+  }
+  std::optional<Token> lowest_live() override {
+    return sessions_.healed([&](const Stay& stay) { return calls_.lowest_live(*stay.session); });
+  }
+  bool lives_by_connection() const noexcept override { return true; }
+  std::stop_token lost(const Claim& claim) override { return tenures_.lost(claim); }
+
+ private:
+  // A thread that waits; another that is granted the lock for the same holder calls it.
+  struct Waiting {
+    const Resource& resource;
+    const Holder& holder;
+    std::shared_ptr<Bell> bell = std::make_shared<Bell>();
+  };
+  class Queued;
+
+  [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_}; }
+  [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
+  [[nodiscard]] bool confirm(const Tenure& tenure);
+  [[nodiscard]] Release remove_contender(const std::string& path);
+  void call_same_holder(const Claim& claim);
+
+  LockCalls calls_;
+  Sweeper sweeper_{calls_};
+  Tenures tenures_{sweeper_};
+  SessionKeeper sessions_;
+  std::mutex mutex_;  // guards waiting_
+  std::list<Waiting*> waiting_;
+};
+
+class ZooKeeperSource::Queued {
+ public:
+  Queued(ZooKeeperSource& source, Waiting& waiting) : source_{source} {
+    const std::scoped_lock lock{source_.mutex_};
+    place_ = source_.waiting_.insert(source_.waiting_.end(), &waiting);
+  }
+  ~Queued() {
+    const std::scoped_lock lock{source_.mutex_};
+    source_.waiting_.erase(place_);
+  }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+
+ private:
+  ZooKeeperSource& source_;
+  std::list<Waiting*>::iterator place_;
+};
+
+std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                       Ms ttl) {
+  require_sensible_ttl(ttl);
+  if (const auto grant = again(resource, holder, ttl)) return *grant;
+  Attempt attempt{parts(), resource, holder, ttl};
+  if (const auto grant = attempt.ask()) {
+    call_same_holder(grant->claim);
+    return *grant;
+  }
+  if (const auto other = tenures_.find(resource)) {
+    const auto left = std::chrono::ceil<Ms>(other->expires_at - BootClock::now());
+    return Held{std::clamp(left, Ms{1}, ttl_max)};
+  }
+  // A holder that has stopped is out of the way by then.
+  return Held{std::min(sessions_.session_timeout(), ttl)};
+}
+
+std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, const Holder& holder,
+                                                   const AcquireOptions& options) {
+  require_sensible_ttl(options.ttl);
+  // Bounded, so that 'for ever' (milliseconds::max()) does not overflow.
+  const auto deadline = BootClock::now() + std::min(options.wait, wait_max);
+  const auto is_over = [&] { return options.stop.stop_requested() || BootClock::now() >= deadline; };
+  Waiting waiting{resource, holder};
+  const Queued queued{*this, waiting};
+  Attempt attempt{parts(), resource, holder, options.ttl};
+  // Once a server was there, its going away is waited out.
+  for (bool was_reached = false;; was_reached = true) {
+    auto until = deadline;
+    try {
+      if (was_reached && !sessions_.is_ready()) throw Unavailable("the connection to ZooKeeper is lost");
+      if (auto grant = again(resource, holder, options.ttl)) return grant;
+      if (auto grant = attempt.ask()) {
+        call_same_holder(grant->claim);
+        return grant;
+      }
+      if (is_over()) return std::nullopt;
+      attempt.ring_when_next(waiting.bell);
+    } catch (const Unavailable&) {
+      if (options.stop.stop_requested()) return std::nullopt;
+      if (!was_reached || is_over()) throw;
+      until = std::min(deadline, BootClock::now() + away_retry);
+    }
+    if (!waiting.bell->wait(options.stop, until) && is_over()) return std::nullopt;
+  }
+}
+
+// The tenure of the same holder, if the quorum still knows it.
+std::optional<Grant> ZooKeeperSource::again(const Resource& resource, const Holder& holder, Ms ttl) {
+  const auto tenure = tenures_.find(resource);
+  if (!tenure || tenure->claim.holder != holder) return std::nullopt;
+  const auto asked_at = BootClock::now();
+  if (!confirm(*tenure) || !tenures_.extend(tenure->claim, asked_at + ttl, Tenures::Shorten::no)) {
+    tenures_.lose(tenure->claim);
+    return std::nullopt;
+  }
+  return Grant{tenure->claim, ttl, false, asked_at};
+}
+
+// Whether the lease's node is there. Throws Unavailable.
+bool ZooKeeperSource::confirm(const Tenure& tenure) {
+  const auto session = tenure.contender.session.lock();
+  if (!session || !tenure.since.is_unbroken()) return false;
+  try {
+    return calls_.confirm(*session, tenure.contender.path);
+  } catch (const OutcomeUnknown& fault) {
+    throw Unavailable(fault.what());  // it changes nothing
+  }
+}
+
+void ZooKeeperSource::call_same_holder(const Claim& claim) {
+  const std::scoped_lock lock{mutex_};
+  for (const auto* waiting : waiting_) {
+    if (waiting->resource == claim.resource && waiting->holder == claim.holder) waiting->bell->ring();
+  }
+}
+
+Renewal ZooKeeperSource::renew(const Claim& claim, Ms ttl) {
+  require_sensible_ttl(ttl);
+  const auto tenure = tenures_.find(claim);
+  if (!tenure) return Renewal::lost;
+  const auto asked_at = BootClock::now();
+  if (confirm(*tenure) && tenures_.extend(claim, asked_at + ttl, Tenures::Shorten::yes))
+    return Renewal::renewed;
+  tenures_.lose(claim);
+  return Renewal::lost;
+}
+
+Release ZooKeeperSource::release(const Claim& claim) {
+  const auto tenure = tenures_.release(claim);
+  if (!tenure) return Release::not_held;
+  try {
+    return remove_contender(tenure->contender.path);
+  } catch (const Error&) {
+    sweeper_.remove(tenure->contender);
+    throw;
+  }
+}
+
+Release ZooKeeperSource::end(const Resource& resource) {
+  const auto lock = calls_.lock_of(resource);
+  const auto head = sessions_.healed([&](const Stay& stay) { return calls_.head(*stay.session, lock); });
+  return head ? remove_contender(head->contender) : Release::not_held;
+}
+
+// No other node ever has this path, so it may be asked for again where the answer was lost.
+Release ZooKeeperSource::remove_contender(const std::string& path) {
+  bool was_asked = false;
+  return sessions_.healed([&](const Stay& stay) {
+    const bool is_first = !std::exchange(was_asked, true);
+    return LockCalls::remove(*stay.session, path) || !is_first ? Release::released : Release::not_held;
+  });
+}
+
+std::optional<LeaseRecord> ZooKeeperSource::show(const Resource& resource) {
+  const auto lock = calls_.lock_of(resource);
+  const auto head = sessions_.healed([&](const Stay& stay) { return calls_.head(*stay.session, lock); });
+  if (!head) return std::nullopt;
+  const Claim claim{resource, head->token, head->holder, std::nullopt};
+  const auto own = tenures_.find(claim);
+  // How long another process goes on without renewing is known to that process.
+  if (!own) return LeaseRecord{claim, AcquireOptions{}.ttl};
+  const auto left = std::chrono::ceil<Ms>(own->expires_at - BootClock::now());
+  return LeaseRecord{claim, std::max(left, Ms{0})};
+}
+
+Layout layout_of(const std::string& text) {
+  if (text == "kazoo") return Layout::kazoo;
+  if (text == "curator") return Layout::curator;
+  throw InvalidInput(fmt::format("?layout of a zookeeper: URL is kazoo or curator, and this is '{}'", text));
+}
+
+}  // namespace
+
+std::unique_ptr<TokenSource> open_source(const Url& url) {
+  const auto address = address_of(url, {"layout", "lock_path"});
+  LockOptions options;
+  for (const auto& [name, value] : url.parameters) {
+    if (name == "lock_path" && value.empty()) {
+      throw InvalidInput("?lock_path of a zookeeper: URL is empty; it reads /their/%s");
+    }
+    if (name == "lock_path") options.lock_path = value;
+    if (name == "layout") options.layout = layout_of(value);
+  }
+  return std::make_unique<ZooKeeperSource>(address, options);
+}
+
+}  // namespace fenceguard::zookeeper
