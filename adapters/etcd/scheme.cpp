@@ -1,5 +1,6 @@
 #include "adapters/etcd/scheme.hpp"
 
+#include "adapters/etcd/demo/demos.hpp"
 #include "adapters/etcd/doctor.hpp"
 #include "adapters/etcd/door.hpp"
 #include "adapters/etcd/token_source.hpp"
@@ -13,6 +14,7 @@ Scheme scheme() {
   scheme.open_direct = open_direct;
   scheme.examine_source = examine_source;
   scheme.examine_storage = examine_storage;
+  scheme.demonstrations = demonstrations();
   return scheme;
 }
 
