@@ -6,6 +6,15 @@ namespace fenceguard::zookeeper {
 
 std::vector<Demonstration> demonstrations() {
   return {
+      {.name = "session-expiry",
+       .summary = "a client is stopped past its session (ZooKeeper), and wakes up believing",
+       .opening =
+           "Clients A and B share an account that holds 100; A adds 50, B adds 30. Lock and account are "
+           "in a real ZooKeeper server: the lock is the first of the ephemeral sequential nodes. A is a "
+           "process of its own. It is stopped until its session has expired.",
+       .lanes = {"client A", "client B", "ZooKeeper"},
+       .tell = demos::session_expiry,
+       .act = demos::act_session_expiry},
       {.name = "herd",
        .summary = "200 clients wait for one node (ZooKeeper), and all of them wake at every release",
        .opening =
