@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "tests/etcd/source/source.hpp"
+#include "tests/process/proxy.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+class Waiting : public testing::Test {
+ protected:
+  [[nodiscard]] std::size_t line() { return keys_under(client_, lock + "/").size(); }
+
+  EtcdCluster cluster_{1};
+  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  std::unique_ptr<TokenSource> source_ = open(cluster_.url());
+};
+
+// All connections go through a proxy that counts the watches that were told something. With many waiters,
+// each release wakes the next one and nobody else, in the order in which they came.
+TEST_F(Waiting, ExactlyOneClientIsWokenPerHandOver) {
+  const auto waiters = static_cast<std::size_t>(scaled(200));
+  std::atomic<std::size_t> woken{0};
+  Proxy proxy{
+      cluster_.member(0).port(), [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+        if (direction == Proxy::Direction::to_client && piece.find("\"events\"") != std::string_view::npos)
+          ++woken;
+        return piece.size();
+      }};
+  const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=30s"));
+  auto grant = take(*source_, "first");
+  std::atomic<std::size_t> served{0};
+  std::mutex mutex;
+  std::vector<std::size_t> order;
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < waiters; ++i) {
+    threads.emplace_back([&, i] {
+      const auto mine = far->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = Ms{600'000}});
+      if (!mine) return;
+      {
+        const std::scoped_lock guard{mutex};
+        order.push_back(i);
+      }
+      ++served;
+      far->release(mine->claim);
+    });
+    wait_until([&] { return line() == i + 2; });
+  }
+  EXPECT_EQ(woken, 0U);
+  source_->release(grant.claim);
+  threads.clear();
+  EXPECT_EQ(served, waiters);
+  EXPECT_EQ(woken, waiters);
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+  EXPECT_EQ(line(), 0U);
+  RecordProperty("woken", std::to_string(woken));
+}
+
+TEST_F(Waiting, AWaiterThatStopsOrTimesOutLeavesNothing) {
+  const auto grant = take(*source_, "first");
+  EXPECT_FALSE(source_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = Ms{100}}));
+  EXPECT_EQ(line(), 1U);
+  std::stop_source stop;
+  std::optional<Grant> got;
+  std::jthread waiter{[&] {
+    got = source_->wait_acquire(resource, Holder::random(),
+                                {.ttl = long_ttl, .wait = limit, .stop = stop.get_token()});
+  }};
+  wait_until([&] { return line() == 2; });
+  stop.request_stop();
+  waiter.join();
+  EXPECT_FALSE(got);
+  EXPECT_EQ(line(), 1U);
+  EXPECT_EQ(source_->renew(grant.claim, long_ttl), Renewal::renewed);
+}
+
+TEST_F(Waiting, AWaiterThatIsCutOffFailsAndItsPlaceRunsOut) {
+  Proxy proxy{cluster_.member(0).port()};
+  const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=500ms"));
+  const auto grant = take(*source_, "first");
+  std::atomic<bool> failed{false};
+  std::jthread waiter{[&] {
+    try {
+      (void)far->wait_acquire(resource, Holder::random(), {.ttl = least_ttl, .wait = Ms{1'500}});
+    } catch (const Error&) {
+      failed = true;
+    }
+  }};
+  wait_until([&] { return line() == 2; });
+  proxy.set(Proxy::Way::closed);
+  waiter.join();
+  EXPECT_TRUE(failed);
+  wait_until([&] { return line() == 1; });
+}
+
+TEST_F(Waiting, APlaceIsKeptForLongerThanItsFirstTerm) {
+  auto grant = take(*source_, "first");
+  std::optional<Lease> got;
+  std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = least_ttl, .wait = limit}); }};
+  wait_until([&] { return line() == 2; });
+  const auto place = keys_under(client_, lock + "/").back();
+  const auto until = BootClock::now() + 3 * least_ttl;
+  while (BootClock::now() < until) std::this_thread::sleep_for(Ms{50});
+  EXPECT_EQ(keys_under(client_, lock + "/").back().key, place.key);
+  source_->release(grant.claim);
+  waiter.join();
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->claim().token.value(), place.create_revision);
+  EXPECT_FALSE(got->lost().stop_requested());
+}
+
+// Its lease was revoked, or ran out while its process was stopped: it lines up again, behind the others.
+TEST_F(Waiting, AWaiterWhosePlaceWasLostLinesUpAgain) {
+  const auto grant = take(*source_, "first");
+  std::optional<Lease> got;
+  std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = Ms{3'000}, .wait = limit}); }};
+  wait_until([&] { return line() == 2; });
+  const auto place = keys_under(client_, lock + "/").back();
+  EXPECT_TRUE(client_.revoke(place.lease));
+  wait_until([&] { return line() == 2; });
+  source_->release(grant.claim);
+  waiter.join();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->claim().token.value(), place.create_revision);
+  EXPECT_EQ(got->release(), Release::released);
+  EXPECT_EQ(line(), 0U);
+}
+
+TEST_F(Waiting, ARaiseLiftsThoseWhoWaitToo) {
+  auto grant = take(*source_, "first");
+  std::optional<Lease> got;
+  std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = long_ttl, .wait = limit}); }};
+  wait_until([&] { return line() == 2; });
+  const Token mark{1'000'000'000'000};
+  source_->raise(resource, mark);
+  source_->release(grant.claim);
+  waiter.join();
+  ASSERT_TRUE(got);
+  EXPECT_GT(got->claim().token, mark);
+  EXPECT_EQ(source_->show(resource)->claim, got->claim());
+}
+
+// The holder's own answer was lost, and it asks again, ready to wait: it has the lock already.
+TEST_F(Waiting, TheSameHolderDoesNotWaitForItself) {
+  const auto grant = take(*source_, "first");
+  const auto again = source_->wait_acquire(resource, Holder{"first"}, {.ttl = long_ttl, .wait = limit});
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->is_new);
+  EXPECT_EQ(again->claim, grant.claim);
+  EXPECT_EQ(line(), 1U);
+}
+
+}  // namespace
+}  // namespace fenceguard::test
