@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "adapters/zookeeper/fence_calls.hpp"
 #include "adapters/zookeeper/guard.hpp"
@@ -62,7 +63,9 @@ class PlainClient : public AccountClient {
     return name_;
   }
 
-  void give_back() override { (void)lock_session_->remove(std::string{line} + '/' + name_); }
+  bool give_back() override {
+    return lock_session_->remove(std::string{line} + '/' + std::exchange(name_, {})).code == Code::ok;
+  }
 
   std::optional<std::int64_t> read() override { return number_of(session_->get(balance_path)); }
 
@@ -100,16 +103,12 @@ class FencedClient : public AccountClient {
         guard_{client_} {}
 
   std::optional<std::string> take() override {
-    const Resource resource{account};
-    // Once it knows that the lock is held it looks, instead of making a node each time.
-    if (has_asked_ && source_->show(resource)) return std::nullopt;
-    has_asked_ = true;
-    lease_ = source_->acquire(resource, {.ttl = ttl_, .holder = Holder{who_}});
+    lease_ = source_->acquire(Resource{account}, {.ttl = ttl_, .holder = Holder{who_}});
     if (!lease_) return std::nullopt;
     return to_string(lease_->claim().token);
   }
 
-  void give_back() override { (void)lease_->release(); }
+  bool give_back() override { return lease_->release() == Release::released; }
 
   std::optional<std::int64_t> read() override {
     const auto read = persist([&] { return guard_.read(lease_->claim(), balance_path); });
@@ -134,7 +133,6 @@ class FencedClient : public AccountClient {
   Client client_;
   Guard guard_;
   std::optional<Lease> lease_;
-  bool has_asked_ = false;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 // AccountClient: who takes the lock and adds to the account in 'session-expiry', with sessions of its own.
 // One kind keeps to the lock recipe alone, the other takes its lock from the token source and carries its
 // claim with every read and write. Both repeat a write whose answer was lost, in a new session if the old one
-// has expired, as kazoo and Curator do by themselves.
+// has expired, as the retries of kazoo and of Curator do.
 //
 // Not thread-safe.
 
@@ -42,7 +42,8 @@ class AccountClient {
   virtual ~AccountClient() = default;
   // Asks for the lock. Its token, or the name of its node, once it has it; nothing while another holds it.
   [[nodiscard]] virtual std::optional<std::string> take() = 0;
-  virtual void give_back() = 0;
+  // False if it was lost before.
+  virtual bool give_back() = 0;
   // The balance; nothing if the claim was refused.
   [[nodiscard]] virtual std::optional<std::int64_t> read() = 0;
   virtual Written write(std::int64_t balance) = 0;

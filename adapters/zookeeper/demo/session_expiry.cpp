@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <thread>
 
@@ -14,13 +15,15 @@ namespace {
 
 using Tone = TaleEvent::Tone;
 
-constexpr std::chrono::milliseconds timeout_of_a{2'000};
+constexpr std::chrono::milliseconds timeout_of_a{3'000};
 constexpr std::chrono::milliseconds timeout_of_b{30'000};
+constexpr std::chrono::milliseconds ask_again{100};
 constexpr std::chrono::milliseconds loss_limit{8'000};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr const char* lane_a = "client A";
 constexpr const char* lane_b = "client B";
 constexpr const char* server_lane = "ZooKeeper";
+constexpr const char* held = "held";
 constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 
 std::unique_ptr<AccountClient> make_client(bool guarded, const std::string& url, const std::string& who,
@@ -38,6 +41,16 @@ class ProcessA {
   std::string ask(const std::string& line) {
     process_->send_line(line);
     return process_->receive_line();
+  }
+  std::string take() {
+    const auto token = ask("take");
+    if (token == held) throw Unavailable("a free lock was not granted to A");
+    return token;
+  }
+  std::int64_t read() {
+    const auto balance = parse_decimal(ask("read"));
+    if (!balance) throw Unavailable("A was not let in to read");
+    return *balance;
   }
   // To be answered when it can.
   void tell(const std::string& line) { process_->send_line(line); }
@@ -92,9 +105,9 @@ class Story {
 
  private:
   void start(ProcessA& a) {
-    token_a_ = a.ask("take");
+    token_a_ = a.take();
     note_lock(lane_a, token_a_);
-    base_a_ = *parse_decimal(a.ask("read"));
+    base_a_ = a.read();
     note_read(lane_a, base_a_, token_a_);
   }
 
@@ -108,11 +121,19 @@ class Story {
   void take_over(AccountClient& b) {
     auto taken = b.take();
     b_has_waited_ = !taken;
-    stage_.note({.who = lane_b, .what = "asks for the lock", .where = server_lane, .answer = "A holds it"});
-    stage_.wait_until([&] { return taken || (taken = b.take()); }, "an end of A's session");
+    stage_.note({.who = lane_b,
+                 .what = "asks for the lock",
+                 .where = server_lane,
+                 .answer = taken ? "it is free" : "A holds it"});
+    stage_.wait_until(
+        [&] {
+          if (!taken) stage_.wait(ask_again);
+          return taken || (taken = b.take());
+        },
+        "an end of A's session");
     const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - paused_at_);
     note(server_lane,
-         fmt::format("A's session, of {} ms, has expired {} ms after the pause: its node is gone",
+         fmt::format("A's session, of {} ms, has expired, as seen {} ms after the pause: its node is gone",
                      timeout_of_a.count(), since.count()),
          Tone::pause);
     token_b_ = *taken;
@@ -150,11 +171,14 @@ class Story {
   }
 
   void go_on(ProcessA& a, AccountClient& b) {
-    b.give_back();
-    note(lane_b, "gives the lock back");
-    const auto token = a.ask("take");
+    const bool is_released = b.give_back();
+    stage_.note({.who = lane_b,
+                 .what = "gives the lock back" + under(token_b_),
+                 .where = server_lane,
+                 .answer = is_released ? "released" : "not held"});
+    const auto token = a.take();
     note_lock(lane_a, token);
-    const auto base = *parse_decimal(a.ask("read"));
+    const auto base = a.read();
     note_read(lane_a, base, token);
     const auto written = late_from(a.ask(fmt::format("write {}", base + add_a)));
     goes_on_ = written.verdict == to_string(Verdict::admitted);
@@ -236,7 +260,7 @@ void act_session_expiry(const std::vector<std::string>& words) {
   const bool guarded = words.at(1) == "through";
   const auto client = make_client(guarded, words.at(0), "A", timeout_of_a);
   const auto answer = [&](const std::string& line) -> std::string {
-    if (line == "take") return client->take().value_or("held");
+    if (line == "take") return client->take().value_or(held);
     if (line == "read") return std::to_string(client->read().value_or(-1));
     if (line == "session") {
       const auto deadline = BootClock::now() + loss_limit;
