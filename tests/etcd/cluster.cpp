@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -42,6 +44,17 @@ std::string run(const std::string& line) {
   return output;
 }
 
+// Whether all threads of a process are stopped (proc(5): the state is the first field after the name).
+bool stands_still(pid_t pid) {
+  for (const auto& task : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", pid)}) {
+    std::ifstream stream{task.path() / "stat"};
+    const std::string stat{std::istreambuf_iterator<char>{stream}, {}};
+    const auto name_end = stat.rfind(')');
+    if (name_end == stat.npos || stat.compare(name_end, 3, ") T") != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 EtcdCluster::Member::Member(std::string name, std::string folder)
@@ -55,6 +68,8 @@ EtcdCluster::Member::Member(std::string name, std::string folder)
 void EtcdCluster::Member::pause() {
   process_.pause();
   is_paused_ = true;
+  // The signal stops a process with many threads one after the other.
+  wait_until("member that stands still", [this] { return stands_still(process_.pid()); });
 }
 
 void EtcdCluster::Member::resume() {
@@ -171,7 +186,7 @@ std::string EtcdCluster::etcdctl_at(const std::string& endpoints, const std::str
   auto line = "ETCDCTL_API=3 etcdctl --endpoints=" + endpoints;
   if (options_.tls)
     line += fmt::format(" --cacert={} --cert={} --key={}", ca_file(), cert_file(), key_file());
-  if (!credentials_.empty()) line += " --user=" + credentials_;
+  if (!credentials_.empty()) line += fmt::format(" --user='{}'", credentials_);
   return run(line + " " + words);
 }
 
@@ -196,10 +211,10 @@ void EtcdCluster::restore_snapshot(const std::string& file) {
 
 void EtcdCluster::enable_auth(const std::string& user, const std::string& password,
                               const std::string& prefix) {
-  etcdctl(fmt::format("user add root:{}", password));
+  etcdctl(fmt::format("user add 'root:{}'", password));
   etcdctl("user grant-role root root");
   if (user != "root") {
-    etcdctl(fmt::format("user add {}:{}", user, password));
+    etcdctl(fmt::format("user add '{}:{}'", user, password));
     if (prefix.empty()) {
       etcdctl(fmt::format("user grant-role {} root", user));
     } else {

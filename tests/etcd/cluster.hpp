@@ -31,7 +31,7 @@ class EtcdCluster {
     void start() { process_.start_only(); }
     void stop() { process_.stop(); }  // SIGTERM; a leader hands over
     void kill() { process_.kill(); }  // SIGKILL
-    void pause();                     // SIGSTOP
+    void pause();                     // SIGSTOP; returns once it stands still
     void resume();                    // SIGCONT
 
     [[nodiscard]] bool is_running() const noexcept { return process_.is_running() && !is_paused_; }

@@ -77,7 +77,7 @@ class EtcdSpace {
 
   EtcdCluster& cluster_;
   const std::string name_ = next_name();
-  etcd::Client client_{address()};
+  etcd::Client client_{address("?timeout=2s")};
   etcd::FenceKeys keys_{name_};
 };
 
