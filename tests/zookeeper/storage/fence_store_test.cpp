@@ -1,0 +1,220 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "adapters/zookeeper/storage.hpp"
+#include "guard/lease.hpp"
+#include "guard/wait_for.hpp"
+#include "tests/zookeeper/guard/space.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr std::chrono::seconds limit{60};
+
+void wait_until(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error{"it did not come about"};
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+}
+
+std::unique_ptr<Storage> open(const std::string& url, const StorageOptions& options = {}) {
+  return zookeeper::open_storage(Url::parse(url), options);
+}
+
+Ruling advance(Storage& storage, const Claim& claim) {
+  return StoreGuard{storage.fences()}.advance(claim);
+}
+
+FenceView show(Storage& storage, const std::string& resource) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().show(Resource{resource}, std::move(done)); });
+}
+
+std::int64_t init(Storage& storage, std::int64_t floor) {
+  return wait_for<std::int64_t>(
+      [&](Done<std::int64_t> done) { storage.fences().init(floor, std::move(done)); });
+}
+
+FenceView revoke(Storage& storage, const std::string& resource, const std::optional<Claim>& lease = {}) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().revoke(Resource{resource}, lease, std::move(done)); });
+}
+
+Compaction compact(Storage& storage, std::int64_t lowest_live) {
+  return wait_for<Compaction>(
+      [&](Done<Compaction> done) { storage.fences().compact(Token{lowest_live}, std::move(done)); });
+}
+
+FencePage list(Storage& storage, const FenceListing& listing) {
+  return wait_for<FencePage>([&](Done<FencePage> done) { storage.fences().list(listing, std::move(done)); });
+}
+
+FenceView rebase(Storage& storage, const std::string& resource, std::int64_t to) {
+  return wait_for<FenceView>([&](Done<FenceView> done) {
+    storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
+  });
+}
+
+TEST(ZooKeeperStorage, InitCreatesTheNamespaceAndNeverLowersItsFloor) {
+  const auto storage = open(shared_ensemble().url("/storage/init"));
+  EXPECT_FALSE(storage->initialises_itself());
+  EXPECT_EQ(storage->objects(), nullptr);
+  EXPECT_NE(storage->own_source(), nullptr);
+  EXPECT_EQ(storage->fences().status().state, StoreState::uninitialised);
+  EXPECT_THAT(storage->fences().status().reason, HasSubstr("fenceguard fence init"));
+  EXPECT_THROW((void)advance(*storage, claim_of("r", 5)), Unavailable);
+  EXPECT_THROW((void)show(*storage, "r"), Unavailable);
+  EXPECT_EQ(init(*storage, 10), 10);
+  EXPECT_EQ(storage->fences().status().state, StoreState::ready);
+  EXPECT_EQ(storage->fences().status().floor, 10);
+  EXPECT_EQ(init(*storage, 3), 10);
+  EXPECT_EQ(advance(*storage, claim_of("r", 10)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim_of("r", 11)).verdict, Verdict::admitted);
+  EXPECT_EQ(init(*storage, 20), 20);
+  EXPECT_EQ(show(*storage, "r").highest(), 20);
+}
+
+TEST(ZooKeeperStorage, ADamagedFloorIsNotInitialisedAway) {
+  Space space{shared_ensemble(), 7};
+  const auto storage = open(space.url());
+  (void)space.session()->set(space.root() + "/floor", "seven");
+  EXPECT_THROW((void)init(*storage, 100), Unavailable);
+  EXPECT_THROW((void)advance(*storage, claim_of("r", 500)), Unavailable);
+  EXPECT_EQ(space.get(space.root() + "/floor").data, "seven");
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
+}
+
+TEST(ZooKeeperStorage, ARevokedFenceRefusesItsTokenAndALeaseThatHadNotAdvancedYet) {
+  Space space;
+  const auto storage = open(space.url(), {.jump_max = 1'000});
+  ASSERT_EQ(advance(*storage, claim_of("r", 5)).verdict, Verdict::admitted);
+  EXPECT_TRUE(revoke(*storage, "r").record->closed);
+  EXPECT_EQ(advance(*storage, claim_of("r", 5)).verdict, Verdict::stale);
+  EXPECT_EQ(revoke(*storage, "r", claim_of("r", 8, "next")).record,
+            (Fence{Token{8}, Holder{"next"}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim_of("r", 8, "next")).verdict, Verdict::stale);
+  EXPECT_EQ(revoke(*storage, "r", claim_of("r", 5'000)).record->token, Token{8}) << "absurdly high";
+  EXPECT_EQ(advance(*storage, claim_of("r", 9)).verdict, Verdict::admitted);
+  EXPECT_FALSE(show(*storage, "r").record->closed);
+  EXPECT_EQ(revoke(*storage, "none"), FenceView{});
+  EXPECT_TRUE(revoke(*storage, "new", claim_of("new", 3)).record->closed);
+}
+
+TEST(ZooKeeperStorage, CompactionFoldsIdleFencesIntoTheFloorAndNoOthers) {
+  Space space;
+  const auto storage = open(space.url());
+  constexpr int idle = 1'200;  // more than one step takes
+  for (int i = 1; i <= idle; ++i)
+    (void)space.session()->begin_create(space.client().paths().fence(Resource{fmt::format("idle/{}", i)}),
+                                        fmt::format("{} - open h", i), zookeeper::Mode::persistent);
+  ASSERT_EQ(advance(*storage, claim_of("live", 5'000)).verdict, Verdict::admitted);
+  wait_until(
+      [&] { return list(*storage, {.prefix = "", .after = "", .limit = 2'000}).entries.size() == idle + 1; });
+  const auto done = compact(*storage, 1'001);
+  EXPECT_EQ(done.dropped, 1'000);
+  EXPECT_EQ(done.floor, 1'000);
+  EXPECT_FALSE(show(*storage, "idle/1000").record);
+  EXPECT_TRUE(show(*storage, "idle/1001").record);
+  EXPECT_TRUE(show(*storage, "live").record);
+  EXPECT_EQ(advance(*storage, claim_of("idle/7", 1'000)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim_of("idle/7", 1'001)).verdict, Verdict::admitted);
+  EXPECT_EQ(compact(*storage, 1'001).dropped, 0);
+}
+
+TEST(ZooKeeperStorage, AListingGoesOnWhereThePageBeforeEnded) {
+  Space space;
+  const auto storage = open(space.url());
+  for (const char* name : {"b/1", "b/2", "a/1", "b/3", "c", "b"})
+    ASSERT_EQ(advance(*storage, claim_of(name, 5)).verdict, Verdict::admitted);
+  std::vector<std::string> names;
+  FenceListing listing{.prefix = "b", .after = "", .limit = 3};
+  for (int pages = 1;; ++pages) {
+    const auto page = list(*storage, listing);
+    for (const auto& entry : page.entries) names.push_back(entry.resource.name());
+    if (!page.has_more) {
+      EXPECT_EQ(pages, 2);
+      break;
+    }
+    listing.after = names.back();
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"b", "b/1", "b/2", "b/3"}));
+}
+
+TEST(ZooKeeperStorage, ARebaseSetsAFenceAlsoWhereItIsDamagedAndKeepsANoteOfIt) {
+  Space space;
+  const auto storage = open(space.url());
+  const auto path = space.client().paths().fence(Resource{"r"});
+  ASSERT_EQ(advance(*storage, claim_of("r", 50)).verdict, Verdict::admitted);
+  EXPECT_EQ(rebase(*storage, "r", 5).record, (Fence{Token{5}, Holder{}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim_of("r", 5, "")).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim_of("r", 6)).verdict, Verdict::admitted);
+  (void)space.session()->set(path, "damaged");
+  EXPECT_THROW((void)advance(*storage, claim_of("r", 7)), Unavailable);
+  EXPECT_EQ(rebase(*storage, "r", 9).record->token, Token{9});
+  EXPECT_EQ(rebase(*storage, "gone", 3).record->token, Token{3});
+  const auto notes = space.session()->get_children(space.root() + "/rebased").children;
+  EXPECT_EQ(notes.size(), 3u);
+  const auto first =
+      *std::ranges::min_element(notes, {}, [](const auto& note) { return note.substr(note.size() - 10); });
+  EXPECT_THAT(space.get(space.root() + "/rebased/" + first).data,
+              testing::AllOf(HasSubstr("'r'"), HasSubstr("50 - open h"), HasSubstr("to 5 by ann")));
+}
+
+TEST(ZooKeeperStorage, AnInspectorLooksAndChangesNothing) {
+  Space space;
+  const auto storage = open(space.url());
+  ASSERT_EQ(advance(*storage, claim_of("r", 50)).verdict, Verdict::admitted);
+  const auto inspector = open(space.url(), {.mode = StorageOptions::Mode::inspect});
+  EXPECT_EQ(inspector->own_source(), nullptr);
+  EXPECT_EQ(inspector->fences().status().highest, 50);
+  EXPECT_EQ(inspector->fences().status().resources, 1);
+  EXPECT_EQ(show(*inspector, "r").record->token, Token{50});
+  EXPECT_THROW((void)advance(*inspector, claim_of("r", 51)), Unavailable);
+  EXPECT_THROW((void)revoke(*inspector, "r"), Unavailable);
+  EXPECT_THROW((void)compact(*inspector, 100), Unavailable);
+  EXPECT_THROW((void)init(*inspector, 100), Unavailable);
+  EXPECT_THROW((void)rebase(*inspector, "r", 1), Unavailable);
+  EXPECT_EQ(show(*storage, "r").record->token, Token{50});
+}
+
+TEST(ZooKeeperStorage, TheOwnSourceDrawsAboveEverythingAndTellsWhatIsLive) {
+  Space space;
+  const auto storage = open(space.url());
+  auto& source = *storage->own_source();
+  const auto drawn = source.draw();
+  EXPECT_EQ(init(*storage, drawn.value()), drawn.value());
+  auto lease = source.acquire(Resource{"r"}, {.ttl = std::chrono::seconds{20}});
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(advance(*storage, lease->claim()).verdict, Verdict::admitted);
+  const auto lowest = source.lowest_live();
+  ASSERT_TRUE(lowest);
+  EXPECT_EQ(compact(*storage, lowest->value()).dropped, 0) << "what is held is not folded";
+  EXPECT_EQ(advance(*storage, lease->claim()).verdict, Verdict::admitted);
+}
+
+TEST(ZooKeeperStorage, AnEnsembleThatCannotBeReachedIsUnavailableAtOnceAndLater) {
+  EXPECT_THAT([] { (void)open(fmt::format("zookeeper://127.0.0.1:{}/x?timeout=500ms", free_port())); },
+              ThrowsMessage<Unavailable>(HasSubstr("no server")));
+  Ensemble ensemble{1};
+  Space space{ensemble};
+  const auto storage = open(space.url("?timeout=2s"));
+  ensemble.node(0).kill();
+  EXPECT_THROW((void)advance(*storage, claim_of("r", 5)), Error);
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
+  ensemble.node(0).start();
+  ensemble.wait_until_serving();
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  EXPECT_EQ(advance(*storage, claim_of("r", 6)).verdict, Verdict::admitted);
+}
+
+}  // namespace
+}  // namespace fenceguard::test
