@@ -34,7 +34,11 @@ Op LockCalls::marker() const {
 }
 
 TxnAnswer LockCalls::read(std::vector<Op> ops) {
-  return client_.txn({{}, std::move(ops), {marker()}});
+  try {
+    return client_.txn({{}, std::move(ops), {marker()}});
+  } catch (const OutcomeUnknown& unknown) {
+    throw Unavailable(unknown.what());  // it would have changed nothing
+  }
 }
 
 Op LockCalls::first_of(const std::string& lock) const {

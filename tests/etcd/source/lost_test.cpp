@@ -1,0 +1,132 @@
+#include <algorithm>
+
+#include "guard/judge.hpp"
+#include "tests/etcd/source/source.hpp"
+#include "tests/process/proxy.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+// A guard with nothing behind it.
+class JudgingGuard {
+ public:
+  Verdict write(const Claim& claim) {
+    const auto ruling = judge(view_, claim);
+    if (ruling.changed) view_.record = ruling.fence;
+    return ruling.verdict;
+  }
+
+ private:
+  FenceView view_;
+};
+
+class Lost : public testing::Test {
+ protected:
+  // Until the lease counts as lost, and that before anybody else has the lock.
+  void expect_lost_before_others_have_it(const Lease& lease) {
+    std::optional<Grant> next;
+    bool was_lost = false;
+    std::jthread other{[&] {
+      next = there_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = limit});
+      was_lost = lease.lost().stop_requested();
+    }};
+    wait_until([&] { return lease.lost().stop_requested(); });
+    other.join();
+    ASSERT_TRUE(next);
+    EXPECT_TRUE(was_lost);
+    EXPECT_GT(next->claim.token, lease.claim().token);
+  }
+
+  EtcdCluster cluster_{1};
+  Proxy proxy_{cluster_.member(0).port()};
+  std::unique_ptr<TokenSource> here_ =
+      open(cluster_.url_of_port(proxy_.port(), "?timeout=300ms&connect_timeout=300ms"));
+  std::unique_ptr<TokenSource> there_ = open(cluster_.url());
+  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+};
+
+TEST_F(Lost, ALeaseWhoseKeepAlivesAreNotAnsweredIsLostBeforeOthersHaveTheLock) {
+  const auto lease = here_->acquire(resource, {.ttl = Ms{2'000}});
+  ASSERT_TRUE(lease);
+  proxy_.set(Proxy::Way::silent);
+  expect_lost_before_others_have_it(*lease);
+  proxy_.set(Proxy::Way::open);
+}
+
+TEST_F(Lost, ALeaseWhoseConnectionIsCutIsLostBeforeOthersHaveTheLock) {
+  const auto lease = here_->acquire(resource, {.ttl = Ms{2'000}});
+  ASSERT_TRUE(lease);
+  proxy_.set(Proxy::Way::closed);
+  expect_lost_before_others_have_it(*lease);
+}
+
+TEST_F(Lost, ACutThatIsHealedInTimeLosesNothing) {
+  const auto lease = here_->acquire(resource, {.ttl = long_ttl});
+  ASSERT_TRUE(lease);
+  proxy_.set(Proxy::Way::closed);
+  EXPECT_THROW((void)here_->renew(lease->claim(), long_ttl), Error);
+  proxy_.set(Proxy::Way::open);
+  EXPECT_EQ(here_->renew(lease->claim(), long_ttl), Renewal::renewed);
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
+// etcd itself is stopped, and with it every lease: its answers come late, and count for nothing.
+TEST_F(Lost, ALeaseWhoseMemberIsStoppedIsLost) {
+  auto lease = here_->acquire(resource, {.ttl = Ms{2'000}});
+  ASSERT_TRUE(lease);
+  cluster_.member(0).pause();
+  wait_until([&] { return lease->lost().stop_requested(); });
+  cluster_.member(0).resume();
+  cluster_.wait_until_serving();
+  (void)lease->release();
+  const auto next = there_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = limit});
+  ASSERT_TRUE(next);
+  EXPECT_GT(next->claim.token, lease->claim().token);
+}
+
+TEST_F(Lost, ALeaseThatIsRevokedAtTheServerIsLost) {
+  auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(client_.revoke(keys_under(client_, lock + "/").at(0).lease));
+  wait_until([&] { return lease->lost().stop_requested(); });
+  EXPECT_EQ(lease->release(), Release::not_held);
+}
+
+// The key may have been removed by hand while its lease lives on, which keep-alives would not tell.
+TEST_F(Lost, ALeaseWhoseKeyIsGoneIsLost) {
+  auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
+  ASSERT_TRUE(lease);
+  const auto key = keys_under(client_, lock + "/").at(0).key;
+  EXPECT_TRUE(client_.txn({{}, {etcd::remove(key)}}).succeeded);
+  wait_until([&] { return lease->lost().stop_requested(); });
+}
+
+// A holder is stopped past its lease, another one takes over, and the first one wakes up believing. By turns
+// the lease runs out, or is revoked by somebody else, where waiting makes no difference.
+TEST_F(Lost, AHolderThatWakesUpAfterItsLeaseIsRefusedAndItsSuccessorIsNot) {
+  const int cycles = std::max(20, scaled(100));
+  const int expiries = scaled(10);
+  int admitted_stale = 0;
+  int refused_fresh = 0;
+  JudgingGuard guard;
+  for (int i = 0; i < cycles; ++i) {
+    const auto old = take(*here_, "old" + std::to_string(i), i < expiries ? least_ttl : long_ttl).claim;
+    EXPECT_EQ(guard.write(old), Verdict::admitted);
+    if (i >= expiries) {
+      EXPECT_TRUE(client_.revoke(keys_under(client_, lock + "/").at(0).lease));
+    }
+    const auto next = there_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = limit});
+    ASSERT_TRUE(next);
+    if (guard.write(next->claim) != Verdict::admitted) ++refused_fresh;
+    if (guard.write(old) != Verdict::stale) ++admitted_stale;
+    EXPECT_EQ(here_->renew(old, long_ttl), Renewal::lost);
+    EXPECT_EQ(here_->release(old), Release::not_held);
+    if (guard.write(next->claim) != Verdict::admitted) ++refused_fresh;
+    EXPECT_EQ(there_->release(next->claim), Release::released);
+  }
+  EXPECT_EQ(admitted_stale, 0);
+  EXPECT_EQ(refused_fresh, 0);
+}
+
+}  // namespace
+}  // namespace fenceguard::test
