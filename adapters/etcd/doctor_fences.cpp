@@ -61,14 +61,15 @@ Finding look_at_order(Client& client) {
   if (later && highest - *later <= again.revision)
     return {Level::ok, check,
             fmt::format("tokens are at {}, fences at {}", again.revision + *later, highest)};
-  return {Level::danger, check,
-          fmt::format(
-              "the source is behind the fences: its next token would be {} or a little more, and a "
-              "fence stands at {}. The cluster was probably restored from a snapshot, or the tokens "
-              "come from another source. New holders are refused as stale until you run 'fenceguard "
-              "lease raise' with --token {}, and then 'fenceguard fence init', which lifts the floor above "
-              "all that was granted before",
-              present < most ? present + 1 : most, highest, highest)};
+  return {
+      Level::danger, check,
+      fmt::format(
+          "the source is behind the fences: its next token would be {} or a little more, and a "
+          "fence or the floor stands at {}. The cluster was probably restored from a snapshot, or the tokens "
+          "come from another source. New holders are refused as stale until you run 'fenceguard "
+          "lease raise' with --token {}, and then 'fenceguard fence init', which lifts the floor above "
+          "all that was granted before",
+          present < most ? present + 1 : most, highest, highest)};
 }
 
 }  // namespace fenceguard::etcd

@@ -1,0 +1,316 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "adapters/etcd/fence_calls.hpp"
+#include "adapters/etcd/storage.hpp"
+#include "guard/wait_for.hpp"
+#include "tests/conformance/scale.hpp"
+#include "tests/etcd/guard/space.hpp"
+#include "tests/process/loopback.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::chrono::seconds limit{60};
+
+void wait_until(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+}
+
+Claim claim(const std::string& resource, std::int64_t token, const std::string& holder = "h") {
+  return claim_of(token, holder, resource);
+}
+
+Ruling advance(Storage& storage, const Claim& claim) {
+  return StoreGuard{storage.fences()}.advance(claim);
+}
+
+FenceView show(Storage& storage, const std::string& resource) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().show(Resource{resource}, std::move(done)); });
+}
+
+std::int64_t init(Storage& storage, std::int64_t floor) {
+  return wait_for<std::int64_t>(
+      [&](Done<std::int64_t> done) { storage.fences().init(floor, std::move(done)); });
+}
+
+FenceView revoke(Storage& storage, const std::string& resource, const std::optional<Claim>& lease = {}) {
+  return wait_for<FenceView>(
+      [&](Done<FenceView> done) { storage.fences().revoke(Resource{resource}, lease, std::move(done)); });
+}
+
+Compaction compact(Storage& storage, std::int64_t lowest_live) {
+  return wait_for<Compaction>(
+      [&](Done<Compaction> done) { storage.fences().compact(Token{lowest_live}, std::move(done)); });
+}
+
+FencePage list(Storage& storage, const FenceListing& listing) {
+  return wait_for<FencePage>([&](Done<FencePage> done) { storage.fences().list(listing, std::move(done)); });
+}
+
+FenceView rebase(Storage& storage, const std::string& resource, std::int64_t to) {
+  return wait_for<FenceView>([&](Done<FenceView> done) {
+    storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
+  });
+}
+
+class EtcdFenceStore : public testing::Test {
+ protected:
+  [[nodiscard]] Url url() const {
+    return Url::parse(shared_cluster().url("/" + space_.address().prefix + "?timeout=5s"));
+  }
+  [[nodiscard]] std::unique_ptr<Storage> open(const StorageOptions& options = {}) const {
+    return etcd::open_storage(url(), options);
+  }
+
+  EtcdSpace space_{shared_cluster()};
+};
+
+TEST_F(EtcdFenceStore, ANamespaceWithoutAFloorIsUnavailableAndNamesTheCommandThatMakesIt) {
+  space_.remove(space_.keys().floor());
+  const auto storage = open({.initialise = true});
+  EXPECT_FALSE(storage->initialises_itself());
+  EXPECT_EQ(storage->objects(), nullptr);
+  EXPECT_EQ(storage->fences().status().state, StoreState::uninitialised);
+  EXPECT_THAT(storage->fences().status().reason, HasSubstr("fence init"));
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 5)); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return show(*storage, "a"); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return revoke(*storage, "a", claim("a", 5)); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return rebase(*storage, "a", 5); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return compact(*storage, 5); }), FaultKind::unavailable);
+  EXPECT_EQ(space_.fence("a") + space_.get(space_.keys().floor()), "");
+}
+
+TEST_F(EtcdFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
+  space_.remove(space_.keys().floor());
+  const auto storage = open();
+  EXPECT_EQ(init(*storage, 7), 7);
+  EXPECT_EQ(storage->fences().status().state, StoreState::ready);
+  EXPECT_EQ(init(*storage, 3), 7);
+  EXPECT_EQ(init(*storage, 9), 9);
+  EXPECT_EQ(advance(*storage, claim("a", 9)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
+  EXPECT_EQ(storage->fences().status().floor, 9);
+  space_.set(space_.keys().floor(), "abc");
+  EXPECT_EQ(kind_of([&] { return init(*storage, 20); }), FaultKind::unavailable);
+  EXPECT_EQ(space_.get(space_.keys().floor()), "abc");
+}
+
+TEST_F(EtcdFenceStore, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
+  const auto storage = open();
+  EXPECT_FALSE(revoke(*storage, "a").record) << "nothing was there to be closed";
+  EXPECT_TRUE(advance(*storage, claim("a", 5)).changed);
+  EXPECT_TRUE(revoke(*storage, "a").record->closed);
+  const auto ruling = advance(*storage, claim("a", 5));
+  EXPECT_EQ(ruling.verdict, Verdict::stale);
+  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
+  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
+  EXPECT_EQ(show(*storage, "a"), (FenceView{Fence{Token{6}, Holder{"h"}, {}, false}, 0}));
+}
+
+TEST_F(EtcdFenceStore, ARevokeCutsOffALeaseThatHasNotAdvancedYetUnlessItIsAbsurd) {
+  const auto storage = open({.jump_max = 1'000});
+  EXPECT_EQ(revoke(*storage, "new", claim("new", 8)).record, (Fence{Token{8}, Holder{"h"}, {}, true}));
+  (void)advance(*storage, claim("a", 9));
+  EXPECT_EQ(revoke(*storage, "a", claim("a", 12, "next")).record,
+            (Fence{Token{12}, Holder{"next"}, {}, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 12, "next")).verdict, Verdict::stale);
+  EXPECT_EQ(revoke(*storage, "a", claim("a", 6)).record->token, Token{12});
+  EXPECT_EQ(revoke(*storage, "a", claim("a", INT64_MAX, "x")).record->token, Token{12});
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("b", 5'000)); }), FaultKind::implausible);
+}
+
+TEST_F(EtcdFenceStore, CompactedFencesAreInTheFloorAndRefuseAsBefore) {
+  const auto storage = open();
+  constexpr int count = 331;  // more than three steps
+  for (int i = 1; i <= count; ++i)
+    space_.set(space_.keys().fence(Resource{fmt::format("r/{}", i)}), fmt::format("{} - open h", i));
+  space_.set(space_.keys().fence(Resource{"damaged"}), "x");
+  const auto done = compact(*storage, 301);
+  EXPECT_EQ(done.dropped, 300);
+  EXPECT_EQ(done.floor, 300);
+  EXPECT_EQ(space_.fence("r/300"), "");
+  EXPECT_EQ(space_.fence("damaged"), "x");
+  EXPECT_EQ(advance(*storage, claim("r/7", 7)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("r/7", 300)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("r/301", 301)).verdict, Verdict::admitted);
+  EXPECT_EQ(advance(*storage, claim("r/7", 332)).verdict, Verdict::admitted);
+  EXPECT_EQ(compact(*storage, 301).dropped, 0);
+}
+
+// What compaction does in several steps never opens a gap: writers go on meanwhile, stale ones and good ones.
+TEST_F(EtcdFenceStore, NoStaleWriteLandsAndNoGoodOneIsRefusedWhileFencesAreCompacted) {
+  const auto storage = open();
+  constexpr int resources = 250;
+  const auto name = [](int i) { return fmt::format("r/{}", i % resources); };
+  for (int i = 0; i < resources; ++i)
+    space_.set(space_.keys().fence(Resource{name(i)}), fmt::format("{} - open h", 1'000 + i));
+  std::atomic<bool> is_over{false};
+  std::atomic<int> admitted{0}, refused{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      etcd::Client client{space_.address()};
+      etcd::Guard guard{client, 0, 16};
+      for (int i = t; !is_over; i += 3) {
+        if (guard.write(claim(name(i), 999), {etcd::put(space_.key(), "stale")}).is_done()) ++admitted;
+      }
+    });
+  }
+  std::int64_t token = 2'000;
+  for (int round = 0; round < scaled(20); ++round) {
+    (void)compact(*storage, token);
+    for (int i = 0; i < resources; i += 7) {
+      if (advance(*storage, claim(name(i), ++token)).verdict != Verdict::admitted) ++refused;
+    }
+  }
+  is_over = true;
+  threads.clear();
+  EXPECT_EQ(admitted, 0);
+  EXPECT_EQ(refused, 0);
+  EXPECT_EQ(space_.value(), "");
+}
+
+TEST_F(EtcdFenceStore, AListIsSortedBytewiseAndComesInPages) {
+  const auto storage = open();
+  for (const auto* name : {"a/1", "a/10", "a/2", "b", "ä", "A"}) (void)advance(*storage, claim(name, 5));
+  const auto names = [](const FencePage& page) {
+    std::vector<std::string> result;
+    for (const auto& entry : page.entries) result.push_back(entry.resource.name());
+    return result;
+  };
+  EXPECT_THAT(names(list(*storage, {})), ElementsAre("A", "a/1", "a/10", "a/2", "b", "ä"));
+  const auto first = list(*storage, {.prefix = "a/", .after = "", .limit = 2});
+  EXPECT_THAT(names(first), ElementsAre("a/1", "a/10"));
+  EXPECT_TRUE(first.has_more);
+  const auto second = list(*storage, {.prefix = "a/", .after = "a/10", .limit = 2});
+  EXPECT_THAT(names(second), ElementsAre("a/2"));
+  EXPECT_FALSE(second.has_more);
+  EXPECT_THAT(names(list(*storage, {.prefix = "a/", .after = "A", .limit = 1})), ElementsAre("a/1"));
+  EXPECT_TRUE(list(*storage, {.prefix = "zz", .after = "", .limit = 2}).entries.empty());
+  EXPECT_TRUE(list(*storage, {.prefix = "a/", .after = "b", .limit = 2}).entries.empty());
+}
+
+TEST_F(EtcdFenceStore, ARebaseClosesTheFenceAtItsNumberAlsoADamagedOneAndLeavesARecord) {
+  const auto storage = open();
+  (void)advance(*storage, claim("a", 500));
+  EXPECT_EQ(rebase(*storage, "a", 10).record, (Fence{Token{10}, Holder{}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 10, "")).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("a", 11)).verdict, Verdict::admitted);
+  space_.set(space_.keys().fence(Resource{"a"}), "x");
+  EXPECT_EQ(kind_of([&] { return show(*storage, "a"); }), FaultKind::unavailable);
+  (void)rebase(*storage, "a", 20);
+  EXPECT_EQ(advance(*storage, claim("a", 21)).verdict, Verdict::admitted);
+  const auto records = space_.client().range(etcd::get_all(space_.keys().rebased(Resource{"a"}, ""))).found;
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].value, "from 500 to 10 by ann");
+  EXPECT_EQ(records[1].value, "from none to 20 by ann");
+  EXPECT_THAT(records[0].key, testing::MatchesRegex(".*/a/20..-..-..T..:..:..[.]...Z"));
+}
+
+TEST_F(EtcdFenceStore, ALookedAtStorageChangesNothing) {
+  const auto storage = open({.mode = StorageOptions::Mode::inspect});
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 1)); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return init(*storage, 3); }), FaultKind::unavailable);
+  EXPECT_FALSE(show(*storage, "a").record);
+  EXPECT_EQ(storage->own_source(), nullptr);
+}
+
+// Grants and fences by one URL, as 'fence init' and 'fence compact' use them.
+TEST_F(EtcdFenceStore, TheOwnSourceDrawsAboveTheFloorAndItsLowestLiveTokenIsWhereCompactionEnds) {
+  space_.remove(space_.keys().floor());
+  const auto storage = open();
+  auto& source = *storage->own_source();
+  const auto grant = [&](const char* resource) {
+    const auto got = source.try_acquire(Resource{resource}, Holder::random(), std::chrono::seconds{60});
+    return std::get<Grant>(got).claim;
+  };
+  const auto before = grant("a");
+  (void)init(*storage, source.draw().value());
+  EXPECT_EQ(advance(*storage, before).verdict, Verdict::stale) << "granted before the fence was there";
+  EXPECT_EQ(source.release(before), Release::released);
+  const auto idle = grant("idle");
+  EXPECT_EQ(advance(*storage, idle).verdict, Verdict::admitted);
+  (void)source.release(idle);
+  const auto held = grant("held");
+  EXPECT_EQ(advance(*storage, held).verdict, Verdict::admitted);
+  const auto lowest = source.lowest_live();
+  ASSERT_TRUE(lowest);
+  EXPECT_EQ(compact(*storage, lowest->value()).dropped, 1);
+  EXPECT_EQ(advance(*storage, idle).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, held).verdict, Verdict::admitted);
+  (void)source.release(held);
+}
+
+TEST_F(EtcdFenceStore, StatusFollowsTheCluster) {
+  (void)open()->fences();
+  space_.set(space_.keys().fence(Resource{"old"}), "7 - open h");
+  const auto storage = open();
+  EXPECT_EQ(storage->fences().status().highest, 7);
+  (void)advance(*storage, claim("a", 9));
+  wait_until([&] { return storage->fences().status().resources == 2; });
+  EXPECT_EQ(storage->fences().status().highest, 9);
+  space_.remove(space_.keys().floor());
+  wait_until([&] { return storage->fences().status().state == StoreState::uninitialised; });
+}
+
+TEST(EtcdFenceStoreFault, AMemberThatGoesAndComesIsUnavailableMeanwhile) {
+  EtcdCluster cluster{1};
+  const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=500ms")), {});
+  (void)init(*storage, 0);
+  (void)advance(*storage, claim("a", 5));
+  cluster.member(0).kill();
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 6)); }), FaultKind::unavailable);
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
+  cluster.member(0).start();
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
+  cluster.member(0).pause();
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 7)); }), FaultKind::unknown);
+  EXPECT_EQ(kind_of([&] { return show(*storage, "a"); }), FaultKind::unavailable);
+  cluster.member(0).resume();
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  const auto verdict = advance(*storage, claim("a", 6)).verdict;
+  EXPECT_EQ(verdict, show(*storage, "a").record->token == Token{7} ? Verdict::stale : Verdict::admitted);
+}
+
+TEST(EtcdFenceStoreFault, AClusterThatCannotBeReachedIsToldAtOnce) {
+  const auto url = Url::parse(fmt::format("etcd://127.0.0.1:{}", free_port()));
+  EXPECT_EQ(kind_of([&] { return etcd::open_storage(url, {}); }), FaultKind::unavailable);
+}
+
+TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnswered) {
+  EtcdCluster cluster{1};
+  std::vector<std::future<FaultKind>> endings;
+  {
+    const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=300ms")), {});
+    (void)init(*storage, 0);
+    cluster.member(0).pause();
+    for (int i = 1; i <= 20; ++i) {
+      auto ending = std::make_shared<std::promise<FaultKind>>();
+      endings.push_back(ending->get_future());
+      storage->fences().advance(claim("a", i), [ending](Outcome<Ruling> outcome) {
+        ending->set_value(outcome.ok() ? FaultKind::invalid_input : outcome.fault().kind);
+      });
+    }
+  }
+  cluster.member(0).resume();
+  for (auto& ending : endings) EXPECT_NE(ending.get(), FaultKind::invalid_input);
+}
+
+}  // namespace
+}  // namespace fenceguard::test
