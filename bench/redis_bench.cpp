@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <latch>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -15,7 +14,7 @@
 #include "adapters/redis/guard.hpp"
 #include "adapters/redis/quorum/source.hpp"
 #include "adapters/redis/token_source.hpp"
-#include "bench/measure.hpp"
+#include "bench/side_by_side.hpp"
 #include "guard/clock.hpp"
 #include "tests/redis/server.hpp"
 
@@ -47,38 +46,13 @@ void load(Connection& connection) {
   (void)connection.call(Words{"SCRIPT", "LOAD", compare_and_delete().text()});
 }
 
-// So many in a second.
-template <class Function>
-double rate(int count, Function&& function) {
-  const Stopwatch watch;
-  for (int i = 0; i < count; ++i) function(i);
-  return count / watch.seconds();
-}
-
-template <class Function>
-double rate_of_threads(int threads, int count, Function&& make_worker) {
-  std::latch ready{threads + 1};
-  std::vector<std::jthread> running;
-  for (int i = 0; i < threads; ++i) {
-    running.emplace_back([&, i] {
-      auto work = make_worker(i);
-      ready.arrive_and_wait();
-      for (int n = 0; n < count; ++n) work(n);
-    });
-  }
-  ready.arrive_and_wait();
-  const Stopwatch watch;
-  running.clear();
-  return threads * count / watch.seconds();
-}
-
-std::string per_second(double value) {
-  return fmt::format("{:.0f}/s", value);
-}
-
-void print_rates(const std::string& name, const Sides& sides, const std::string& target) {
-  print({name, fmt::format("{:.2f}", sides.ours / sides.other), per_second(sides.ours),
-         per_second(sides.other), target});
+double rate_of_locks(TokenSource& source, int count) {
+  const Resource resource{"accounts/42"};
+  const Holder holder = Holder::random();
+  return rate(count, [&](int) {
+    auto answer = source.try_acquire(resource, holder, std::chrono::seconds{30});
+    source.release(std::get<Grant>(answer).claim);
+  });
 }
 
 void measure_lock(const Settings& settings) {
@@ -88,17 +62,9 @@ void measure_lock(const Settings& settings) {
   const auto source = redis::open_source(Url::parse(server.url()));
   Connection bare{redis::address_of(Url::parse(server.url()))};
   load(bare);
-  const Resource resource{"accounts/42"};
-  const Holder holder = Holder::random();
   const int count = settings.quick ? 5'000 : 40'000;
   const auto sides = alternate(
-      settings.quick ? 5 : 9,
-      [&] {
-        return rate(count, [&](int) {
-          auto answer = source->try_acquire(resource, holder, std::chrono::seconds{30});
-          source->release(std::get<Grant>(answer).claim);
-        });
-      },
+      settings.quick ? 5 : 9, [&] { return rate_of_locks(*source, count); },
       [&] {
         return rate(count, [&](int) {
           (void)bare.call(bare_acquire("lock"));
@@ -132,17 +98,9 @@ void measure_quorum(const Settings& settings) {
   const auto source =
       redis::open_quorum_source(Url::parse(fmt::format("redis-quorum://{}?unsafe_persistence=1", hosts)));
   (void)source->draw();
-  const Resource resource{"accounts/42"};
-  const Holder holder = Holder::random();
   const int count = settings.quick ? 1'500 : 10'000;
   const auto sides = alternate(
-      settings.quick ? 5 : 9,
-      [&] {
-        return rate(count, [&](int) {
-          auto answer = source->try_acquire(resource, holder, std::chrono::seconds{30});
-          source->release(std::get<Grant>(answer).claim);
-        });
-      },
+      settings.quick ? 5 : 9, [&] { return rate_of_locks(*source, count); },
       [&] {
         return rate(count, [&](int) {
           ask_all(nodes, bare_acquire("lock"));

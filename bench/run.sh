@@ -17,12 +17,14 @@ while [ $# -gt 0 ]; do
 done
 
 cmake --preset release -DFENCEGUARD_BENCH=ON >/dev/null
-cmake --build --preset release --target fenceguard cache_bench advance_bench memory_bench redis_bench >&2
+cmake --build --preset release --target fenceguard cache_bench advance_bench memory_bench redis_bench \
+  zookeeper_bench etcd_bench >&2
 folder=${folder:-$build}
 
 lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 for program in "$build/bench/cache_bench" "$build/bench/advance_bench" "$build/bench/memory_bench" "$build/bench/redis_bench" \
+  "$build/bench/zookeeper_bench" "$build/bench/etcd_bench" \
   "bench/put_bench.py --binary $build/fenceguard" bench/postgres_bench.py; do
   $program $quick --folder "$folder" | tee -a "$lines" >&2
 done

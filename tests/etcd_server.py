@@ -9,6 +9,8 @@ import support
 from server_process import ServerProcess, free_ports, program
 from waiting import LIMIT_S
 
+ANSWER_S = 1
+
 
 class Server(ServerProcess):
     """password: authentication is switched on, with it for the user root."""
@@ -37,7 +39,7 @@ class Server(ServerProcess):
 
     def is_ready(self):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=LIMIT_S) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=ANSWER_S) as answer:
                 return b'"true"' in answer.read()
         except (OSError, urllib.error.URLError):
             return False
