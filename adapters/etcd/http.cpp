@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "guard/clock.hpp"
@@ -48,10 +47,10 @@ class Http::Handle {
     // What a proxy would answer for etcd proves nothing.
     set(CURLOPT_PROXY, "");
     set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(address.connect_timeout.count()));
-    // Not CURLOPT_POSTFIELDS, which libcurl can rewind: this body is read once, so that nothing is sent
-    // twice, and where it was never asked for, nothing was sent.
-    set(CURLOPT_READFUNCTION, &Handle::on_read);
-    set(CURLOPT_READDATA, this);
+    // Asked before each request that goes out, so that the second one for the same call can be refused, and
+    // what was never begun is known.
+    set(CURLOPT_PREREQFUNCTION, &Handle::on_request);
+    set(CURLOPT_PREREQDATA, this);
     set(CURLOPT_WRITEFUNCTION, &Handle::on_write);
     set(CURLOPT_WRITEDATA, this);
     set_tls(address.tls);
@@ -101,11 +100,11 @@ class Http::Handle {
     }
     url += request.path;
     set(CURLOPT_URL, url.c_str());
-    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     endpoint_ = request.endpoint;
     body_ = request.body;
-    read_ = 0;
-    was_asked_ = false;
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body_.size()));
+    set(CURLOPT_POSTFIELDS, body_.c_str());
+    was_begun_ = false;
     answer_.clear();
     error_[0] = '\0';
     return prepared;
@@ -121,20 +120,16 @@ class Http::Handle {
       reply.body = std::move(answer_);
       return reply;
     }
-    reply.ending = was_asked_ ? Reply::Ending::unanswered : Reply::Ending::not_sent;
+    reply.ending = was_begun_ ? Reply::Ending::unanswered : Reply::Ending::not_sent;
     reply.why = fmt::format("{}: {}", endpoint_, error_[0] == '\0' ? curl_easy_strerror(code) : error_);
     return reply;
   }
 
-  static std::size_t on_read(char* to, std::size_t size, std::size_t count, void* data) noexcept {
+  static int on_request(void* data, char*, char*, int, int) noexcept {
     auto& self = *static_cast<Handle*>(data);
-    const bool is_again = self.was_asked_ && self.read_ == self.body_.size();
-    self.was_asked_ = true;
-    if (is_again) return CURL_READFUNC_ABORT;
-    const auto taken = std::min(size * count, self.body_.size() - self.read_);
-    std::memcpy(to, self.body_.data() + self.read_, taken);
-    self.read_ += taken;
-    return taken;
+    if (self.was_begun_) return CURL_PREREQFUNC_ABORT;
+    self.was_begun_ = true;
+    return CURL_PREREQFUNC_OK;
   }
 
   static std::size_t on_write(char* from, std::size_t size, std::size_t count, void* data) noexcept {
@@ -170,8 +165,7 @@ class Http::Handle {
   char error_[CURL_ERROR_SIZE]{};
   std::string endpoint_;
   std::string body_;
-  std::size_t read_ = 0;
-  bool was_asked_ = false;
+  bool was_begun_ = false;
   std::string answer_;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Http: POST requests over libcurl, on connections that are kept and reused. It knows for each request
-// whether its body was handed out to be sent, and never sends one twice: libcurl repeats by itself a request
-// whose kept connection breaks before the first byte of an answer, which here fails instead.
+// whether it was begun to be sent, and never sends one twice: libcurl repeats by itself a request whose kept
+// connection breaks before the first byte of an answer, which here fails instead.
 //
 // Thread-safe: each request under way has a handle, and so connections, of its own.
 
