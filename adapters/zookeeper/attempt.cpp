@@ -30,11 +30,12 @@ bool Bell::wait(const std::stop_token& stop, BootClock::time_point until) {
   return std::exchange(has_rung_, false);
 }
 
-Attempt::Attempt(Parts parts, const Resource& resource, const Holder& holder, std::chrono::milliseconds ttl)
+Attempt::Attempt(Parts parts, const Resource& resource, const Holder& holder, const AcquireOptions& options)
     : parts_{parts},
       resource_{resource},
       holder_{holder},
-      ttl_{ttl},
+      ttl_{options.ttl},
+      stop_{options.stop},
       guid_{Holder::random().id()},
       lock_{parts.calls.lock_of(resource)} {}
 
@@ -70,7 +71,7 @@ std::optional<Grant> Attempt::ask() {
 
 void Attempt::stay_connected() {
   if (stay_.session && stay_.is_unbroken()) return;
-  auto stay = parts_.sessions.stay(ttl_);
+  auto stay = parts_.sessions.stay(ttl_, stop_);
   if (stay.session != stay_.session) {
     path_.clear();
     may_exist_ = false;

@@ -44,13 +44,15 @@ class Attempt {
     Sweeper& sweeper;
   };
 
-  Attempt(Parts parts, const Resource& resource, const Holder& holder, std::chrono::milliseconds ttl);
+  // For whom, and how: of options, ttl and stop count here.
+  Attempt(Parts parts, const Resource& resource, const Holder& holder, const AcquireOptions& options);
   // Removes the node, unless it was granted the lock.
   ~Attempt();
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  // The grant, if nobody is before it. Throws Unavailable: nothing is held.
+  // The grant, if nobody is before it. Throws Unavailable: nothing is held; also where no server is there and
+  // stop is requested.
   [[nodiscard]] std::optional<Grant> ask();
 
   // Has bell rung when the one before it has gone, or has perhaps. REQUIRES: ask() found one. Throws
@@ -66,6 +68,7 @@ class Attempt {
   const Resource resource_;
   const Holder holder_;
   const std::chrono::milliseconds ttl_;
+  const std::stop_token stop_;
   const std::string guid_;
   const std::string lock_;
   Stay stay_;

@@ -85,9 +85,9 @@ bool Session::Handle::connects_within(std::chrono::milliseconds wait) const {
   return state_ == State::connected;
 }
 
-void Session::Handle::wait_until_connected() const {
-  if (connects_within(address_.timeout)) return;
+void Session::Handle::require_connected() const {
   const auto state = this->state();
+  if (state == State::connected) return;
   if (state == State::refused) {
     throw Unavailable(
         fmt::format("opening {}: the credentials were refused; do the servers take digest "

@@ -50,7 +50,7 @@ class Session::Handle {
   Handle& operator=(const Handle&) = delete;
 
   [[nodiscard]] State state() const;
-  void wait_until_connected() const;
+  void require_connected() const;
   [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;
   [[nodiscard]] const Address& address() const noexcept { return address_; }
   [[nodiscard]] zhandle_t* get() const noexcept { return handle_; }

@@ -171,7 +171,12 @@ Session::Session(const Address& address, std::chrono::milliseconds session_timeo
 Session::~Session() = default;
 
 void Session::wait_until_connected() {
-  handle_->wait_until_connected();
+  (void)handle_->connects_within(handle_->address().timeout);
+  handle_->require_connected();
+}
+
+void Session::require_connected() const {
+  handle_->require_connected();
 }
 
 bool Session::connects_within(std::chrono::milliseconds wait) const {

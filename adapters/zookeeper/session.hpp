@@ -53,6 +53,8 @@ class Session {
   // Returns once connected. Throws Unavailable with a sentence that says what to do where it does not come to
   // that within address.timeout.
   void wait_until_connected();
+  // The same without waiting.
+  void require_connected() const;
   // The same without a fault: whether it is connected, waiting for at most this long, and not once it is
   // over.
   [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;

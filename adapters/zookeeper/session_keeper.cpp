@@ -17,7 +17,7 @@ SessionKeeper::SessionKeeper(Address address, Broke broke)
       broke_{std::move(broke)},
       session_timeout_{address_.session_timeout.value_or(std::chrono::milliseconds{0})} {}
 
-Stay SessionKeeper::stay(std::chrono::milliseconds ttl) {
+Stay SessionKeeper::stay(std::chrono::milliseconds ttl, const std::stop_token& stop) {
   for (;;) {
     Stay stay;
     {
@@ -26,12 +26,22 @@ Stay SessionKeeper::stay(std::chrono::milliseconds ttl) {
       stay.session = session_;
       stay.since = {life_, life_->breaks};
     }
-    const bool is_connected = stay.session->connects_within(address_.timeout);
+    const bool is_connected = connects(*stay.session, stop);
     if (is_connected && stay.is_unbroken()) return stay;
     // Where the session expired, or broke again, there is another one to be had.
-    if (!is_connected && stay.session->state() != Session::State::expired)
-      stay.session->wait_until_connected();
+    if (!is_connected && stay.session->state() != Session::State::expired) stay.session->require_connected();
   }
+}
+
+// Within the time for one answer.
+bool SessionKeeper::connects(const Session& session, const std::stop_token& stop) const {
+  static constexpr std::chrono::milliseconds look_again{50};
+  const auto deadline = std::chrono::steady_clock::now() + address_.timeout;
+  while (!session.connects_within(look_again)) {
+    const auto is_late = std::chrono::steady_clock::now() >= deadline;
+    if (is_late || stop.stop_requested() || is_over(session)) return false;
+  }
+  return true;
 }
 
 void SessionKeeper::open_if_needed(std::chrono::milliseconds ttl) {

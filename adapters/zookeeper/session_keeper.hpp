@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 
 #include "adapters/zookeeper/session.hpp"
 
@@ -49,8 +50,9 @@ class SessionKeeper {
 
   // A stay that begins now. Opens the session if there is none, or none that lives, and waits until it is
   // connected. ttl: the session's timeout where neither the URL nor an earlier call gives one. Throws
-  // Unavailable where it does not come to a connection in time.
-  [[nodiscard]] Stay stay(std::chrono::milliseconds ttl = session_timeout_default);
+  // Unavailable where it does not come to a connection in time, or before stop is requested.
+  [[nodiscard]] Stay stay(std::chrono::milliseconds ttl = session_timeout_default,
+                          const std::stop_token& stop = {});
 
   // What does(stay) answers; does is asked again where the connection broke meanwhile. REQUIRES: asking it
   // once more, after a break, does no harm.
@@ -84,6 +86,7 @@ class SessionKeeper {
  private:
   [[nodiscard]] Stay stay_after(bool is_unknown);
   void open_if_needed(std::chrono::milliseconds ttl);
+  [[nodiscard]] bool connects(const Session& session, const std::stop_token& stop) const;
 
   const Address address_;
   const Broke broke_;

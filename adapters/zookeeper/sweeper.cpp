@@ -29,7 +29,8 @@ void Sweeper::stop() {
 
 void Sweeper::run(const std::stop_token& stop) {
   std::unique_lock lock{mutex_};
-  while (changed_.wait(lock, stop, [this] { return !left_.empty(); })) {
+  while (!stop.stop_requested()) {
+    if (!changed_.wait(lock, stop, [this] { return !left_.empty(); })) return;
     std::list<Contender> now;
     now.swap(left_);
     lock.unlock();

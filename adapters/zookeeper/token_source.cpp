@@ -99,7 +99,7 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
                                                        Ms ttl) {
   require_sensible_ttl(ttl);
   if (const auto grant = again(resource, holder, ttl)) return *grant;
-  Attempt attempt{parts(), resource, holder, ttl};
+  Attempt attempt{parts(), resource, holder, {.ttl = ttl}};
   if (const auto grant = attempt.ask()) {
     call_same_holder(grant->claim);
     return *grant;
@@ -120,9 +120,9 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
   const auto is_over = [&] { return options.stop.stop_requested() || BootClock::now() >= deadline; };
   Waiting waiting{resource, holder};
   const Queued queued{*this, waiting};
-  Attempt attempt{parts(), resource, holder, options.ttl};
+  Attempt attempt{parts(), resource, holder, options};
   // Once a server was there, its going away is waited out.
-  for (bool was_reached = false;; was_reached = true) {
+  for (bool was_reached = false;;) {
     auto until = deadline;
     try {
       if (was_reached && !sessions_.is_ready()) throw Unavailable("the connection to ZooKeeper is lost");
@@ -131,6 +131,7 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
         call_same_holder(grant->claim);
         return grant;
       }
+      was_reached = true;
       if (is_over()) return std::nullopt;
       attempt.ring_when_next(waiting.bell);
     } catch (const Unavailable&) {
