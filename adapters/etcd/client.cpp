@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 
 #include "adapters/etcd/endpoints.hpp"
