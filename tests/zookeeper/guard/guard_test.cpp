@@ -152,6 +152,20 @@ TEST(ZooKeeperGuard, AFencedReadAdvancesAndSeesEveryWriteBelowItsToken) {
   EXPECT_FALSE(refused.answer);
 }
 
+TEST(ZooKeeperGuard, ARefusalTellsOfTheFenceAsItIsAndNotAsItIsRemembered) {
+  Space space;
+  Service service{space.url()};
+  Service other{space.url()};
+  ASSERT_EQ(service.guard.advance(claim_of("r", 5, "a")).verdict, Verdict::admitted);
+  ASSERT_EQ(other.guard.advance(claim_of("r", 9, "b")).verdict, Verdict::admitted);
+  const auto lower = service.guard.advance(claim_of("r", 4, "a"));
+  EXPECT_EQ(lower.verdict, Verdict::stale);
+  EXPECT_EQ(lower.highest, 9);
+  ASSERT_EQ(other.guard.advance(claim_of("r", 10, "b")).verdict, Verdict::admitted);
+  EXPECT_EQ(service.guard.advance(claim_of("r", 9, "c")).verdict, Verdict::stale)
+      << "a conflict is what it would be by what is remembered";
+}
+
 TEST(ZooKeeperGuard, ANamespaceThatWasNeverInitialisedIsUnavailableAndTellsWhatToRun) {
   Service service{shared_ensemble().url("/never-initialised")};
   const auto said = HasSubstr("fenceguard fence init");
