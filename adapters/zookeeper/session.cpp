@@ -8,7 +8,7 @@ namespace fenceguard::zookeeper {
 namespace {
 
 // Times that a path is made once more because what lies above it was removed meanwhile.
-constexpr int path_attempts = 10;
+constexpr int path_attempts = 30;
 
 // A sequence has ten digits, and a sign once it has overflowed.
 constexpr std::size_t sequence_bytes_max = 11;
@@ -245,10 +245,10 @@ Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops) {
 }
 
 void Session::make_path(const std::string& path, Mode mode) {
-  if (path.empty()) return;
+  // Asked for first, because who may not create below a parent may well use what is there.
+  if (path.empty() || exists(path).code == Code::ok) return;
   for (int attempt = 0; attempt < path_attempts; ++attempt) {
-    // Asked for first, because who may not create below a parent may well use what is there.
-    if (exists(path).code == Code::ok || create(path, "", mode).code != Code::no_node) return;
+    if (create(path, "", mode).code != Code::no_node) return;
     make_path(parent_of(path), mode);
   }
   throw Unavailable("making " + path + ": what lies above it is removed as often as it is made");

@@ -66,7 +66,7 @@ class ZooKeeperSource : public TokenSource {
   [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
   [[nodiscard]] bool confirm(const Tenure& tenure);
-  [[nodiscard]] Release remove_contender(const std::string& path);
+  [[nodiscard]] Release remove_contender(const std::string& path, const std::shared_ptr<Session>& owner);
   void call_same_holder(const Claim& claim);
 
   LockCalls calls_;
@@ -188,7 +188,7 @@ Release ZooKeeperSource::release(const Claim& claim) {
   const auto tenure = tenures_.release(claim);
   if (!tenure) return Release::not_held;
   try {
-    return remove_contender(tenure->contender.path);
+    return remove_contender(tenure->contender.path, tenure->contender.session.lock());
   } catch (const Error&) {
     sweeper_.remove(tenure->contender);
     throw;
@@ -198,13 +198,15 @@ Release ZooKeeperSource::release(const Claim& claim) {
 Release ZooKeeperSource::end(const Resource& resource) {
   const auto lock = calls_.lock_of(resource);
   const auto head = sessions_.healed([&](const Stay& stay) { return calls_.head(*stay.session, lock); });
-  return head ? remove_contender(head->contender) : Release::not_held;
+  return head ? remove_contender(head->contender, nullptr) : Release::not_held;
 }
 
-// No other node ever has this path, so it may be asked for again where the answer was lost.
-Release ZooKeeperSource::remove_contender(const std::string& path) {
+// No other node ever has this path, so it may be asked for again where the answer was lost. owner: whose it
+// is, if it is ours; once that session is over, the node was lost with it.
+Release ZooKeeperSource::remove_contender(const std::string& path, const std::shared_ptr<Session>& owner) {
   bool was_asked = false;
   return sessions_.healed([&](const Stay& stay) {
+    if (owner && stay.session != owner) return Release::not_held;
     const bool is_first = !std::exchange(was_asked, true);
     return LockCalls::remove(*stay.session, path) || !is_first ? Release::released : Release::not_held;
   });

@@ -1,7 +1,9 @@
 // What becomes of leases whose session is cut, silenced or expired.
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "tests/conformance/scale.hpp"
 #include "tests/guard/memory_guard.hpp"
 #include "tests/process/proxy.hpp"
+#include "tests/sqlite/child_process.hpp"
 #include "tests/zookeeper/source/space.hpp"
 
 namespace fenceguard::zookeeper {
@@ -134,6 +137,24 @@ TEST(Suspended, AStoppedWaitEndsThoughTheConnectionIsAway) {
   waiter.join();
   EXPECT_FALSE(grant);
   EXPECT_TRUE(eventually([&] { return places() == 1; }));
+}
+
+// Another process holds the lock and is stopped past its session: it wakes up without the lease.
+TEST(Suspended, AProcessStoppedPastItsSessionHasLostItsLease) {
+  const auto root = test::fresh_root();
+  test::ChildProcess child{{test::shared_ensemble().url(root + "?session_timeout=1s"), r.name()}};
+  const auto said = child.read_line();
+  ASSERT_TRUE(said);
+  ASSERT_EQ(said->substr(0, 6), "token ");
+  child.signal(SIGSTOP);
+  const auto source = open_at(shared_port(), root, "20s");
+  const auto next = wait_for(*source, r, "next");
+  child.signal(SIGCONT);
+  ASSERT_TRUE(next);
+  EXPECT_GT(next->claim.token.value(), std::stoll(said->substr(6)));
+  child.close_input();
+  EXPECT_EQ(child.read_line(), "not_held");
+  EXPECT_EQ(source->renew(next->claim, long_ttl), Renewal::renewed);
 }
 
 // A holder whose session expires while it goes on believing, again and again: it writes once its successor
