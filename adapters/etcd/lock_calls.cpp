@@ -27,6 +27,17 @@ auto ask_again_once(Call call) {
   }
 }
 
+// For what grants no lock to anybody, whatever becomes of it: whoever hears that the outcome is not known may
+// give back a lease that the same holder has had all along.
+template <class Call>
+auto nothing_granted(Call call) {
+  try {
+    return call();
+  } catch (const OutcomeUnknown& unknown) {
+    throw Unavailable(unknown.what());
+  }
+}
+
 Op line_of(const std::string& lock) {
   auto op = get_all(lock);
   op.sort = Op::Sort::by_create_revision;
@@ -64,17 +75,18 @@ LockCalls::LockCalls(const Address& address, const std::string& lock_key)
 
 LeaseAnswer LockCalls::new_lease(Ms ttl) {
   const auto id = random_id();
-  auto lease = ask_again_once([&] { return client_.grant(id, ttl); });
+  auto lease = nothing_granted([&] { return ask_again_once([&] { return client_.grant(id, ttl); }); });
   if (lease.ttl <= Ms{0}) throw Unavailable("etcd: a lease ran out as it was granted; try again");
   lease.id = id;
   return lease;
 }
 
-void LockCalls::drop_lease(std::int64_t lease) noexcept {
+bool LockCalls::drop_lease(std::int64_t lease) noexcept {
   try {
     (void)client_.revoke(lease);
+    return true;
   } catch (const std::exception&) {
-    // Left to its time to live.
+    return false;  // left to its time to live
   }
 }
 
@@ -89,6 +101,10 @@ LockCalls::Standing LockCalls::ask(const Ask& ask) {
     const bool is_used = standing.place || (standing.grant && standing.grant->is_new);
     if (!is_used) drop_lease(lease.id);
     return standing;
+  } catch (const OutcomeUnknown& unknown) {
+    // Without its lease no key of ours is there, and none can be put any more.
+    if (!drop_lease(lease.id)) throw;
+    throw Unavailable(unknown.what());
   } catch (const std::exception&) {
     drop_lease(lease.id);
     throw;
@@ -135,7 +151,7 @@ LockCalls::Line LockCalls::line_up(const Ask& ask, const Place& place, const Off
 
 std::optional<Grant> LockCalls::same_holder(const Place& asking, const Contender& first, Ms ttl) {
   const Claim claim{asking.resource, first.token(0), asking.holder, {}};
-  const auto renewed = renew(claim, ttl);
+  const auto renewed = nothing_granted([&] { return renew(claim, ttl); });
   if (!renewed) return std::nullopt;
   return Grant{claim, *renewed, false, asking.asked_at};
 }

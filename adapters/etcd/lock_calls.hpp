@@ -91,7 +91,8 @@ class LockCalls {
   [[nodiscard]] std::optional<Grant> same_holder(const Place& asking, const Contender& first, Ms ttl);
   [[nodiscard]] Grant granted(const Place& place, Token token);
   [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
-  void drop_lease(std::int64_t lease) noexcept;
+  // True: it is gone, and its keys with it. Else it is left to its time to live.
+  bool drop_lease(std::int64_t lease) noexcept;
 
   [[nodiscard]] std::optional<Place> place_of(const Claim& claim);
   [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, Place place, Ms ttl);

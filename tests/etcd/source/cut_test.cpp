@@ -132,6 +132,23 @@ TEST_P(CutConnection, WhileAnotherHoldsTheLockChangesNothingForIt) {
   EXPECT_GE(cuts, 3);
 }
 
+// It has the lock. Whatever is lost of its asking again, it is not told that the outcome is not known, for
+// which the sidecar would give the lease back, and it has the lock still.
+TEST_P(CutConnection, WhileTheHolderAsksAgainLeavesItTheLock) {
+  const auto cuts = cut_until_it_passes([&](TokenSource& far) {
+    const auto grant = take(*near_, "holder");
+    last_ = grant.claim.token.value();
+    try {
+      EXPECT_EQ(take(far, "holder").claim, grant.claim);
+    } catch (const Unavailable&) {
+    }
+    EXPECT_EQ(near_->renew(grant.claim, long_ttl), Renewal::renewed);
+    EXPECT_EQ(near_->release(grant.claim), Release::released);
+    for (const auto& key : keys_under(client_, lock + "/")) (void)client_.revoke(key.lease);
+  });
+  EXPECT_GE(cuts, 5);  // a lease, the line, the keep-alive and the check, and the lease's end
+}
+
 INSTANTIATE_TEST_SUITE_P(Etcd, CutConnection, testing::Values(At::request, At::body, At::answer),
                          [](const auto& at) {
                            return std::string{at.param == At::request ? "at_the_request"
