@@ -121,8 +121,15 @@ Release LockCalls::release(const Claim& claim) {
   for (int i = 0; i < attempts_max; ++i) {
     const auto place = place_of(claim);
     if (!place) return Release::not_held;
-    const auto answer = client_.txn({holds(*place, claim), {etcd::remove(place->key)}, {}});
+    TxnAnswer answer;
     forget(claim);
+    try {
+      answer = client_.txn({holds(*place, claim), {etcd::remove(place->key)}, {}});
+    } catch (const OutcomeUnknown&) {
+      // Nobody may be kept waiting for a lease that its holder has given up, and no other key lives by it.
+      drop_lease(place->lease);
+      throw;
+    }
     if (!answer.succeeded) continue;
     drop_lease(place->lease);
     return Release::released;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 
 #include "guard/judge.hpp"
 #include "tests/etcd/source/source.hpp"
@@ -99,6 +100,21 @@ TEST_F(Lost, ALeaseWhoseKeyIsGoneIsLost) {
   const auto key = keys_under(client_, lock + "/").at(0).key;
   EXPECT_TRUE(client_.txn({{}, {etcd::remove(key)}}).succeeded);
   wait_until([&] { return lease->lost().stop_requested(); });
+}
+
+// The request breaks off in its last byte, so that it is not done, and nobody can know that.
+TEST_F(Lost, AReleaseWhoseOutcomeIsNotKnownFreesTheLock) {
+  std::atomic<bool> is_armed{false};
+  Proxy proxy{cluster_.member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                const bool is_cut = direction == Proxy::Direction::to_server && is_armed.exchange(false);
+                return is_cut ? piece.size() - 1 : piece.size();
+              }};
+  const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=20s"));
+  const auto grant = take(*far, "holder");
+  is_armed = true;
+  EXPECT_THROW(far->release(grant.claim), OutcomeUnknown);
+  EXPECT_TRUE(keys_under(client_, lock + "/").empty());
 }
 
 // A holder is stopped past its lease, another one takes over, and the first one wakes up believing. By turns
