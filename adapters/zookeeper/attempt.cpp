@@ -106,11 +106,12 @@ std::optional<Grant> Attempt::ask_once() {
   }
   if (before_) return std::nullopt;
   const Claim claim{resource_, *place.token, holder_, std::nullopt};
-  if (!parts_.tenures.add({claim, {stay_.session, lock_, guid_, path_}, stay_.since, asked_at + ttl_})) {
+  const auto term = lease_term(*stay_.session, ttl_);
+  if (!parts_.tenures.add({claim, {stay_.session, lock_, guid_, path_}, stay_.since, asked_at + term})) {
     return std::nullopt;
   }
   is_granted_ = true;
-  return Grant{claim, ttl_, true, asked_at};
+  return Grant{claim, term, true, asked_at};
 }
 
 void Attempt::ring_when_next(const std::shared_ptr<Bell>& bell) {

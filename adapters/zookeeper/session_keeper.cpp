@@ -1,5 +1,6 @@
 #include "adapters/zookeeper/session_keeper.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace fenceguard::zookeeper {
@@ -10,7 +11,19 @@ bool is_over(const Session& session) {
   return state == Session::State::expired || state == Session::State::refused;
 }
 
+// For a server's name to be looked up and the server to answer, however short the session is.
+constexpr std::chrono::milliseconds patience_min{5'000};
+
+// The least session that allows leases of this term, see lease_term().
+std::chrono::milliseconds session_timeout_for(std::chrono::milliseconds ttl) {
+  return ttl + ttl / 2 + std::chrono::milliseconds{1};
+}
+
 }  // namespace
+
+std::chrono::milliseconds lease_term(const Session& session, std::chrono::milliseconds ttl) {
+  return std::min(ttl, session.session_timeout() * 2 / 3);
+}
 
 SessionKeeper::SessionKeeper(Address address, Broke broke)
     : address_{std::move(address)},
@@ -18,43 +31,56 @@ SessionKeeper::SessionKeeper(Address address, Broke broke)
       session_timeout_{address_.session_timeout.value_or(std::chrono::milliseconds{0})} {}
 
 Stay SessionKeeper::stay(std::chrono::milliseconds ttl, const std::stop_token& stop) {
-  for (;;) {
-    Stay stay;
-    {
-      const std::scoped_lock lock{mutex_};
-      open_if_needed(ttl);
-      stay.session = session_;
-      stay.since = {life_, life_->breaks};
-    }
-    const bool is_connected = connects(*stay.session, stop);
-    if (is_connected && stay.is_unbroken()) return stay;
-    // Where the session expired, or broke again, there is another one to be had.
-    if (!is_connected && stay.session->state() != Session::State::expired) stay.session->require_connected();
-  }
-}
-
-// Within the time for one answer.
-bool SessionKeeper::connects(const Session& session, const std::stop_token& stop) const {
   static constexpr std::chrono::milliseconds look_again{50};
   const auto deadline = std::chrono::steady_clock::now() + address_.timeout;
-  while (!session.connects_within(look_again)) {
-    const auto is_late = std::chrono::steady_clock::now() >= deadline;
-    if (is_late || stop.stop_requested() || is_over(session)) return false;
+  for (;;) {
+    // Where it expired, broke again or was away for too long, there is another one to be had.
+    auto stay = current(ttl);
+    const bool is_connected = stay.session->connects_within(look_again);
+    if (is_connected && stay.is_unbroken()) return stay;
+    const bool is_late = std::chrono::steady_clock::now() >= deadline;
+    const bool is_refused = stay.session->state() == Session::State::refused;
+    if (is_late || is_refused || stop.stop_requested()) stay.session->require_connected();
   }
-  return true;
 }
 
-void SessionKeeper::open_if_needed(std::chrono::milliseconds ttl) {
-  if (session_ && !is_over(*session_)) return;
-  if (session_timeout_.count() == 0) session_timeout_ = ttl;
-  auto life = std::make_shared<SessionLife>();
-  session_.reset();
-  session_ = std::make_shared<Session>(address_, session_timeout_, [this, life](Session::State state) {
-    if (state == Session::State::connected) return;
-    ++life->breaks;
-    broke_(*life);
-  });
-  life_ = std::move(life);
+Stay SessionKeeper::current(std::chrono::milliseconds ttl) {
+  if (auto stay = usable()) return *std::move(stay);
+  std::shared_ptr<Session> over;  // ended last: that may take seconds
+  const std::scoped_lock opening{opening_};
+  if (auto stay = usable()) return *std::move(stay);
+  const auto life = std::make_shared<SessionLife>();
+  const auto session =
+      std::make_shared<Session>(address_, timeout_to_ask_for(ttl), [this, life](Session::State state) {
+        const bool is_connected = state == Session::State::connected;
+        life->away_since = is_connected ? BootClock::time_point::max() : BootClock::now();
+        if (is_connected) return;
+        ++life->breaks;
+        broke_(*life);
+      });
+  const std::scoped_lock lock{mutex_};
+  over = std::exchange(session_, session);
+  life_ = life;
+  return {session_, {life_, life_->breaks}};
+}
+
+// The present one, unless it is over, or takes so long to connect that it must be.
+std::optional<Stay> SessionKeeper::usable() const {
+  const std::scoped_lock lock{mutex_};
+  if (!session_ || is_over(*session_)) return std::nullopt;
+  // The state changes first, so the moment may be missing yet, but is none of an earlier break.
+  const bool is_away = session_->state() == Session::State::connecting;
+  const auto since = life_->away_since.load();
+  const auto patience = std::max(session_->session_timeout(), patience_min);
+  const bool is_known = since != BootClock::time_point::max();
+  if (is_away && is_known && BootClock::now() - since > patience) return std::nullopt;
+  return Stay{session_, {life_, life_->breaks}};
+}
+
+std::chrono::milliseconds SessionKeeper::timeout_to_ask_for(std::chrono::milliseconds ttl) {
+  const std::scoped_lock lock{mutex_};
+  if (session_timeout_.count() == 0) session_timeout_ = session_timeout_for(ttl);
+  return session_timeout_;
 }
 
 Stay SessionKeeper::stay_after(bool is_unknown) {
@@ -77,8 +103,9 @@ std::chrono::milliseconds SessionKeeper::session_timeout() const {
 }
 
 void SessionKeeper::close() {
+  std::shared_ptr<Session> over;
   const std::scoped_lock lock{mutex_};
-  session_.reset();
+  over.swap(session_);
 }
 
 }  // namespace fenceguard::zookeeper

@@ -1,8 +1,10 @@
 #pragma once
 
 // SessionKeeper: the one session of a token source: opened when it is first needed, and again once it has
-// expired. It tells whether the session was connected all the time between two moments, because whatever
-// lives by a session is uncertain as soon as it is not.
+// expired, or was away for so long that it would have: of an ensemble that was restored to an older state it
+// never hears that, because the client refuses servers that know less than it has seen. It tells whether the
+// session was connected all the time between two moments, because whatever lives by a session is uncertain as
+// soon as it is not.
 //
 // Thread safety: all calls may be made from any thread at once.
 
@@ -12,15 +14,19 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 
 #include "adapters/zookeeper/session.hpp"
+#include "guard/clock.hpp"
 
 namespace fenceguard::zookeeper {
 
 // What is known of one session's connection.
 struct SessionLife {
   std::atomic<std::uint64_t> breaks{0};  // how often it was no longer connected
+  // Since when it is not connected; max: it is, or was a moment ago.
+  std::atomic<BootClock::time_point> away_since{BootClock::now()};
 };
 
 // A moment at which it was connected.
@@ -40,6 +46,12 @@ struct Stay {
   [[nodiscard]] bool is_unbroken() const noexcept { return since.is_unbroken(); }
 };
 
+// The term of a lease that lives by this session, ttl being asked for: no more than two thirds of what was
+// agreed with the ensemble, because a follower tells the leader of a session's life now and then only, and
+// the session's own signs of life are a third of its timeout apart: the leader may have begun to count so
+// much earlier. REQUIRES: it was connected once.
+[[nodiscard]] std::chrono::milliseconds lease_term(const Session& session, std::chrono::milliseconds ttl);
+
 class SessionKeeper {
  public:
   // broke is called, on the session's own thread, after each break; it must neither block nor call a session,
@@ -49,8 +61,9 @@ class SessionKeeper {
   SessionKeeper(Address address, Broke broke);
 
   // A stay that begins now. Opens the session if there is none, or none that lives, and waits until it is
-  // connected. ttl: the session's timeout where neither the URL nor an earlier call gives one. Throws
-  // Unavailable where it does not come to a connection in time, or before stop is requested.
+  // connected. ttl: where neither the URL nor an earlier call gives the session's timeout, one that allows
+  // leases of this term is asked for. Throws Unavailable where it does not come to a connection in time, or
+  // before stop is requested.
   [[nodiscard]] Stay stay(std::chrono::milliseconds ttl = session_timeout_default,
                           const std::stop_token& stop = {});
 
@@ -85,12 +98,14 @@ class SessionKeeper {
 
  private:
   [[nodiscard]] Stay stay_after(bool is_unknown);
-  void open_if_needed(std::chrono::milliseconds ttl);
-  [[nodiscard]] bool connects(const Session& session, const std::stop_token& stop) const;
+  [[nodiscard]] Stay current(std::chrono::milliseconds ttl);
+  [[nodiscard]] std::optional<Stay> usable() const;
+  [[nodiscard]] std::chrono::milliseconds timeout_to_ask_for(std::chrono::milliseconds ttl);
 
   const Address address_;
   const Broke broke_;
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex opening_;        // one thread opens a session; taken before mutex_
+  mutable std::mutex mutex_;  // guards what follows; never held while a session is opened or ended
   std::shared_ptr<Session> session_;
   std::shared_ptr<SessionLife> life_;
   std::chrono::milliseconds session_timeout_{0};  // 0: not known yet

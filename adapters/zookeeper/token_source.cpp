@@ -65,7 +65,7 @@ class ZooKeeperSource : public TokenSource {
 
   [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
-  [[nodiscard]] bool confirm(const Tenure& tenure);
+  [[nodiscard]] std::optional<Ms> confirm(const Tenure& tenure, Ms ttl);
   [[nodiscard]] Release remove_contender(const std::string& path, const std::shared_ptr<Session>& owner);
   void call_same_holder(const Claim& claim);
 
@@ -148,19 +148,21 @@ std::optional<Grant> ZooKeeperSource::again(const Resource& resource, const Hold
   const auto tenure = tenures_.find(resource);
   if (!tenure || tenure->claim.holder != holder) return std::nullopt;
   const auto asked_at = BootClock::now();
-  if (!confirm(*tenure) || !tenures_.extend(tenure->claim, asked_at + ttl, Tenures::Shorten::no)) {
+  const auto term = confirm(*tenure, ttl);
+  if (!term || !tenures_.extend(tenure->claim, asked_at + *term, Tenures::Shorten::no)) {
     tenures_.lose(tenure->claim);
     return std::nullopt;
   }
-  return Grant{tenure->claim, ttl, false, asked_at};
+  return Grant{tenure->claim, *term, false, asked_at};
 }
 
-// Whether the lease's node is there. Throws Unavailable.
-bool ZooKeeperSource::confirm(const Tenure& tenure) {
+// The term for which the lease goes on where ttl is asked for, if its node is there. Throws Unavailable.
+std::optional<Ms> ZooKeeperSource::confirm(const Tenure& tenure, Ms ttl) {
   const auto session = tenure.contender.session.lock();
-  if (!session || !tenure.since.is_unbroken()) return false;
+  if (!session || !tenure.since.is_unbroken()) return std::nullopt;
   try {
-    return calls_.confirm(*session, tenure.contender.path);
+    if (!calls_.confirm(*session, tenure.contender.path)) return std::nullopt;
+    return lease_term(*session, ttl);
   } catch (const OutcomeUnknown& fault) {
     throw Unavailable(fault.what());  // it changes nothing
   }
@@ -178,8 +180,8 @@ Renewal ZooKeeperSource::renew(const Claim& claim, Ms ttl) {
   const auto tenure = tenures_.find(claim);
   if (!tenure) return Renewal::lost;
   const auto asked_at = BootClock::now();
-  if (confirm(*tenure) && tenures_.extend(claim, asked_at + ttl, Tenures::Shorten::yes))
-    return Renewal::renewed;
+  const auto term = confirm(*tenure, ttl);
+  if (term && tenures_.extend(claim, asked_at + *term, Tenures::Shorten::yes)) return Renewal::renewed;
   tenures_.lose(claim);
   return Renewal::lost;
 }

@@ -8,8 +8,10 @@
 //     ?lock_path=/their/%s               the node of a resource's lock, %s being the resource, to share locks
 //
 // A lease lives by the session of this source: it is lost at once when that is no longer connected, whether
-// it comes back or not, and it ends with the process. session_timeout, or else the first time to live that is
-// asked for, says how long the ensemble waits for a process that has stopped.
+// it comes back or not, and it ends with the process. session_timeout, or else half as much again as the
+// first time to live that is asked for, says how long the ensemble waits for a process that has stopped. No
+// lease is granted or renewed for more than two thirds of the session timeout that the ensemble agreed to:
+// Grant::ttl says for how long.
 
 #include <memory>
 

@@ -35,7 +35,7 @@ std::map<std::string, std::string> settings_of_all() {
           {"initLimit", "100"},
           {"syncLimit", "30"},
           {"minSessionTimeout", "200"},
-          {"maxSessionTimeout", "60000"},
+          {"maxSessionTimeout", "600000"},
           {"maxClientCnxns", "0"},
           {"clientPortAddress", "127.0.0.1"},
           {"admin.enableServer", "false"},

@@ -27,7 +27,7 @@ const Resource r{"accounts/42"};
 constexpr Ms long_ttl{60'000};
 
 std::unique_ptr<TokenSource> open_with(const std::string& root, const std::string& parameters) {
-  return open_source(Url::parse(test::shared_ensemble().url(root + "?session_timeout=20s" + parameters)));
+  return open_source(Url::parse(test::shared_ensemble().url(root + "?session_timeout=90s" + parameters)));
 }
 
 std::vector<std::string> contenders(const std::string& path) {

@@ -29,7 +29,7 @@ constexpr Ms long_ttl{60'000};
 class SourceTest : public testing::Test {
  protected:
   [[nodiscard]] std::unique_ptr<TokenSource> open(const std::string& parameters = "") const {
-    return open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=20s" + parameters)));
+    return open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=90s" + parameters)));
   }
   static Grant take(TokenSource& source, const Resource& resource, const std::string& holder) {
     return std::get<Grant>(source.try_acquire(resource, Holder{holder}, long_ttl));
@@ -52,6 +52,29 @@ TEST_F(SourceTest, TheTokenIsTheNodesCzxidAndTheNodeTellsItsHolder) {
   EXPECT_NE(node.stat.ephemeral_owner, 0);
   EXPECT_EQ(contenders()[0].find("__lock__"), 32u);
   EXPECT_EQ(observer().get(root_ + "/offset").data, "0");
+}
+
+// The ensemble may count a session from as early as a third of its timeout before our last renewal.
+TEST_F(SourceTest, NoLeaseIsGrantedForLongerThanItsSessionIsSureToLive) {
+  const auto source = open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=15s")));
+  const auto grant = take(*source, r, "a");
+  EXPECT_EQ(grant.ttl, Ms{10'000});
+  EXPECT_LE(source->show(r)->remaining, Ms{10'000});
+  EXPECT_EQ(take(*source, r, "a").ttl, Ms{10'000});
+  EXPECT_EQ(source->renew(grant.claim, long_ttl), Renewal::renewed);
+  EXPECT_LE(source->show(r)->remaining, Ms{10'000});
+  EXPECT_EQ(std::get<Grant>(source->try_acquire(Resource{"b"}, Holder{"b"}, Ms{700})).ttl, Ms{700});
+}
+
+TEST_F(SourceTest, TheSessionIsAskedForSuchThatTheFirstTermIsGranted) {
+  const auto source = open_source(Url::parse(test::shared_ensemble().url(root_)));
+  EXPECT_EQ(take(*source, r, "a").ttl, long_ttl);
+}
+
+TEST_F(SourceTest, AServerThatBoundsTheSessionBoundsTheLease) {
+  test::Ensemble strict{1, {.settings = {{"maxSessionTimeout", "3000"}}}};
+  const auto source = open_source(Url::parse(strict.url("/x?session_timeout=60s")));
+  EXPECT_EQ(take(*source, r, "a").ttl, Ms{2'000});
 }
 
 TEST_F(SourceTest, AfterARaiseTheOffsetIsPartOfTheToken) {
@@ -164,7 +187,7 @@ TEST_F(SourceTest, AHandOverWakesExactlyOneOfManyWaiters) {
   std::vector<std::unique_ptr<TokenSource>> sources;
   for (int i = 0; i < processes; ++i) {
     sources.push_back(open_source(Url::parse("zookeeper://127.0.0.1:" + std::to_string(proxy.port()) + root_ +
-                                             "?session_timeout=60s")));
+                                             "?session_timeout=90s")));
   }
   const auto first = take(*sources[0], r, "first");
   std::atomic<int> hand_overs{0};

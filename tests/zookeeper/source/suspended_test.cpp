@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -43,7 +44,7 @@ std::optional<Grant> wait_for(TokenSource& source, const Resource& resource, con
 TEST(Suspended, ACutConnectionLosesTheLeaseAtOnceThoughTheSessionComesBack) {
   const auto root = test::fresh_root();
   Proxy proxy{shared_port()};
-  const auto source = open_at(proxy.port(), root, "20s");
+  const auto source = open_at(proxy.port(), root, "90s");
   auto lease = source->acquire(r, {.ttl = long_ttl});
   ASSERT_TRUE(lease);
   proxy.set(Proxy::Way::closed);
@@ -52,7 +53,7 @@ TEST(Suspended, ACutConnectionLosesTheLeaseAtOnceThoughTheSessionComesBack) {
   EXPECT_EQ(test::observer().get_children(root + "/locks/accounts/42").children.size(), 1u);
   proxy.set(Proxy::Way::open);
   // Then it is removed, long before the session would have ended.
-  const auto other = open_at(shared_port(), root, "20s");
+  const auto other = open_at(shared_port(), root, "90s");
   const auto next = wait_for(*other, r, "next");
   ASSERT_TRUE(next);
   EXPECT_GT(next->claim.token, lease->claim().token);
@@ -80,7 +81,7 @@ TEST(Suspended, AnExpiredSessionEndsTheLeaseAndTheNextAskOpensAnother) {
   const auto source = open_at(proxy.port(), root, "300ms");
   const auto first = std::get<Grant>(source->try_acquire(r, Holder{"a"}, long_ttl));
   proxy.set(Proxy::Way::closed);
-  const auto other = open_at(shared_port(), root, "10s");
+  const auto other = open_at(shared_port(), root, "90s");
   const auto second = wait_for(*other, r, "b");
   ASSERT_TRUE(second);
   EXPECT_GT(second->claim.token, first.claim.token);
@@ -95,12 +96,36 @@ TEST(Suspended, AnExpiredSessionEndsTheLeaseAndTheNextAskOpensAnother) {
   EXPECT_GT(third->claim.token, second->claim.token);
 }
 
+// An ensemble that was restored to an older state, or rebuilt, knows less than the client has seen: the
+// client refuses it for ever, and never hears that its session is over.
+TEST(Suspended, AfterARestoreTheNextAskOpensAnotherSession) {
+  test::Ensemble own{1};
+  const auto source = open_source(Url::parse(own.url("/x?session_timeout=1s&timeout=2s")));
+  for (int i = 0; i < 20; ++i) (void)source->draw();
+  const auto first = std::get<Grant>(source->try_acquire(r, Holder{"a"}, long_ttl));
+  own.node(0).stop();
+  std::filesystem::remove_all(own.node(0).data() + "/version-2");
+  own.node(0).start();
+  own.wait_until_serving();
+  EXPECT_TRUE(eventually([&] { return source->lost(first.claim).stop_requested(); }));
+  std::optional<Grant> next;
+  EXPECT_TRUE(eventually([&] {
+    try {
+      auto answer = source->try_acquire(r, Holder{"a"}, long_ttl);
+      if (auto* grant = std::get_if<Grant>(&answer)) next = *grant;
+    } catch (const Unavailable&) {
+    }
+    return next.has_value();
+  }));
+  EXPECT_EQ(source->renew(first.claim, long_ttl), Renewal::lost);
+}
+
 TEST(Suspended, AWaiterKeepsItsPlaceWhileItsConnectionIsAway) {
   const auto root = test::fresh_root();
   Proxy proxy{shared_port()};
-  const auto holder = open_at(shared_port(), root, "20s");
+  const auto holder = open_at(shared_port(), root, "90s");
   const auto held = std::get<Grant>(holder->try_acquire(r, Holder{"a"}, long_ttl));
-  const auto waiting = open_at(proxy.port(), root, "20s");
+  const auto waiting = open_at(proxy.port(), root, "90s");
   std::optional<Grant> grant;
   std::jthread waiter{[&] { grant = wait_for(*waiting, r, "b"); }};
   const auto places = [&] { return test::observer().get_children(root + "/locks/accounts/42").children; };
@@ -119,7 +144,7 @@ TEST(Suspended, AWaiterKeepsItsPlaceWhileItsConnectionIsAway) {
 TEST(Suspended, AStoppedWaitEndsThoughTheConnectionIsAway) {
   const auto root = test::fresh_root();
   Proxy proxy{shared_port()};
-  const auto holder = open_at(shared_port(), root, "20s");
+  const auto holder = open_at(shared_port(), root, "90s");
   (void)std::get<Grant>(holder->try_acquire(r, Holder{"a"}, long_ttl));
   const auto waiting = open_at(proxy.port(), root, "1s");
   std::stop_source stop;
@@ -147,7 +172,7 @@ TEST(Suspended, AProcessStoppedPastItsSessionHasLostItsLease) {
   ASSERT_TRUE(said);
   ASSERT_EQ(said->substr(0, 6), "token ");
   child.signal(SIGSTOP);
-  const auto source = open_at(shared_port(), root, "20s");
+  const auto source = open_at(shared_port(), root, "90s");
   const auto next = wait_for(*source, r, "next");
   child.signal(SIGCONT);
   ASSERT_TRUE(next);
@@ -165,7 +190,7 @@ class Lane {
       : resource_{"lane/" + std::to_string(number)},
         proxy_{shared_port()},
         believer_{open_at(proxy_.port(), root, "200ms")},
-        successor_{open_at(shared_port(), root, "20s")} {}
+        successor_{open_at(shared_port(), root, "90s")} {}
 
   void cycle() {
     proxy_.set(Proxy::Way::open);
