@@ -31,6 +31,17 @@ bool only_reads(const std::vector<Op>& ops) {
   return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
 }
 
+void require_fit(const Txn& txn) {
+  std::size_t bytes = 0;
+  for (const auto& one : txn.compare) bytes += one.key.size() + one.range_end.size() + one.value.size();
+  for (const auto* ops : {&txn.then, &txn.otherwise}) {
+    for (const auto& op : *ops) bytes += op.key.size() + op.range_end.size() + op.value.size();
+  }
+  if (bytes <= Client::txn_bytes_max) return;
+  throw InvalidInput(fmt::format("a transaction of etcd takes {} bytes of keys and values, and this has {}",
+                                 Client::txn_bytes_max, bytes));
+}
+
 [[noreturn]] void raise_unanswered(const Call& call, const std::string& why) {
   const auto kind = call.writes ? FaultKind::unknown : FaultKind::unavailable;
   raise_fault({kind, fmt::format("etcd: {} has no answer: {}", call.doing, why)});
@@ -94,15 +105,19 @@ class Client::Wire {
   }
 
   [[noreturn]] static void raise(const Call& call, const Answer& answer) {
-    raise_fault(
-        fault_of(fmt::format("etcd at {}: {}", answer.endpoint, call.doing), *answer.refusal, call.writes));
+    const auto doing = fmt::format("etcd at {}: {}", answer.endpoint, call.doing);
+    auto fault = fault_of(doing, *answer.refusal, call.writes);
+    if (call.writes && is_out_of_space(*answer.refusal)) throw OutOfSpace(std::move(fault.message));
+    raise_fault(fault);
   }
 
-  // A token that is no good any more is renewed and the call made again, once: it was not looked at.
+  // A token that is no good any more is renewed and the call made again, once: it was not looked at. So is
+  // one that is missing because the server wanted none when it was asked for.
   Answer exchange(const Call& call) {
     const auto used = token();
     auto answer = send(call, used);
-    if (used.empty() || !answer.refusal || !is_outdated_authentication(*answer.refusal)) return answer;
+    if (address_.user.empty() || !answer.refusal || !is_outdated_authentication(*answer.refusal))
+      return answer;
     forget(used);
     return send(call, token());
   }
@@ -189,7 +204,7 @@ bool Client::Wire::follow(const Deletion& deletion) {
                                   {on_line, deletion.quiet_max, deletion.stop, deletion.meanwhile});
   if (reply.ending != Http::Reply::Ending::answered) endpoints_.failed(at, BootClock::now());
   // Whatever ended it, a token that is no good any more would end the next one too.
-  if (news == WatchNews::over && !used.empty()) forget(used);
+  if (news == WatchNews::over) forget(used);
   return news == WatchNews::deleted;
 }
 
@@ -259,6 +274,7 @@ const Address& Client::address() const noexcept {
 }
 
 TxnAnswer Client::txn(const Txn& txn) {
+  require_fit(txn);
   const bool writes = !only_reads(txn.then) || !only_reads(txn.otherwise);
   return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes}, txn_answer);
 }

@@ -9,12 +9,16 @@
 // a call that was refused before it was looked at: a token of the authentication that had run out, or a
 // connection that was never made.
 //
+// After an answer that the database is out of space a call that writes is unknown too: a member may have
+// applied it all the same.
+//
 // Nothing may be decided by a read (etcd 3.4 can answer from the past after a pause), only by a transaction
 // that writes.
 //
 // Thread-safe.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -48,7 +52,11 @@ class Client {
 
   [[nodiscard]] const Address& address() const noexcept;
 
-  // Writes, unless both branches only read.
+  // What the keys and values of a transaction may have together: etcd's own default (--max-request-bytes). A
+  // server that is sent more than its transport takes answers in words that leave open what became of it.
+  static constexpr std::size_t txn_bytes_max = 1'572'864;
+
+  // Writes, unless both branches only read. InvalidInput for more than txn_bytes_max.
   [[nodiscard]] TxnAnswer txn(const Txn& txn);
   // A linearizable read. See above: nothing may be decided by it.
   [[nodiscard]] OpAnswer range(const Op& range);

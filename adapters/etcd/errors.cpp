@@ -8,6 +8,8 @@ namespace {
 constexpr std::string_view existing_lease = "etcdserver: lease already exists";
 constexpr std::string_view missing_lease = "etcdserver: requested lease not found";
 constexpr std::string_view bad_token = "etcdserver: invalid auth token";
+constexpr std::string_view no_user = "etcdserver: user name is empty";
+constexpr std::string_view no_space = "etcdserver: mvcc: database space exceeded";
 constexpr std::string_view old_token = "etcdserver: revision of auth store is old";
 constexpr std::string_view off = "etcdserver: authentication is not enabled";
 
@@ -27,7 +29,7 @@ struct Row {
 constexpr Row rows[] = {
     // Before it is proposed: too many proposals are waiting.
     {"etcdserver: too many requests", FaultKind::unavailable, "the cluster is overloaded; try again"},
-    {"etcdserver: user name is empty", FaultKind::unavailable, "the URL needs a user and a password"},
+    {no_user, FaultKind::unavailable, "the URL needs a user and a password"},
     {"etcdserver: authentication failed", FaultKind::unavailable, "the URL's user or password is wrong"},
     {"etcdserver: permission denied", FaultKind::unavailable,
      "the user's role must allow it; see docs/etcd.md"},
@@ -70,7 +72,12 @@ Fault fault_of(std::string_view doing, const Refusal& refusal, bool writes) {
 }
 
 bool is_outdated_authentication(const Refusal& refusal) noexcept {
-  return refusal.text.starts_with(bad_token) || refusal.text.starts_with(old_token);
+  return refusal.text.starts_with(bad_token) || refusal.text.starts_with(old_token) ||
+         refusal.text.starts_with(no_user);
+}
+
+bool is_out_of_space(const Refusal& refusal) noexcept {
+  return refusal.text.starts_with(no_space);
 }
 
 bool is_authentication_off(const Refusal& refusal) noexcept {

@@ -22,8 +22,17 @@ struct Refusal {
 [[nodiscard]] Fault fault_of(std::string_view doing, const Refusal& refusal, bool writes);
 
 // True where the call was refused before it was looked at, because its token of the authentication is no good
-// any more: with a new one it may be made again.
+// any more, or is missing: with a new one it may be made again.
 [[nodiscard]] bool is_outdated_authentication(const Refusal& refusal) noexcept;
+
+// Out of space. Says nothing of what was sent: the member may have applied it.
+[[nodiscard]] bool is_out_of_space(const Refusal& refusal) noexcept;
+
+// A call that writes was refused so.
+class OutOfSpace : public OutcomeUnknown {
+ public:
+  using OutcomeUnknown::OutcomeUnknown;
+};
 
 // The server wants no authentication.
 [[nodiscard]] bool is_authentication_off(const Refusal& refusal) noexcept;

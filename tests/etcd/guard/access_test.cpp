@@ -34,6 +34,18 @@ TEST(EtcdGuardAccess, AUserWithTheRightsOfTheNamespaceAloneIsEnoughAndOneWithout
   EXPECT_EQ(guard.advance(claim_of(5)).highest, 5);
 }
 
+TEST(EtcdGuardAccess, AuthenticationThatIsSwitchedOnOrOffUnderAGuardIsNoticed) {
+  EtcdCluster cluster{1};
+  cluster.etcdctl("put app/floor 0");
+  etcd::Client client{address(cluster.url("/app", "worker:secret@"))};
+  etcd::Guard guard{client};
+  EXPECT_TRUE(guard.write(claim_of(5), {put("app-data/x", "1")}).is_done());
+  cluster.enable_auth("worker", "secret", "app");
+  EXPECT_TRUE(guard.write(claim_of(6), {put("app-data/x", "2")}).is_done());
+  cluster.etcdctl("auth disable");
+  EXPECT_TRUE(guard.write(claim_of(7), {put("app-data/x", "3")}).is_done());
+}
+
 TEST(EtcdGuardAccess, OverTlsWithACertificateOfItsOwnAndNotToAServerThatNobodyVouchesFor) {
   EtcdCluster cluster{1, {.arguments = {}, .tls = true}};
   cluster.etcdctl("put tls/floor 0");
