@@ -61,6 +61,10 @@ Compare nothing_in(const std::string& lock) {
   return {Compare::Target::create_revision, Compare::Is::equal, lock, {}, 0, end_of_prefix(lock)};
 }
 
+std::vector<Contender> contenders_in(const OpAnswer& answer) {
+  return {answer.found.begin(), answer.found.end()};
+}
+
 }  // namespace
 
 // All contenders of a lock, in their order, after an attempt to be one of them.
@@ -113,15 +117,19 @@ LockCalls::Standing LockCalls::ask(const Ask& ask) {
 
 LockCalls::Standing LockCalls::stand(const Ask& ask, Place place) {
   auto offset = offset_.known();
+  bool lines_up = false;
   for (int i = 0; i < attempts_max; ++i) {
-    const auto line = line_up(ask, place, offset);
+    const auto line = lines_up ? line_up(ask, place) : take_if_free(ask, place, offset);
     offset = line.offset;
     if (line.contenders.empty()) continue;  // the offset was not as known
     const auto& first = line.contenders.front();
     const auto own = std::ranges::find(line.contenders, place.key,
                                        [](const Contender& contender) { return contender.key.key; });
     if (own != line.contenders.end()) place.created = own->key.create_revision;
-    if (own == line.contenders.begin()) return {granted(place, own->token(0)), {}, {}, 0, 0};
+    if (own == line.contenders.begin()) {
+      if (!own->is_granted()) return look(place);
+      return {granted(place, own->token(0)), {}, {}, 0, 0};
+    }
     if (first.holder == ask.holder) {
       if (auto grant = same_holder(place, first, ask.ttl)) return {std::move(grant), {}, {}, 0, 0};
       continue;  // its lease has just ended
@@ -129,28 +137,64 @@ LockCalls::Standing LockCalls::stand(const Ask& ask, Place place) {
     if (own != line.contenders.end())
       return {{}, std::move(place), std::prev(own)->key.key, line.revision + 1, first.key.lease};
     if (!ask.waits) return {{}, {}, {}, 0, first.key.lease};
+    lines_up = true;
   }
   throw Unavailable("etcd: the namespace's offset changes all the time; try again");
 }
 
-LockCalls::Line LockCalls::line_up(const Ask& ask, const Place& place, const Offset::Known& offset) {
+LockCalls::Line LockCalls::take_if_free(const Ask& ask, const Place& place, const Offset::Known& offset) {
   const auto lock = lock_name_.of(ask.resource);
-  const auto condition = ask.waits ? is_absent(place.key) : nothing_in(lock);
-  const auto value = contender_value(ask.holder, offset.value);
   (void)token_at(1, offset.value);
   // Where its answer was lost, the second one finds the key of the first.
   const auto answer = ask_again_once([&] {
-    return client_.txn({{condition, offset_.is(offset)},
-                        {put(place.key, value, place.lease), line_of(lock)},
+    return client_.txn({{nothing_in(lock), offset_.is(offset)},
+                        {put(place.key, granted_value(ask.holder, offset.value), place.lease), line_of(lock)},
                         {offset_.get(), line_of(lock)}});
   });
-  Line line{{}, answer.revision, answer.succeeded ? offset : offset_.learn(answer.answers.at(0))};
-  for (const auto& found : answer.answers.at(1).found) line.contenders.emplace_back(found);
-  return line;
+  return {contenders_in(answer.answers.at(1)), answer.revision,
+          answer.succeeded ? offset : offset_.learn(answer.answers.at(0))};
+}
+
+LockCalls::Line LockCalls::line_up(const Ask& ask, const Place& place) {
+  const auto lock = lock_name_.of(ask.resource);
+  const auto answer = ask_again_once([&] {
+    return client_.txn({{is_absent(place.key)},
+                        {put(place.key, waiting_value(ask.holder), place.lease), line_of(lock)},
+                        {offset_.get(), line_of(lock)}});
+  });
+  return {contenders_in(answer.answers.at(1)), answer.revision, offset_.known()};
+}
+
+// The step in which a place becomes a grant, with the present offset, so that a raise made while it waited
+// lifts its token too. Only one that waits: what was granted by another call of its holder stays as it is.
+TxnAnswer LockCalls::take_turn(const std::string& key, std::int64_t created, const Place& asking,
+                               const Offset::Known& offset) {
+  const auto lock = lock_name_.of(asking.resource);
+  (void)token_at(created, offset.value);
+  auto take = put(key, granted_value(asking.holder, offset.value));
+  take.keeps_lease = true;
+  return ask_again_once([&] {
+    return client_.txn({{created_at(key, created), value_is(key, waiting_value(asking.holder)),
+                         nothing_before(lock, created), offset_.is(offset)},
+                        {take},
+                        {get(key), offset_.get(), last_before(lock, created), first_of(lock)}});
+  });
 }
 
 std::optional<Grant> LockCalls::same_holder(const Place& asking, const Contender& first, Ms ttl) {
-  const Claim claim{asking.resource, first.token(0), asking.holder, {}};
+  auto token = first.token(0);
+  if (!first.is_granted()) {
+    // It waited with another call, which has not seen yet that its turn has come.
+    const auto offset = offset_.known();
+    const auto answer =
+        nothing_granted([&] { return take_turn(first.key.key, first.key.create_revision, asking, offset); });
+    if (!answer.succeeded) {
+      (void)offset_.learn(answer.answers.at(1));
+      return std::nullopt;
+    }
+    token = token_at(first.key.create_revision, offset.value);
+  }
+  const Claim claim{asking.resource, token, asking.holder, {}};
   const auto renewed = nothing_granted([&] { return renew(claim, ttl); });
   if (!renewed) return std::nullopt;
   return Grant{claim, *renewed, false, asking.asked_at};
@@ -162,35 +206,31 @@ Grant LockCalls::granted(const Place& place, Token token) {
   return {claim, place.ttl, true, place.asked_at};
 }
 
+// alive: of a keep-alive before answer. It may have been another leader's: the term must not begin with it.
+std::optional<Grant> LockCalls::granted_after(const LeaseAnswer& alive, const TxnAnswer& answer,
+                                              const Place& place, Token token) {
+  auto grant = granted(place, token);
+  if (alive.ttl > Ms{0} && alive.term == answer.term) return grant;
+  const auto renewed = renew(grant.claim, place.ttl);
+  if (!renewed) return std::nullopt;
+  grant.ttl = *renewed;
+  return grant;
+}
+
 LockCalls::Standing LockCalls::look(const Place& place) {
-  const auto lock = lock_name_.of(place.resource);
   auto offset = offset_.known();
   for (int i = 0; i < attempts_max; ++i) {
     auto mine = place;
     mine.asked_at = BootClock::now();
     const auto alive = client_.keep_alive(place.lease);
-    // Whoever waited takes the present offset, so that a raise made meanwhile lifts its token too.
-    const auto answer = ask_again_once([&] {
-      return client_.txn(
-          {{created_at(place.key, place.created), nothing_before(lock, place.created), offset_.is(offset)},
-           {[&] {
-             auto op = put(place.key, contender_value(place.holder, offset.value));
-             op.keeps_lease = true;
-             return op;
-           }()},
-           {get(place.key), offset_.get(), last_before(lock, place.created), first_of(lock)}});
-    });
-    if (answer.succeeded) {
-      auto grant = granted(mine, token_at(place.created, offset.value));
-      if (alive.ttl > Ms{0} && alive.term == answer.term) return {std::move(grant), {}, {}, 0, 0};
-      // The keep-alive may have been another leader's: the term must not begin with it.
-      const auto renewed = renew(grant.claim, place.ttl);
-      if (!renewed) return {};
-      grant.ttl = *renewed;
-      return {std::move(grant), {}, {}, 0, 0};
-    }
-    const auto& own = answer.answers.at(0).found;
-    if (own.empty() || own.front().create_revision != place.created) return {};
+    const auto answer = take_turn(place.key, place.created, place, offset);
+    if (answer.succeeded)
+      return {granted_after(alive, answer, mine, token_at(place.created, offset.value)), {}, {}, 0, 0};
+    const auto own = contenders_in(answer.answers.at(0));
+    if (own.empty() || own.front().key.create_revision != place.created) return {};
+    // By the same step, whose answer was lost, or by another call of its holder.
+    if (own.front().is_granted())
+      return {granted_after(alive, answer, mine, own.front().token(0)), {}, {}, 0, 0};
     offset = offset_.learn(answer.answers.at(1));
     const auto& before = answer.answers.at(2).found;
     if (before.empty()) continue;  // the offset was not as known
@@ -213,7 +253,14 @@ bool LockCalls::keep(const Place& place) {
 }
 
 void LockCalls::leave(const Place& place) noexcept {
-  drop_lease(place.lease);
+  try {
+    const auto answer = client_.txn({{value_is(place.key, waiting_value(place.holder))},
+                                     {etcd::remove(place.key)},
+                                     {get(place.key), marker()}});
+    if (answer.succeeded || answer.answers.at(0).found.empty()) drop_lease(place.lease);
+  } catch (const std::exception&) {
+    // Left to its time to live.
+  }
 }
 
 LockCalls::Ms LockCalls::remaining(std::int64_t lease) {

@@ -65,7 +65,8 @@ class LockCalls {
   [[nodiscard]] Standing look(const Place& place);
   // False: the place is lost, or may be.
   [[nodiscard]] bool keep(const Place& place);
-  // Gives up a place; what fails there is left to the time to live.
+  // Gives up a place, unless the same holder was granted the lock by it, which another call of its own may
+  // have asked for; what fails there is left to the time to live.
   void leave(const Place& place) noexcept;
 
   // Of a lease; at least 1ms.
@@ -87,9 +88,14 @@ class LockCalls {
   struct Line;
 
   [[nodiscard]] Standing stand(const Ask& ask, Place place);
-  [[nodiscard]] Line line_up(const Ask& ask, const Place& place, const Offset::Known& offset);
+  [[nodiscard]] Line take_if_free(const Ask& ask, const Place& place, const Offset::Known& offset);
+  [[nodiscard]] Line line_up(const Ask& ask, const Place& place);
+  [[nodiscard]] TxnAnswer take_turn(const std::string& key, std::int64_t created, const Place& asking,
+                                    const Offset::Known& offset);
   [[nodiscard]] std::optional<Grant> same_holder(const Place& asking, const Contender& first, Ms ttl);
   [[nodiscard]] Grant granted(const Place& place, Token token);
+  [[nodiscard]] std::optional<Grant> granted_after(const LeaseAnswer& alive, const TxnAnswer& answer,
+                                                   const Place& place, Token token);
   [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
   // True: it is gone, and its keys with it. Else it is left to its time to live.
   bool drop_lease(std::int64_t lease) noexcept;

@@ -57,7 +57,8 @@ std::optional<LockCalls::Place> LockCalls::place_of(const Claim& claim) {
   const auto& found = answer.answers.at(0).found;
   if (found.empty()) return std::nullopt;
   const Contender first{found.front()};
-  if (first.holder != claim.holder || first.token(0) != claim.token) return std::nullopt;
+  if (!first.is_granted() || first.holder != claim.holder || first.token(0) != claim.token)
+    return std::nullopt;
   Place place{
       claim.resource, claim.holder, first.key.key, first.key.create_revision, first.key.lease, {}, {}};
   remember(claim, place);
@@ -67,7 +68,7 @@ std::optional<LockCalls::Place> LockCalls::place_of(const Claim& claim) {
 std::vector<Compare> LockCalls::holds(const Place& place, const Claim& claim) const {
   const auto offset = claim.token.value() - place.created;
   return {created_at(place.key, place.created),
-          value_is(place.key, contender_value(claim.holder, offset)),
+          value_is(place.key, granted_value(claim.holder, offset)),
           {Compare::Target::lease, Compare::Is::equal, place.key, {}, place.lease}};
 }
 
@@ -99,7 +100,7 @@ std::optional<LockCalls::Ms> LockCalls::lengthen(const Claim& claim, Place place
   forget(claim);
   try {
     answer = client_.txn(
-        {holds(place, claim), {put(place.key, contender_value(claim.holder, offset), lease.id)}, {}});
+        {holds(place, claim), {put(place.key, granted_value(claim.holder, offset), lease.id)}, {}});
   } catch (const OutcomeUnknown&) {
     throw;  // the key may live by the new lease already
   } catch (const Error&) {

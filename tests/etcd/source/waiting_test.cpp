@@ -141,6 +141,53 @@ TEST_F(Waiting, ARaiseLiftsThoseWhoWaitToo) {
   EXPECT_EQ(source_->show(resource)->claim, got->claim());
 }
 
+// Its turn has come while it could not look, and another call of the same holder, which is told of the grant,
+// comes before it. A raise before that lifts the token; one after it does not, since a token is for a tenure.
+TEST_F(Waiting, ATokenStaysAsItWasToldWhileTheOneWhoWaitedLooks) {
+  for (const bool raises_before : {true, false}) {
+    Proxy proxy{cluster_.member(0).port()};
+    const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=60s"));
+    const auto first = take(*source_, "first");
+    std::optional<Grant> waited;
+    std::jthread waiter{
+        [&] { waited = far->wait_acquire(resource, Holder{"second"}, {.ttl = long_ttl, .wait = limit}); }};
+    wait_until([&] { return line() == 2; });
+    proxy.set(Proxy::Way::silent);
+    const Token mark{first.claim.token.value() + 1'000'000};
+    if (raises_before) source_->raise(resource, mark);
+    source_->release(first.claim);
+    const auto asked = take(*source_, "second");
+    EXPECT_EQ(asked.claim.token > mark, raises_before);
+    if (!raises_before) source_->raise(resource, mark);
+    proxy.set(Proxy::Way::open);
+    waiter.join();
+    ASSERT_TRUE(waited);
+    EXPECT_EQ(waited->claim, asked.claim);
+    EXPECT_EQ(source_->renew(asked.claim, long_ttl), Renewal::renewed);
+    EXPECT_EQ(source_->release(asked.claim), Release::released);
+  }
+}
+
+// As above, but the one who waited gives up: the lock is the holder's, who was told so.
+TEST_F(Waiting, GivingUpAPlaceDoesNotTakeTheLockFromItsHolder) {
+  Proxy proxy{cluster_.member(0).port()};
+  const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=60s"));
+  const auto first = take(*source_, "first");
+  std::stop_source stop;
+  std::jthread waiter{[&] {
+    (void)far->wait_acquire(resource, Holder{"second"},
+                            {.ttl = long_ttl, .wait = limit, .stop = stop.get_token()});
+  }};
+  wait_until([&] { return line() == 2; });
+  proxy.set(Proxy::Way::silent);
+  source_->release(first.claim);
+  const auto asked = take(*source_, "second");
+  stop.request_stop();
+  proxy.set(Proxy::Way::open);
+  waiter.join();
+  EXPECT_EQ(source_->renew(asked.claim, long_ttl), Renewal::renewed);
+}
+
 // The holder's own answer was lost, and it asks again, ready to wait: it has the lock already.
 TEST_F(Waiting, TheSameHolderDoesNotWaitForItself) {
   const auto grant = take(*source_, "first");
