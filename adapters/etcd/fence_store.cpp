@@ -53,9 +53,11 @@ void EtcdFences::refresh() {
   StoreStatus seen;
   std::optional<std::int64_t> highest;
   bool is_highest_known = false;
+  std::int64_t look = 0;
   {
     const std::scoped_lock lock{mutex_};
     is_highest_known = is_highest_known_;
+    look = ++looks_;
   }
   try {
     seen = calls_.status();
@@ -67,7 +69,11 @@ void EtcdFences::refresh() {
     seen.reason = error.what();
   }
   const std::scoped_lock lock{mutex_};
-  status_ = std::move(seen);
+  // One that was begun later may have ended before.
+  if (look > last_look_) {
+    status_ = std::move(seen);
+    last_look_ = look;
+  }
   if (!highest) return;
   highest_ = std::max(highest_, *highest);
   is_highest_known_ = true;

@@ -39,7 +39,7 @@ class EtcdFences : public FenceStore {
   // Runs function(), unless nothing may be changed here.
   template <class T, class Function>
   void change(Function function, Done<T> done) {
-    if (is_inspecting_) return done(refusal());
+    if (is_inspecting_) return workers_.refuse(refusal(), std::move(done));
     workers_.ask<T>(std::move(function), std::move(done));
   }
   [[nodiscard]] Fault refusal() const;
@@ -56,6 +56,8 @@ class EtcdFences : public FenceStore {
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable wake_;
   StoreStatus status_;
+  std::int64_t looks_ = 0;      // begun
+  std::int64_t last_look_ = 0;  // the one that status_ is from
   std::int64_t highest_ = 0;
   bool is_highest_known_ = false;
   bool is_stopping_ = false;

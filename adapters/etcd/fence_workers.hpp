@@ -1,6 +1,7 @@
 #pragma once
 
-// FenceWorkers: a few threads for calls to etcd that are answered later.
+// FenceWorkers: a few threads for calls to etcd that are answered later, and one for the answers that need no
+// call. No answer is ever given on a thread of the caller's.
 //
 // Thread-safe.
 
@@ -18,17 +19,24 @@ namespace fenceguard::etcd {
 class FenceWorkers {
  public:
   explicit FenceWorkers(unsigned threads);
-  // Refuses what is queued and finishes what runs, which the client's time-out bounds.
+  // Refuses what is queued and finishes what runs, which the client's time-out bounds. All is answered then.
   ~FenceWorkers();
   FenceWorkers(const FenceWorkers&) = delete;
   FenceWorkers& operator=(const FenceWorkers&) = delete;
 
-  // function() -> T on some thread; its exceptions are the answer's fault.
+  // function() -> T on some thread; its exceptions are the answer's fault. Refused where too many calls wait.
   template <class T, class Function>
   void ask(Function function, Done<T> done) {
     enqueue([function = std::move(function), done = std::move(done)](const Fault* refusal) {
       done(refusal != nullptr ? Outcome<T>{*refusal} : answer<T>(function));
     });
+  }
+
+  // The answer is fault.
+  template <class T>
+  void refuse(Fault fault, Done<T> done) {
+    const std::scoped_lock lock{mutex_};
+    add_refusal([done = std::move(done)](const Fault* refusal) { done(*refusal); }, std::move(fault));
   }
 
  private:
@@ -44,14 +52,25 @@ class FenceWorkers {
     }
   }
 
-  void enqueue(Task task);
-  void work();
+  struct Refusal {
+    Task task;
+    Fault fault;
+  };
 
-  std::mutex mutex_;
+  void enqueue(Task task);
+  void add_refusal(Task task, Fault fault);  // REQUIRES: mutex_ is held
+  void work();
+  void answer_refusals();
+
+  std::mutex mutex_;  // guards the following but the threads
   std::condition_variable wake_;
+  std::condition_variable wake_refuser_;
   std::deque<Task> queue_;
+  std::deque<Refusal> refusals_;
   bool is_stopping_ = false;
+  bool is_over_ = false;  // all workers have ended
   std::vector<std::thread> threads_;
+  std::thread refuser_;
 };
 
 }  // namespace fenceguard::etcd
