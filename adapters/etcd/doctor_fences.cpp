@@ -52,7 +52,7 @@ Finding look_at_order(Client& client) {
   if (!offset) return {Level::danger, check, "cannot be told: the offset holds no number"};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   const auto present = *offset > most - answer.revision ? most : answer.revision + *offset;
-  const auto highest = highest_of_all(client, keys);
+  const auto highest = highest_of_all(client, keys, Reading::to_be_shown);
   // A fence may have been raised between the two reads, by a token that was drawn meanwhile.
   if (highest <= present)
     return {Level::ok, check, fmt::format("tokens are at {}, fences at {}", present, highest)};

@@ -7,12 +7,12 @@
 #include <chrono>
 
 #include "adapters/etcd/fence_listing.hpp"
+#include "adapters/etcd/patience.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::etcd {
 namespace {
 
-constexpr int attempts_max = 250;
 // Fences that are read at once, and that are dropped in one transaction, which takes 128 operations.
 constexpr std::size_t page_max = 1'000;
 constexpr std::size_t drop_max = 100;
@@ -89,16 +89,30 @@ FencePage FenceCalls::list(const FenceListing& listing) {
   return etcd::list(client_, keys_, listing);
 }
 
+void FenceCalls::require_plausible(const Claim& lease, std::int64_t jump_max) {
+  if (jump_max == 0) return;
+  const auto highest = highest_of_all(client_, keys_, Reading::in_log);
+  if (!is_implausible(lease, highest, jump_max)) return;
+  throw Implausible(fmt::format(
+      "the lease of '{}' has token {}, more than {} above {}, the highest ever seen here: the guard "
+      "refuses it as it is, and nothing was closed. Find out where it came from and end it at the "
+      "source; then revoke again",
+      lease.resource.name(), to_string(lease.token), jump_max, highest));
+}
+
 FenceView FenceCalls::revoke(const Revocation& revocation) {
   const auto& [resource, lease, jump_max] = revocation;
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+  Patience patience{client_.address().timeout};
+  while (patience.has_another()) {
     const auto found = find(resource);
     OpAnswer answer;
     if (found.text) answer.found.push_back({keys_.fence(resource), *found.text});
     FenceView view{fence_in(answer, resource), found.floor};
     const bool is_above = lease && lease->token.value() > view.highest();
-    if (is_above && !(jump_max > 0 && is_implausible(*lease, highest(), jump_max)))
+    if (is_above) {
+      require_plausible(*lease, jump_max);
       view.record = Fence{lease->token, lease->holder, std::nullopt, false};
+    }
     if (!view.record) return view;
     view.record->closed = true;
     if (exchange(resource, found, {put(keys_.fence(resource), fence_text(*view.record))})) return view;
@@ -108,9 +122,18 @@ FenceView FenceCalls::revoke(const Revocation& revocation) {
 
 // Sets it closed, because nobody knows who holds that number: the next higher one opens it. What was there
 // may be damaged.
-std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase) {
+std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase,
+                                                std::optional<std::int64_t>& first) {
   const auto found = find(rebase.resource);
   const auto before = found.text ? parse_fence(*found.text) : std::nullopt;
+  const auto token = before ? before->token.value() : 0;
+  if (!first) first = token;
+  if (token > *first && token > rebase.to.value()) {
+    throw Unavailable(
+        fmt::format("the fence of '{}' rose from {} to {} meanwhile; nothing was changed: stop who writes "
+                    "there, look at it again and decide anew",
+                    rebase.resource.name(), *first, token));
+  }
   const FenceView view{Fence{rebase.to, {}, std::nullopt, true}, found.floor};
   const auto record = fmt::format("from {} to {} by {}", before ? to_string(before->token) : "none",
                                   to_string(rebase.to), rebase.by);
@@ -122,14 +145,17 @@ std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase
 }
 
 FenceView FenceCalls::rebase(const FenceStore::Rebase& rebase) {
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
-    if (const auto view = try_rebase(rebase)) return *view;
+  std::optional<std::int64_t> first;
+  Patience patience{client_.address().timeout};
+  while (patience.has_another()) {
+    if (const auto view = try_rebase(rebase, first)) return *view;
   }
   give_up(rebase.resource);
 }
 
 std::int64_t FenceCalls::raise_floor(std::int64_t to, bool may_create) {
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+  Patience patience{client_.address().timeout};
+  while (patience.has_another()) {
     const auto answers = read_in_log({get(keys_.floor())});
     const auto floor = floor_in(answers.front());
     if (!floor && !may_create) refuse_uninitialised();
@@ -226,7 +252,7 @@ StoreStatus FenceCalls::status() {
 }
 
 std::int64_t FenceCalls::highest() {
-  return highest_of_all(client_, keys_);
+  return highest_of_all(client_, keys_, Reading::to_be_shown);
 }
 
 }  // namespace fenceguard::etcd

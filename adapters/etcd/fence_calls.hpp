@@ -4,7 +4,8 @@
 // guards that work on them. Whatever changes a fence compares what it was judged by in the transaction that
 // changes it, and begins again where somebody else came between.
 //
-// Thread safety: that of the client. Calls throw Unavailable and OutcomeUnknown.
+// Thread safety: that of the client. Calls throw Unavailable and OutcomeUnknown. They begin again no later
+// than the client's time-out after they were begun.
 
 #include <functional>
 
@@ -24,15 +25,17 @@ class FenceCalls {
   [[nodiscard]] FencePage list(const FenceListing& listing);
   struct Revocation {
     Resource resource;
-    std::optional<Claim> lease;  // the present one; passed over where it is absurdly high
+    std::optional<Claim> lease;  // the present one; Implausible where it is absurdly high
     std::int64_t jump_max = 0;
   };
   [[nodiscard]] FenceView revoke(const Revocation& revocation);
+  // Unavailable where the fence rises above the number wanted after it was first looked at.
   [[nodiscard]] FenceView rebase(const FenceStore::Rebase& rebase);
   [[nodiscard]] std::int64_t init(std::int64_t floor);
   [[nodiscard]] Compaction compact(Token lowest_live);
 
-  // Floor and number of fences. Of all fences' tokens it does not tell the highest: that is highest().
+  // Floor and number of fences. Of all fences' tokens it does not tell the highest: that is highest(),
+  // a plain read, to be shown.
   [[nodiscard]] StoreStatus status();
   [[nodiscard]] std::int64_t highest();
 
@@ -49,7 +52,9 @@ class FenceCalls {
 
   [[nodiscard]] std::vector<OpAnswer> read_in_log(std::vector<Op> reads);
   [[nodiscard]] Found find(const Resource& resource);
-  [[nodiscard]] std::optional<FenceView> try_rebase(const FenceStore::Rebase& rebase);
+  [[nodiscard]] std::optional<FenceView> try_rebase(const FenceStore::Rebase& rebase,
+                                                    std::optional<std::int64_t>& first);
+  void require_plausible(const Claim& lease, std::int64_t jump_max);
   [[nodiscard]] bool exchange(const Resource& resource, const Found& found, std::vector<Op> then);
   [[nodiscard]] std::int64_t raise_floor(std::int64_t to, bool may_create);
   [[nodiscard]] std::vector<Idle> idle_fences(Token lowest_live);

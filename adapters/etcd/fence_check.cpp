@@ -81,12 +81,17 @@ void FenceCheck::add_to(Txn& txn) {
   }
   if (only_reads(txn.then)) txn.then.push_back(remove(keys_.nothing()));
   first_read_ = txn.otherwise.size();
-  for (const auto& claim : claims_) txn.otherwise.push_back(get(keys_.fence(claim.resource)));
-  txn.otherwise.push_back(get(keys_.floor()));
+  add_reads_to(txn.otherwise);
 }
 
-std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, FenceMemory& memory) const {
-  const auto floor = floor_in(answer.answers.at(first_read_ + claims_.size()));
+void FenceCheck::add_reads_to(std::vector<Op>& ops) const {
+  for (const auto& claim : claims_) ops.push_back(get(keys_.fence(claim.resource)));
+  ops.push_back(get(keys_.floor()));
+}
+
+std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, std::size_t first,
+                                            FenceMemory& memory) const {
+  const auto floor = floor_in(answer.answers.at(first + claims_.size()));
   if (!floor) {
     memory.forget_floor();
     throw Unavailable(
@@ -96,7 +101,7 @@ std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, FenceMemory
   std::vector<FenceView> views;
   for (std::size_t i = 0; i < claims_.size(); ++i) {
     const auto& resource = claims_[i].resource;
-    views.push_back({fence_in(answer.answers.at(first_read_ + i), resource), *floor});
+    views.push_back({fence_in(answer.answers.at(first + i), resource), *floor});
     memory.learn(resource, views.back().record);
   }
   return views;
@@ -109,13 +114,29 @@ FenceCheck::Ending FenceCheck::read(const TxnAnswer& answer, FenceMemory& memory
     }
     return Ending::done;
   }
-  const auto views = views_in(answer, memory);
+  const auto views = views_in(answer, first_read_, memory);
   const bool was_right = views == guesses_;
   judge_all(views);
   const bool is_refused = !std::ranges::all_of(rulings_, is_good);
   take_back(views);
   if (is_refused) return Ending::refused;
   return was_right ? Ending::compares_failed : Ending::outdated;
+}
+
+Txn FenceCheck::look() const {
+  Txn txn{{}, {}, {}};
+  add_reads_to(txn.then);
+  txn.then.push_back(remove(keys_.nothing()));
+  return txn;
+}
+
+FenceCheck::Trace FenceCheck::trace_in(const TxnAnswer& answer, FenceMemory& memory) const {
+  const auto views = views_in(answer, 0, memory);
+  if (changes() && views == guesses_) return Trace::none;
+  for (std::size_t i = 0; is_admitted() && i < claims_.size(); ++i) {
+    if (rulings_[i].changed && claims_[i].sequence && views[i].record == rulings_[i].fence) return Trace::own;
+  }
+  return Trace::other;
 }
 
 void FenceCheck::take_back(const std::vector<FenceView>& views) {

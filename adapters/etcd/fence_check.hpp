@@ -47,12 +47,26 @@ class FenceCheck {
   // or a damaged fence.
   [[nodiscard]] Ending read(const TxnAnswer& answer, FenceMemory& memory);
 
+  // For a transaction whose end was not told: reads the fences, in the log and without need of space.
+  [[nodiscard]] Txn look() const;
+  enum class Trace {
+    none,  // the fences are as they were judged, and it would have changed one: it was not done, and what was
+           // answered finally will not be
+    own,   // a fence is as it would have left it, with its sequence: it was done
+    other,  // neither
+  };
+  // What look() found of it; learns from it.
+  [[nodiscard]] Trace trace_in(const TxnAnswer& answer, FenceMemory& memory) const;
+
   // After read(), in the order of the claims. Unless they were done, those that are admitted moved nothing.
   [[nodiscard]] const std::vector<Ruling>& rulings() const noexcept { return rulings_; }
 
  private:
   void judge_all(const std::vector<FenceView>& views);
-  [[nodiscard]] std::vector<FenceView> views_in(const TxnAnswer& answer, FenceMemory& memory) const;
+  void add_reads_to(std::vector<Op>& ops) const;
+  // The reads begin at first.
+  [[nodiscard]] std::vector<FenceView> views_in(const TxnAnswer& answer, std::size_t first,
+                                                FenceMemory& memory) const;
   void take_back(const std::vector<FenceView>& views);
 
   FenceKeys keys_;

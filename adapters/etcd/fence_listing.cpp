@@ -6,20 +6,32 @@
 #include <functional>
 #include <string>
 
+#include "guard/error.hpp"
+
 namespace fenceguard::etcd {
 namespace {
 
 constexpr std::size_t page_max = 1'000;
 
 // A page of the keys of fences.
-OpAnswer page_of(Client& client, const FenceKeys& keys, const FenceListing& listing) {
+Op page_of(const FenceKeys& keys, const FenceListing& listing) {
   const auto least = keys.fences() + listing.prefix;
   // The key that comes right after another one has a zero byte more.
   const auto after = listing.after.empty() ? std::string{} : keys.fences() + listing.after + '\0';
-  return client.range({.kind = Op::Kind::range,
-                       .key = std::max(least, after),
-                       .range_end = end_of_prefix(least),
-                       .limit = static_cast<std::int64_t>(listing.limit)});
+  return {.kind = Op::Kind::range,
+          .key = std::max(least, after),
+          .range_end = end_of_prefix(least),
+          .limit = static_cast<std::int64_t>(listing.limit)};
+}
+
+// A transaction that could write goes through the log; etcd 3.4 may answer any other from the past.
+OpAnswer read(Client& client, const FenceKeys& keys, Op range, Reading reading) {
+  if (reading == Reading::to_be_shown) return client.range(range);
+  try {
+    return client.txn({{}, {std::move(range), remove(keys.nothing())}, {}}).answers.at(0);
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(error.what());  // nothing was to be changed
+  }
 }
 
 }  // namespace
@@ -28,7 +40,7 @@ FencePage list(Client& client, const FenceKeys& keys, const FenceListing& listin
   FencePage page;
   if (listing.limit == 0) return page;
   if (keys.fences() + listing.after >= end_of_prefix(keys.fences() + listing.prefix)) return page;
-  const auto answer = page_of(client, keys, listing);
+  const auto answer = client.range(page_of(keys, listing));
   page.has_more = answer.has_more;
   for (const auto& found : answer.found) {
     auto resource = Resource::parse(std::string_view{found.key}.substr(keys.fences().size()));
@@ -39,13 +51,13 @@ FencePage list(Client& client, const FenceKeys& keys, const FenceListing& listin
   return page;
 }
 
-std::int64_t highest_of_all(Client& client, const FenceKeys& keys) {
+std::int64_t highest_of_all(Client& client, const FenceKeys& keys, Reading reading) {
   std::int64_t highest = 0;
-  const auto floor = client.range(get(keys.floor()));
+  const auto floor = read(client, keys, get(keys.floor()), reading);
   if (!floor.found.empty()) highest = parse_decimal(floor.found.front().value).value_or(0);
   FenceListing listing{.prefix = {}, .after = {}, .limit = page_max};
   for (;;) {
-    const auto answer = page_of(client, keys, listing);
+    const auto answer = read(client, keys, page_of(keys, listing), reading);
     for (const auto& found : answer.found) {
       if (const auto fence = parse_fence(found.value)) highest = std::max(highest, fence->token.value());
     }

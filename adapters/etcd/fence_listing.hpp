@@ -17,7 +17,11 @@ namespace fenceguard::etcd {
 [[nodiscard]] FencePage list(Client& client, const FenceKeys& keys, const FenceListing& listing);
 
 // The highest token of all fences and of the floor; 0 if there is none. What is damaged is passed over.
-[[nodiscard]] std::int64_t highest_of_all(Client& client, const FenceKeys& keys);
+enum class Reading {
+  in_log,  // for what a claim may be refused by; needs the right to write
+  to_be_shown,
+};
+[[nodiscard]] std::int64_t highest_of_all(Client& client, const FenceKeys& keys, Reading reading);
 
 // How many fences have a record.
 [[nodiscard]] std::int64_t count(Client& client, const FenceKeys& keys);

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 
+#include "adapters/etcd/errors.hpp"
 #include "adapters/etcd/fence_check.hpp"
 #include "adapters/etcd/fence_keys.hpp"
 #include "adapters/etcd/fence_listing.hpp"
 #include "adapters/etcd/fence_memory.hpp"
+#include "adapters/etcd/patience.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::etcd {
 namespace {
-
-// Each that fails means that somebody else's claim on the same fence went through in between.
-constexpr int attempts_max = 250;
 
 bool writes(const Op& op) {
   return op.kind != Op::Kind::range;
@@ -68,7 +67,7 @@ void Guard::require_plausible(const FenceCheck& check) {
   };
   const auto raising = check.raising();
   if (find(raising) == raising.end()) return;
-  memory_->learn_highest(highest_of_all(client_, *keys_));
+  memory_->learn_highest(highest_of_all(client_, *keys_, Reading::in_log));
   const auto found = find(raising);
   if (found == raising.end()) return;
   throw Implausible(fmt::format("token {} for '{}' is more than {} above {}, the highest ever seen here",
@@ -80,8 +79,39 @@ TxnAnswer Guard::send(const Txn& txn, bool may_change) {
   try {
     return client_.txn(txn);
   } catch (const OutcomeUnknown& error) {
-    if (may_change) throw;
+    if (may_change) throw;  // as the type that it is
     throw Unavailable(error.what());
+  }
+}
+
+// A cluster without space may have applied what it refused. What only looks and removes needs no space, and
+// the fence tells which of the two it was, unless the write was to leave it as it is. True: it was done.
+// False: judge again; it was not to write anything.
+bool Guard::is_done_all_the_same(const FenceCheck& sent, const Txn& wanted, const OutOfSpace& error) {
+  auto trace = FenceCheck::Trace::other;
+  try {
+    trace = sent.trace_in(client_.txn(sent.look()), *memory_);
+  } catch (const Error&) {
+    throw error;
+  }
+  if (trace == FenceCheck::Trace::none)
+    throw Unavailable(fmt::format("{}; nothing was written", error.what()));
+  if (wanted.then.empty()) return false;
+  // The answers of other operations are lost.
+  const bool only_puts =
+      std::ranges::all_of(wanted.then, [](const Op& op) { return op.kind == Op::Kind::put; });
+  if (trace == FenceCheck::Trace::own && only_puts) return true;
+  throw error;
+}
+
+// The token of an admitted claim stays even if its write was refused for another reason.
+std::vector<Ruling> Guard::advance_all(std::span<const Claim> claims) {
+  try {
+    return apply(without_sequences(claims), {}).rulings;
+  } catch (const OutcomeUnknown& error) {
+    throw Unavailable(fmt::format(
+        "the transaction's own compares failed and nothing was written; the fence may have been raised: {}",
+        error.what()));
   }
 }
 
@@ -90,13 +120,22 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
   const bool is_write = any_writes(wanted.then);
   // What writes nothing must not use up a sequence.
   const auto judged = is_write ? std::vector<Claim>{claims.begin(), claims.end()} : without_sequences(claims);
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+  Patience patience{client_.address().timeout};
+  while (patience.has_another()) {
     FenceCheck check{*keys_, judged, *memory_};
     require_plausible(check);
     auto txn = wanted;
+    // It cannot be done: so it need not be sent, and is answered also where there is no space for it.
+    if (!check.is_admitted()) txn.then.clear();
     check.add_to(txn);
     const bool moves_a_fence = check.changes();
-    auto answer = send(txn, moves_a_fence || (is_write && check.is_admitted()));
+    TxnAnswer answer;
+    try {
+      answer = send(txn, moves_a_fence || (is_write && check.is_admitted()));
+    } catch (const OutOfSpace& error) {
+      if (!is_done_all_the_same(check, wanted, error)) continue;
+      return {check.rulings(), true, true, std::vector<OpAnswer>(wanted.then.size())};
+    }
     const auto ending = check.read(answer, *memory_);
     AllWritten written{check.rulings(),
                        ending == FenceCheck::Ending::done,
@@ -107,11 +146,7 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
       answer.answers.resize(wanted.then.size());
       written.answers = std::move(answer.answers);
     }
-    if (ending == FenceCheck::Ending::compares_failed && moves_a_fence) {
-      // The token of an admitted claim stays even if its write was refused for another reason.
-      auto advanced = apply(without_sequences(judged), {});
-      written.rulings = std::move(advanced.rulings);
-    }
+    if (ending == FenceCheck::Ending::compares_failed && moves_a_fence) written.rulings = advance_all(judged);
     return written;
   }
   throw Unavailable(

@@ -13,7 +13,8 @@
 //
 // Faults of every call: InvalidInput (nothing was sent), Implausible (no fence moved), Unavailable (nothing
 // was written), OutcomeUnknown: the transaction was sent and its end not seen. Such a one is never repeated
-// here; with a sequence the caller may repeat it, and it takes effect at most once.
+// here; with a sequence the caller may repeat it, and it takes effect at most once. A call that others keep
+// in the way of ends as Unavailable after the client's time-out.
 //
 // Thread safety: all calls may be made from any thread at once.
 
@@ -31,6 +32,7 @@ namespace fenceguard::etcd {
 class FenceCheck;
 class FenceKeys;
 class FenceMemory;
+class OutOfSpace;
 
 struct Written {
   Ruling ruling;
@@ -86,7 +88,7 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] Ruling advance(const Claim& claim) override;
 
   // {judge; apply} as one transaction, under further compares of the caller's own if there are any.
-  // InvalidInput for a key of ours, for no operation, and for more than ops_max.
+  // InvalidInput for a key of ours, for no operation, and for more than ops_max or Client::txn_bytes_max.
   [[nodiscard]] Written write(const Claim& claim, std::vector<Op> ops, std::vector<Compare> compares = {});
 
   // The same under several claims of different resources: if one of them is not admitted nothing is written,
@@ -116,6 +118,8 @@ class Guard : public fenceguard::Guard {
 
  private:
   [[nodiscard]] AllWritten apply(std::span<const Claim> claims, const Txn& wanted);
+  [[nodiscard]] std::vector<Ruling> advance_all(std::span<const Claim> claims);
+  [[nodiscard]] bool is_done_all_the_same(const FenceCheck& sent, const Txn& wanted, const OutOfSpace& error);
   void require_free(const Txn& txn, std::size_t claims) const;
   void require_plausible(const FenceCheck& check);
   [[nodiscard]] TxnAnswer send(const Txn& txn, bool may_change);

@@ -219,6 +219,31 @@ TEST_F(EtcdGuard, AnAbsurdTokenIsImplausibleAndThatDependsOnAllFencesAndNotOnTho
   EXPECT_EQ(etcd::Guard(client_, 1).advance(claim_of(9'100, "h", "b")).verdict, Verdict::admitted);
 }
 
+// etcd 3.4 may answer a plain read from the past, by which a good claim would look absurd.
+TEST_F(EtcdGuard, WhetherATokenIsAbsurdIsDecidedInTheLogAndNotByAPlainRead) {
+  std::atomic<int> reads{0};
+  Proxy proxy{shared_cluster().member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction == Proxy::Direction::to_server && piece.starts_with("POST /v3/kv/range"))
+                  ++reads;
+                return piece.size();
+              }};
+  etcd::Client client{space_.address_by(proxy.port())};
+  etcd::Guard bounded{client, 100};
+  EXPECT_EQ(kind_of([&] { return bounded.advance(claim_of(201)); }), FaultKind::implausible);
+  EXPECT_EQ(reads, 0);
+}
+
+// The server answers such a one in words that leave open what became of it.
+TEST_F(EtcdGuard, WhatIsTooLargeForATransactionIsRefusedBeforeItIsSent) {
+  EXPECT_EQ(kind_of([&] { return write(claim_of(5), std::string(2'500'000, 'x')); }),
+            FaultKind::invalid_input);
+  EXPECT_EQ(space_.fence() + space_.value(), "");
+  EXPECT_EQ(kind_of([&] { return write(claim_of(5), std::string(1'572'800, 'x')); }),
+            FaultKind::invalid_input);
+  EXPECT_TRUE(write(claim_of(5), std::string(1'500'000, 'x')).is_done());
+}
+
 // How many transactions a guarded write is: counted at a proxy.
 TEST_F(EtcdGuard, AWriteIsOneRoundTripWhereTheGuardRemembersRightAndTwoWhereItDoesNot) {
   std::atomic<int> requests{0};

@@ -13,6 +13,7 @@
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/guard/space.hpp"
 #include "tests/process/loopback.hpp"
+#include "tests/process/proxy.hpp"
 
 namespace fenceguard::test {
 namespace {
@@ -130,7 +131,9 @@ TEST_F(EtcdFenceStore, ARevokeCutsOffALeaseThatHasNotAdvancedYetUnlessItIsAbsurd
             (Fence{Token{12}, Holder{"next"}, {}, true}));
   EXPECT_EQ(advance(*storage, claim("a", 12, "next")).verdict, Verdict::stale);
   EXPECT_EQ(revoke(*storage, "a", claim("a", 6)).record->token, Token{12});
-  EXPECT_EQ(revoke(*storage, "a", claim("a", INT64_MAX, "x")).record->token, Token{12});
+  EXPECT_EQ(kind_of([&] { return revoke(*storage, "a", claim("a", INT64_MAX, "x")); }),
+            FaultKind::implausible);
+  EXPECT_EQ(space_.fence("a"), "12 - closed next");
   EXPECT_EQ(kind_of([&] { return advance(*storage, claim("b", 5'000)); }), FaultKind::implausible);
 }
 
@@ -222,12 +225,38 @@ TEST_F(EtcdFenceStore, ARebaseClosesTheFenceAtItsNumberAlsoADamagedOneAndLeavesA
   EXPECT_THAT(records[0].key, testing::MatchesRegex(".*/a/20..-..-..T..:..:..[.]...Z"));
 }
 
+// The fence rises between the look of a rebase and what it writes.
+TEST_F(EtcdFenceStore, ARebaseDoesNotLowerWhatRoseWhileItWorked) {
+  std::atomic<int> transactions{0};
+  etcd::Guard other{space_.client()};
+  (void)other.advance(claim("a", 500));
+  Proxy proxy{shared_cluster().member(0).port(),
+              [&](std::size_t, Proxy::Direction way, std::string_view piece) {
+                if (way == Proxy::Direction::to_server && piece.find("/v3/kv/txn") != piece.npos &&
+                    ++transactions == 2)
+                  (void)other.advance(claim("a", 600));
+                return piece.size();
+              }};
+  etcd::Client client{space_.address_by(proxy.port())};
+  etcd::FenceCalls calls{client};
+  const auto fault = fault_of_call([&] { return calls.rebase({Resource{"a"}, Token{510}, "ann"}); });
+  EXPECT_EQ(fault.kind, FaultKind::unavailable) << fault.message;
+  EXPECT_THAT(fault.message, HasSubstr("600"));
+  EXPECT_EQ(space_.fence("a"), "600 - open h");
+  EXPECT_EQ(calls.rebase({Resource{"a"}, Token{510}, "ann"}).record->token, Token{510}) << "asked for anew";
+}
+
 TEST_F(EtcdFenceStore, ALookedAtStorageChangesNothing) {
   const auto storage = open({.mode = StorageOptions::Mode::inspect});
   EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 1)); }), FaultKind::unavailable);
   EXPECT_EQ(kind_of([&] { return init(*storage, 3); }), FaultKind::unavailable);
   EXPECT_FALSE(show(*storage, "a").record);
   EXPECT_EQ(storage->own_source(), nullptr);
+  std::promise<std::thread::id> answered_on;
+  storage->fences().advance(
+      claim("a", 1), [&](const Outcome<Ruling>&) { answered_on.set_value(std::this_thread::get_id()); });
+  EXPECT_NE(answered_on.get_future().get(), std::this_thread::get_id())
+      << "a caller may hold a lock of his own";
 }
 
 // Grants and fences by one URL, as 'fence init' and 'fence compact' use them.
@@ -293,23 +322,39 @@ TEST(EtcdFenceStoreFault, AClusterThatCannotBeReachedIsToldAtOnce) {
   EXPECT_EQ(kind_of([&] { return etcd::open_storage(url, {}); }), FaultKind::unavailable);
 }
 
-TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnswered) {
+// Eight calls are under way in a member that stands still, and the others wait for their turn.
+TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnsweredAndWhatWasNeverSentAsNotDone) {
   EtcdCluster cluster{1};
-  std::vector<std::future<FaultKind>> endings;
+  constexpr int calls = 20, threads = 8;
+  std::vector<std::future<Fault>> endings;
+  std::atomic<int> on_the_callers_thread{0};
   {
-    const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=300ms")), {});
+    const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=3s")), {});
     (void)init(*storage, 0);
+    (void)advance(*storage, claim("a", 1));
     cluster.member(0).pause();
-    for (int i = 1; i <= 20; ++i) {
-      auto ending = std::make_shared<std::promise<FaultKind>>();
+    const auto caller = std::this_thread::get_id();
+    for (int i = 2; i < calls + 2; ++i) {
+      auto ending = std::make_shared<std::promise<Fault>>();
       endings.push_back(ending->get_future());
-      storage->fences().advance(claim("a", i), [ending](Outcome<Ruling> outcome) {
-        ending->set_value(outcome.ok() ? FaultKind::invalid_input : outcome.fault().kind);
+      storage->fences().advance(claim("a", i), [&, caller, ending](Outcome<Ruling> outcome) {
+        if (std::this_thread::get_id() == caller) ++on_the_callers_thread;
+        ending->set_value(outcome.ok() ? Fault{FaultKind::invalid_input, "done"} : outcome.fault());
       });
     }
   }
   cluster.member(0).resume();
-  for (auto& ending : endings) EXPECT_NE(ending.get(), FaultKind::invalid_input);
+  int unknown = 0, never_sent = 0;
+  for (auto& ending : endings) {
+    const auto fault = ending.get();
+    if (fault.kind == FaultKind::unknown) ++unknown;
+    if (fault.kind == FaultKind::unavailable && fault.message.find("stopping") != std::string::npos)
+      ++never_sent;
+  }
+  EXPECT_GE(unknown, 1);
+  EXPECT_GE(never_sent, calls - threads);
+  EXPECT_EQ(unknown + never_sent, calls);
+  EXPECT_EQ(on_the_callers_thread, 0);
 }
 
 }  // namespace
