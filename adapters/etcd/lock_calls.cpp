@@ -9,6 +9,7 @@ namespace fenceguard::etcd {
 namespace {
 
 constexpr int attempts_max = 16;
+constexpr std::size_t holders_max = 65'536;
 
 // Chosen here and not by etcd, so that a lease whose answer was lost can be asked for again.
 std::int64_t random_id() {
@@ -96,6 +97,9 @@ bool LockCalls::drop_lease(std::int64_t lease) noexcept {
 
 LockCalls::Standing LockCalls::ask(const Ask& ask) {
   require_sensible_ttl(ask.ttl);
+  if (!ask.waits) {
+    if (const auto lease = lease_of_last_holder(ask)) return {{}, {}, {}, 0, *lease};
+  }
   const auto lock = lock_name_.of(ask.resource);
   const auto asked_at = BootClock::now();
   const auto lease = new_lease(ask.ttl);
@@ -113,6 +117,30 @@ LockCalls::Standing LockCalls::ask(const Ask& ask) {
     drop_lease(lease.id);
     throw;
   }
+}
+
+// A read, and so a hint: it may say that asking is useless, and never that the lock is free.
+std::optional<std::int64_t> LockCalls::lease_of_last_holder(const Ask& ask) {
+  KeyValue last;
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto known = holders_.find(ask.resource.name());
+    if (known == holders_.end()) return std::nullopt;
+    last = known->second;
+  }
+  const auto found = client_.range(get(last.key)).found;
+  if (!found.empty() && found.front().create_revision == last.create_revision &&
+      Contender{found.front()}.holder != ask.holder)
+    return found.front().lease;
+  const std::scoped_lock lock{mutex_};
+  holders_.erase(ask.resource.name());
+  return std::nullopt;
+}
+
+void LockCalls::remember_holder(const Resource& resource, const Contender& first) {
+  const std::scoped_lock lock{mutex_};
+  if (holders_.size() >= holders_max) holders_.erase(holders_.begin());
+  holders_.insert_or_assign(resource.name(), first.key);
 }
 
 LockCalls::Standing LockCalls::stand(const Ask& ask, Place place) {
@@ -136,20 +164,28 @@ LockCalls::Standing LockCalls::stand(const Ask& ask, Place place) {
     }
     if (own != line.contenders.end())
       return {{}, std::move(place), std::prev(own)->key.key, line.revision + 1, first.key.lease};
-    if (!ask.waits) return {{}, {}, {}, 0, first.key.lease};
+    if (!ask.waits) {
+      remember_holder(ask.resource, first);
+      return {{}, {}, {}, 0, first.key.lease};
+    }
     lines_up = true;
   }
   throw Unavailable("etcd: the namespace's offset changes all the time; try again");
+}
+
+std::vector<Op> LockCalls::put_in_line(const Place& place, std::string value) const {
+  std::vector<Op> ops{put(place.key, std::move(value), place.lease), line_of(lock_name_.of(place.resource))};
+  for (auto& op : lock_name_.registration()) ops.push_back(std::move(op));
+  return ops;
 }
 
 LockCalls::Line LockCalls::take_if_free(const Ask& ask, const Place& place, const Offset::Known& offset) {
   const auto lock = lock_name_.of(ask.resource);
   (void)token_at(1, offset.value);
   // Where its answer was lost, the second one finds the key of the first.
+  const auto take = put_in_line(place, granted_value(ask.holder, offset.value));
   const auto answer = ask_again_once([&] {
-    return client_.txn({{nothing_in(lock), offset_.is(offset)},
-                        {put(place.key, granted_value(ask.holder, offset.value), place.lease), line_of(lock)},
-                        {offset_.get(), line_of(lock)}});
+    return client_.txn({{nothing_in(lock), offset_.is(offset)}, take, {offset_.get(), line_of(lock)}});
   });
   return {contenders_in(answer.answers.at(1)), answer.revision,
           answer.succeeded ? offset : offset_.learn(answer.answers.at(0))};
@@ -157,10 +193,9 @@ LockCalls::Line LockCalls::take_if_free(const Ask& ask, const Place& place, cons
 
 LockCalls::Line LockCalls::line_up(const Ask& ask, const Place& place) {
   const auto lock = lock_name_.of(ask.resource);
+  const auto stand_last = put_in_line(place, waiting_value(ask.holder));
   const auto answer = ask_again_once([&] {
-    return client_.txn({{is_absent(place.key)},
-                        {put(place.key, waiting_value(ask.holder), place.lease), line_of(lock)},
-                        {offset_.get(), line_of(lock)}});
+    return client_.txn({{is_absent(place.key)}, stand_last, {offset_.get(), line_of(lock)}});
   });
   return {contenders_in(answer.answers.at(1)), answer.revision, offset_.known()};
 }

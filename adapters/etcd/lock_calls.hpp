@@ -88,6 +88,7 @@ class LockCalls {
   struct Line;
 
   [[nodiscard]] Standing stand(const Ask& ask, Place place);
+  [[nodiscard]] std::vector<Op> put_in_line(const Place& place, std::string value) const;
   [[nodiscard]] Line take_if_free(const Ask& ask, const Place& place, const Offset::Known& offset);
   [[nodiscard]] Line line_up(const Ask& ask, const Place& place);
   [[nodiscard]] TxnAnswer take_turn(const std::string& key, std::int64_t created, const Place& asking,
@@ -99,6 +100,10 @@ class LockCalls {
   [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
   // True: it is gone, and its keys with it. Else it is left to its time to live.
   bool drop_lease(std::int64_t lease) noexcept;
+
+  // The lease of the one that was last seen to hold the lock, if it is there still.
+  [[nodiscard]] std::optional<std::int64_t> lease_of_last_holder(const Ask& ask);
+  void remember_holder(const Resource& resource, const Contender& first);
 
   [[nodiscard]] std::optional<Place> place_of(const Claim& claim);
   [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, Place place, Ms ttl);
@@ -116,6 +121,7 @@ class LockCalls {
   Offset offset_;
   std::mutex mutex_;
   std::map<Name, Place> places_;  // of leases that this process was granted: an aid to find them, no proof
+  std::map<std::string, KeyValue> holders_;  // per resource, as last seen by who asked in vain
 };
 
 }  // namespace fenceguard::etcd

@@ -44,6 +44,19 @@ std::string LockName::of(const Resource& resource) const {
   return name + "/";
 }
 
+std::vector<Op> LockName::registration() const {
+  if (!is_shared_) return {};
+  return {put(registered(prefix_).key + before_ + "%s" + after_, "")};
+}
+
+Op LockName::registered(const std::string& prefix) {
+  return get_all(prefix + "/lock_keys/");
+}
+
+LockName LockName::of_registration(const std::string& prefix, const KeyValue& registration) {
+  return {prefix, registration.key.substr(registered(prefix).key.size())};
+}
+
 std::vector<Op> LockName::all() const {
   std::vector<Op> ranges{get_all(own())};
   if (!is_shared_ || before_.starts_with(own())) return ranges;

@@ -24,7 +24,14 @@ class LockName {
   // InvalidInput where the pattern makes a key of ours out of the resource.
   [[nodiscard]] std::string of(const Resource& resource) const;
 
-  // Ranges that hold all keys of all locks.
+  // To be put with every key of a lock that is not in our own names, so that whoever asks for the lowest live
+  // token finds the locks of every pattern that the namespace is used with.
+  [[nodiscard]] std::vector<Op> registration() const;
+  // Where the registered patterns are, and one of them.
+  [[nodiscard]] static Op registered(const std::string& prefix);
+  [[nodiscard]] static LockName of_registration(const std::string& prefix, const KeyValue& registration);
+
+  // Ranges that hold all keys of all locks, those in our own names always among them.
   [[nodiscard]] std::vector<Op> all() const;
 
  private:

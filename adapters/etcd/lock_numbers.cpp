@@ -49,14 +49,20 @@ Token LockCalls::draw() {
 Token LockCalls::lowest_live() {
   // First, so that whatever is granted while the keys are read is above it.
   const auto drawn = draw();
-  auto ops = lock_name_.all();
-  ops.push_back(offset_.get());
-  const auto answer = read(std::move(ops));
-  const auto offset = offset_.learn(answer.answers.back());
+  const auto& prefix = client_.address().prefix;
+  auto names = std::vector{LockName{prefix, {}}};
+  for (const auto& found : read({LockName::registered(prefix)}).answers.at(0).found)
+    names.push_back(LockName::of_registration(prefix, found));
   auto lowest = token_at(drawn.value(), 1);
-  for (std::size_t i = 0; i + 1 < answer.answers.size(); ++i) {
-    for (const auto& found : answer.answers[i].found)
-      lowest = std::min(lowest, Contender{found}.token(offset.value));
+  for (const auto& name : names) {
+    auto ops = name.all();
+    ops.push_back(offset_.get());
+    const auto answer = read(std::move(ops));
+    const auto offset = offset_.learn(answer.answers.back());
+    for (std::size_t i = 0; i + 1 < answer.answers.size(); ++i) {
+      for (const auto& found : answer.answers[i].found)
+        lowest = std::min(lowest, Contender{found}.token(offset.value));
+    }
   }
   return lowest;
 }

@@ -1,6 +1,7 @@
 // The calls of the token source for a lease that was granted.
 
 #include <algorithm>
+#include <thread>
 
 #include "adapters/etcd/lock_calls.hpp"
 #include "guard/error.hpp"
@@ -9,6 +10,7 @@ namespace fenceguard::etcd {
 namespace {
 
 constexpr int attempts_max = 8;
+constexpr std::chrono::milliseconds heartbeat{100};  // of etcd's leader, where nothing else was set
 constexpr std::size_t places_max = 65'536;
 
 }  // namespace
@@ -76,6 +78,7 @@ std::vector<Compare> LockCalls::holds(const Place& place, const Claim& claim) co
 // transaction after it was done in the same term of raft: there is one leader to a term, and it led still.
 std::optional<LockCalls::Ms> LockCalls::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
+  std::optional<std::int64_t> term_without;  // of raft, in which the lease was said to be gone
   for (int i = 0; i < attempts_max; ++i) {
     const auto place = place_of(claim);
     if (!place) return std::nullopt;
@@ -88,6 +91,13 @@ std::optional<LockCalls::Ms> LockCalls::renew(const Claim& claim, Ms ttl) {
     if (answer.succeeded && alive.ttl > Ms{0} && alive.term == answer.term) return alive.ttl;
     // What is known of it may be outdated, or else the leader has changed.
     if (!answer.succeeded || alive.ttl <= Ms{0}) forget(claim);
+    if (!answer.succeeded) continue;
+    if (alive.ttl <= Ms{0}) {
+      // Its key is there yet, but within one term nobody brings a lease back.
+      if (term_without == answer.term) return std::nullopt;
+      term_without = answer.term;
+    }
+    std::this_thread::sleep_for(heartbeat);
   }
   throw OutcomeUnknown("etcd: whether the lease is renewed is not known: the leader changes all the time");
 }

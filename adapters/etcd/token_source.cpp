@@ -55,7 +55,19 @@ class Wait {
   void watch(const LockCalls::Standing& standing) {
     const auto left = std::chrono::ceil<Ms>(deadline_ - BootClock::now());
     const Meanwhile keeping{place_->ttl / 3, [this] { return calls_.keep(*place_); }};
-    calls_.wait({standing.ahead, standing.revision, std::min(left, look_again_after), stop_, keeping});
+    const auto since = BootClock::now();
+    try {
+      if (calls_.wait({standing.ahead, standing.revision, std::min(left, look_again_after), stop_, keeping}))
+        return;
+    } catch (const InvalidInput&) {
+      throw;
+    } catch (const Error&) {
+      // Told nothing: the look that follows finds out.
+    }
+    // One that ends at once, as behind a proxy that passes on no streams, must not make looking a hot loop.
+    const auto now = BootClock::now();
+    if (const auto until = std::min(since + pause_after_fault, deadline_); now < until)
+      pause(std::chrono::ceil<Ms>(until - now));
   }
 
   // Outlasts a change of the leader: a look may be repeated, whatever became of the one before.
@@ -74,15 +86,15 @@ class Wait {
         if (stop_.stop_requested()) return {};
         if (BootClock::now() >= deadline_) throw;
       }
-      pause();
+      pause(pause_after_fault);
     }
   }
 
-  void pause() const {
+  void pause(Ms time) const {
     std::mutex mutex;
     std::condition_variable_any stopped;
     std::unique_lock lock{mutex};
-    stopped.wait_for(lock, stop_, pause_after_fault, [] { return false; });
+    stopped.wait_for(lock, stop_, time, [] { return false; });
   }
 
   void give_up() noexcept {

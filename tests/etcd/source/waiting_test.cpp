@@ -95,19 +95,74 @@ TEST_F(Waiting, AWaiterThatIsCutOffFailsAndItsPlaceRunsOut) {
 }
 
 TEST_F(Waiting, APlaceIsKeptForLongerThanItsFirstTerm) {
+  constexpr Ms term{6'000};
   auto grant = take(*source_, "first");
-  std::optional<Lease> got;
-  std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = least_ttl, .wait = limit}); }};
+  std::optional<Grant> got;
+  std::jthread waiter{
+      [&] { got = source_->wait_acquire(resource, Holder{"second"}, {.ttl = term, .wait = limit}); }};
   wait_until([&] { return line() == 2; });
   const auto place = keys_under(client_, lock + "/").back();
-  const auto until = BootClock::now() + 3 * least_ttl;
-  while (BootClock::now() < until) std::this_thread::sleep_for(Ms{50});
+  const auto until = BootClock::now() + term + least_ttl;
+  wait_until([&] { return BootClock::now() > until; });
   EXPECT_EQ(keys_under(client_, lock + "/").back().key, place.key);
   source_->release(grant.claim);
   waiter.join();
   ASSERT_TRUE(got);
-  EXPECT_EQ(got->claim().token.value(), place.create_revision);
-  EXPECT_FALSE(got->lost().stop_requested());
+  EXPECT_EQ(got->claim.token.value(), place.create_revision);
+}
+
+// Behind a proxy that passes on no streams, say. There is one look to a watch.
+// them.
+TEST_F(Waiting, AWatchThatEndsAtOnceDoesNotMakeLookingAHotLoop) {
+  std::atomic<int> watches{0};
+  Proxy proxy{
+      cluster_.member(0).port(), [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+        const bool is_watch =
+            direction == Proxy::Direction::to_server && piece.find("/v3/watch") != std::string_view::npos;
+        if (is_watch) ++watches;
+        return is_watch ? 0 : piece.size();
+      }};
+  const auto far = open(cluster_.url_of_port(proxy.port()));
+  const auto first = take(*source_, "first");
+  const auto since = BootClock::now();
+  std::optional<Grant> got;
+  std::jthread waiter{
+      [&] { got = far->wait_acquire(resource, Holder{"second"}, {.ttl = long_ttl, .wait = limit}); }};
+  wait_until([&] { return watches >= 10; });
+  EXPECT_GT(BootClock::now() - since, Ms{1'000});
+  source_->release(first.claim);
+  waiter.join();
+  EXPECT_TRUE(got);
+}
+
+// The sidecar asks every few milliseconds for those who wait at it.
+TEST_F(Waiting, AskingInVainAgainAndAgainGrantsNoMoreLeases) {
+  std::atomic<int> leases{0};
+  Proxy proxy{cluster_.member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction == Proxy::Direction::to_server && piece.starts_with("POST /v3/lease/grant"))
+                  ++leases;
+                return piece.size();
+              }};
+  const auto far = open(cluster_.url_of_port(proxy.port()));
+  const auto first = take(*source_, "first");
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(is_held(*far));
+  EXPECT_EQ(leases, 1);
+  EXPECT_EQ(take(*far, "first").claim, first.claim);
+  source_->release(first.claim);
+  EXPECT_GT(take(*far, "second").claim.token, first.claim.token);
+}
+
+// A compaction is asked for by whoever comes, whatever locks he takes himself.
+TEST_F(Waiting, TheLowestLiveTokenIsThatOfAllLocksOfTheNamespace) {
+  const auto shared = open(cluster_.url("?lock_key=/jobs/%s"));
+  const auto other = open(cluster_.url("?lock_key=/others/%s"));
+  const auto lowest = take(*shared, "first").claim.token;
+  const auto second = take(*source_, "second").claim.token;
+  EXPECT_EQ(source_->lowest_live(), lowest);
+  EXPECT_EQ(other->lowest_live(), lowest);
+  shared->release(Claim{resource, lowest, Holder{"first"}, {}});
+  EXPECT_EQ(other->lowest_live(), second);
 }
 
 // Its lease was revoked, or ran out while its process was stopped: it lines up again, behind the others.
