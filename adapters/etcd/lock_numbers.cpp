@@ -51,7 +51,8 @@ Token LockCalls::lowest_live() {
   const auto drawn = draw();
   const auto& prefix = client_.address().prefix;
   auto names = std::vector{LockName{prefix, {}}};
-  for (const auto& found : read({LockName::registered(prefix)}).answers.at(0).found)
+  const auto registered = read({LockName::registered(prefix)});
+  for (const auto& found : registered.answers.at(0).found)
     names.push_back(LockName::of_registration(prefix, found));
   auto lowest = token_at(drawn.value(), 1);
   for (const auto& name : names) {
