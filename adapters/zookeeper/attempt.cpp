@@ -1,7 +1,5 @@
 #include "adapters/zookeeper/attempt.hpp"
 
-#include <algorithm>
-
 #include "guard/error.hpp"
 
 namespace fenceguard::zookeeper {
@@ -11,24 +9,6 @@ namespace {
 constexpr int attempts = 20;
 
 }  // namespace
-
-void Bell::ring() {
-  const std::scoped_lock lock{mutex_};
-  has_rung_ = true;
-  changed_.notify_all();
-}
-
-bool Bell::wait(const std::stop_token& stop, BootClock::time_point until) {
-  // Short, because the clock of a condition variable stands still while the machine is suspended.
-  static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
-  std::unique_lock lock{mutex_};
-  while (!has_rung_ && !stop.stop_requested()) {
-    const auto now = BootClock::now();
-    if (now >= until) return false;
-    changed_.wait_for(lock, stop, std::min(look_again, until - now), [this] { return has_rung_; });
-  }
-  return std::exchange(has_rung_, false);
-}
 
 Attempt::Attempt(Parts parts, const Resource& resource, const Holder& holder, const AcquireOptions& options)
     : parts_{parts},
@@ -72,10 +52,7 @@ std::optional<Grant> Attempt::ask() {
 void Attempt::stay_connected() {
   if (stay_.session && stay_.is_unbroken()) return;
   auto stay = parts_.sessions.stay(ttl_, stop_);
-  if (stay.session != stay_.session) {
-    path_.clear();
-    may_exist_ = false;
-  }
+  if (stay.session != stay_.session) forget_node();
   stay_ = std::move(stay);
 }
 
@@ -97,11 +74,10 @@ void Attempt::find_or_enter() {
 // Neither a grant nor somebody before it: it is not there any more, or no longer certain.
 std::optional<Grant> Attempt::ask_once() {
   const auto asked_at = BootClock::now();
-  const auto place = parts_.calls.look(*stay_.session, path_);
+  const auto place = look();
   before_ = place.before;
   if (!place.is_there) {
-    path_.clear();
-    may_exist_ = false;
+    forget_node();
     return std::nullopt;
   }
   if (before_) return std::nullopt;
@@ -110,13 +86,39 @@ std::optional<Grant> Attempt::ask_once() {
   if (!parts_.tenures.add({claim, {stay_.session, lock_, guid_, path_}, stay_.since, asked_at + term})) {
     return std::nullopt;
   }
+  // Either this sees that the node has gone, or its watch finds the tenure.
+  if (*gone_) {
+    parts_.tenures.lose(claim);
+    forget_node();
+    return std::nullopt;
+  }
   is_granted_ = true;
   return Grant{claim, term, true, asked_at};
 }
 
+// A node that is removed by others ends the lease that lives by it, before anybody asks. Ours is watched from
+// the first look on, because the look that finds it first costs no round trip more.
+LockCalls::Place Attempt::look() {
+  if (gone_) return parts_.calls.look(*stay_.session, path_);
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  const auto watch = [gone, path = path_, &tenures = parts_.tenures](bool is_gone) {
+    if (!is_gone) return;
+    *gone = true;
+    tenures.lose_node(path);
+  };
+  auto place = parts_.calls.look(*stay_.session, path_, watch);
+  gone_ = std::move(gone);
+  return place;
+}
+
+void Attempt::forget_node() {
+  path_.clear();
+  may_exist_ = false;
+  gone_.reset();
+}
+
 void Attempt::ring_when_next(const std::shared_ptr<Bell>& bell) {
-  const auto answer = stay_.session->exists(*before_, [bell](bool) { bell->ring(); });
-  if (answer.code != Code::ok) bell->ring();
+  parts_.vigil.ring_when_gone(*stay_.session, *before_, bell);
 }
 
 }  // namespace fenceguard::zookeeper

@@ -7,10 +7,9 @@
 //
 // One thread at a time.
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -18,22 +17,10 @@
 #include "adapters/zookeeper/lock_calls.hpp"
 #include "adapters/zookeeper/session_keeper.hpp"
 #include "adapters/zookeeper/tenures.hpp"
+#include "adapters/zookeeper/vigil.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::zookeeper {
-
-// Ends a wait: told by a watch, by another thread, or by its own stop.
-class Bell {
- public:
-  void ring();
-  // Whether it rang before the moment has come or stop was requested. Once.
-  [[nodiscard]] bool wait(const std::stop_token& stop, BootClock::time_point until);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  bool has_rung_ = false;
-};
 
 class Attempt {
  public:
@@ -42,6 +29,7 @@ class Attempt {
     LockCalls& calls;
     Tenures& tenures;
     Sweeper& sweeper;
+    Vigil& vigil;
   };
 
   // For whom, and how: of options, ttl and stop count here.
@@ -59,10 +47,15 @@ class Attempt {
   // Unavailable.
   void ring_when_next(const std::shared_ptr<Bell>& bell);
 
+  // The path of the one that ask() found before it.
+  [[nodiscard]] const std::optional<std::string>& before() const noexcept { return before_; }
+
  private:
   void stay_connected();
   void find_or_enter();
   [[nodiscard]] std::optional<Grant> ask_once();
+  [[nodiscard]] LockCalls::Place look();
+  void forget_node();
 
   const Parts parts_;
   const Resource resource_;
@@ -72,9 +65,10 @@ class Attempt {
   const std::string guid_;
   const std::string lock_;
   Stay stay_;
-  std::string path_;         // empty: not known
-  bool may_exist_ = false;   // though its path is not known
-  bool is_granted_ = false;  // the node belongs to a tenure
+  std::string path_;                         // empty: not known
+  bool may_exist_ = false;                   // though its path is not known
+  bool is_granted_ = false;                  // the node belongs to a tenure
+  std::shared_ptr<std::atomic<bool>> gone_;  // told by the node's watch; null: it has none yet
   std::optional<std::string> before_;
 };
 

@@ -178,8 +178,9 @@ bool Session::Handle::keep(std::unique_ptr<Call> call) {
 
 std::unique_ptr<Session::Handle::Call> Session::Handle::take(Call& call, int code) {
   const std::scoped_lock lock{mutex_};
-  // A failed call set no watch; that of a node that does not exist waits for its creation.
-  if (!code_of(code)) watches_.erase(call.watch);
+  // A failed call set no watch.
+  const bool is_set = code == ZOK || (code == ZNONODE && call.watches_absent);
+  if (!is_set) watches_.erase(call.watch);
   const auto found = calls_.find(&call);
   auto kept = std::move(found->second);
   calls_.erase(found);

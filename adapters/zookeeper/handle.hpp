@@ -32,7 +32,8 @@ class Session::Handle {
     Handle& handle;
     const Access access;
     const std::string doing;
-    std::uintptr_t watch = 0;  // 0: none
+    std::uintptr_t watch = 0;     // 0: none
+    bool watches_absent = false;  // the watch is set on a node that does not exist, too
   };
 
   template <class T>

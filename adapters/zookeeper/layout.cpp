@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::size_t digits = 10;
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 struct Character {
   std::uint32_t code;
   std::size_t bytes;
@@ -54,13 +50,15 @@ std::string contender_name(Layout layout, const std::string& guid) {
 }
 
 std::optional<std::uint32_t> sequence_of(std::string_view name) {
-  if (name.size() < digits) return std::nullopt;
-  auto number = name.substr(name.size() - digits);
-  if (!std::ranges::all_of(number, is_digit)) return std::nullopt;
-  auto before = name.substr(0, name.size() - digits);
-  // 'lock--0000000001' has a sign, 'lock-0000000001' has none.
+  auto begin = name.find_last_not_of("0123456789");
+  begin = begin == name.npos ? 0 : begin + 1;
+  auto number = name.substr(begin);
+  auto before = name.substr(0, begin);
+  // Java's %010d counts the sign among the ten places: 'lock--000000001' has one, 'lock-0000000001' has none.
   const bool is_negative = before.ends_with("lock--") || before.ends_with("__lock__-");
   if (is_negative) before.remove_suffix(1);
+  const auto places = number.size() + (is_negative ? 1 : 0);
+  if (places != digits && !(is_negative && number.size() == digits)) return std::nullopt;
   if (!before.ends_with("lock-") && !before.ends_with("__lock__")) return std::nullopt;
   std::uint64_t value = 0;
   std::from_chars(number.data(), number.data() + number.size(), value);

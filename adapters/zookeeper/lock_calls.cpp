@@ -74,18 +74,30 @@ void LockCalls::make_lock(Session& session, const std::string& lock) {
   session.make_path(lock, Mode::container);
 }
 
-LockCalls::Place LockCalls::look(Session& session, const std::string& contender) {
-  auto own = session.begin_get(contender);
+LockCalls::Place LockCalls::look(Session& session, const std::string& contender, Session::Watch watch) {
+  auto own = session.begin_get(contender, std::move(watch));
   auto all = session.begin_get_children(parent_of(contender));
   const auto node = own.get();
   const auto children = all.get();
   if (node.code != Code::ok) return {};
   Place place{.is_there = true, .token = token_of(session, node), .before = {}};
   const auto contenders = contenders_of(children.children);
-  const auto self = std::ranges::find(contenders, contender.substr(contender.rfind('/') + 1));
-  if (self == contenders.end()) return {};
+  const auto name = contender.substr(contender.rfind('/') + 1);
+  const auto self = std::ranges::find(contenders, name);
+  if (self == contenders.end()) {
+    if (std::ranges::find(children.children, name) == children.children.end()) return {};
+    throw Unavailable(contender + " is no contender by its name, though it was made as one");
+  }
   if (self != contenders.begin()) place.before = parent_of(contender) + "/" + *std::prev(self);
   return place;
+}
+
+bool LockCalls::is_there(Session& session, const std::string& contender) {
+  // Its own server may lag behind a release that was answered before.
+  auto caught_up = session.begin_sync(contender);
+  auto looked = session.begin_exists(contender);
+  (void)caught_up.get();
+  return looked.get().code == Code::ok;
 }
 
 std::vector<std::string> LockCalls::find(Session& session, const std::string& lock, const std::string& guid) {

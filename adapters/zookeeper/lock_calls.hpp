@@ -38,7 +38,11 @@ class LockCalls {
     std::optional<Token> token;         // if so
     std::optional<std::string> before;  // the path of the one before it; none: it holds the lock
   };
-  [[nodiscard]] Place look(Session& session, const std::string& contender);
+  // watch, if there is one, is told when its node has gone.
+  [[nodiscard]] Place look(Session& session, const std::string& contender, Session::Watch watch = {});
+
+  // Whether the node was there, as of the moment of the call or later. A hint: it may go at once.
+  [[nodiscard]] static bool is_there(Session& session, const std::string& contender);
 
   // The contenders of this GUID, whatever became of the answers to our calls before: their paths.
   [[nodiscard]] std::vector<std::string> find(Session& session, const std::string& lock,

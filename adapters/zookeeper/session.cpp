@@ -101,6 +101,7 @@ struct Session::Calls {
     if (code == ZOK) call.answer.stat = stat_of(*stat);
     finish(call, code);
   }
+  static void on_path(int code, const char* /*path*/, const void* data) { finish(call_of<One>(data), code); }
   static void on_void(int code, const void* data) { finish(call_of<One>(data), code); }
 
   static void finish(One& call, int code) {
@@ -195,15 +196,19 @@ std::int64_t Session::id() const {
   return zoo_client_id(handle_->get())->client_id;
 }
 
-Pending<Answer> Session::begin_get(const std::string& path) {
-  return handle_->begin(Calls::one(*handle_, Access::read, "reading", path), [&](auto& call) {
-    return zoo_aget(handle_->get(), path.c_str(), 0, Calls::on_data, &call);
+Pending<Answer> Session::begin_get(const std::string& path, Watch watch) {
+  auto asked = Calls::one(*handle_, Access::read, "reading", path);
+  asked->watch = handle_->add_watch(std::move(watch));
+  return handle_->begin(std::move(asked), [&](auto& call) {
+    return zoo_awget(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : Handle::on_watch,
+                     reinterpret_cast<void*>(call.watch), Calls::on_data, &call);
   });
 }
 
 Pending<Answer> Session::begin_exists(const std::string& path, Watch watch) {
   auto asked = Calls::one(*handle_, Access::read, "looking at", path);
   asked->watch = handle_->add_watch(std::move(watch));
+  asked->watches_absent = true;
   return handle_->begin(std::move(asked), [&](auto& call) {
     return zoo_awexists(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : Handle::on_watch,
                         reinterpret_cast<void*>(call.watch), Calls::on_stat, &call);
@@ -213,6 +218,12 @@ Pending<Answer> Session::begin_exists(const std::string& path, Watch watch) {
 Pending<Answer> Session::begin_get_children(const std::string& path) {
   return handle_->begin(Calls::one(*handle_, Access::read, "listing", path), [&](auto& call) {
     return zoo_aget_children(handle_->get(), path.c_str(), 0, Calls::on_children, &call);
+  });
+}
+
+Pending<Answer> Session::begin_sync(const std::string& path) {
+  return handle_->begin(Calls::one(*handle_, Access::read, "catching up with", path), [&](auto& call) {
+    return zoo_async(handle_->get(), path.c_str(), Calls::on_path, &call);
   });
 }
 

@@ -64,9 +64,14 @@ class Session {
   [[nodiscard]] std::chrono::milliseconds session_timeout() const;
   [[nodiscard]] std::int64_t id() const;
 
-  [[nodiscard]] Pending<Answer> begin_get(const std::string& path);
+  // watch is set only where there is the node.
+  [[nodiscard]] Pending<Answer> begin_get(const std::string& path, Watch watch = {});
+  // watch: of a node that is not there, it waits for its creation.
   [[nodiscard]] Pending<Answer> begin_exists(const std::string& path, Watch watch = {});
   [[nodiscard]] Pending<Answer> begin_get_children(const std::string& path);
+  // What is read behind it is no older than whatever was answered to anybody before it was begun. Answers no
+  // path.
+  [[nodiscard]] Pending<Answer> begin_sync(const std::string& path);
   [[nodiscard]] Pending<Answer> begin_create(const std::string& path, const std::string& data, Mode mode);
   [[nodiscard]] Pending<Answer> begin_set(const std::string& path, const std::string& data,
                                           std::int32_t version = any_version);
@@ -74,7 +79,7 @@ class Session {
   [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops);
 
   // The same, waiting.
-  Answer get(const std::string& path) { return begin_get(path).get(); }
+  Answer get(const std::string& path, Watch watch = {}) { return begin_get(path, std::move(watch)).get(); }
   Answer exists(const std::string& path, Watch watch = {}) {
     return begin_exists(path, std::move(watch)).get();
   }

@@ -1,5 +1,6 @@
 #include "adapters/zookeeper/sweeper.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "guard/error.hpp"
@@ -8,6 +9,8 @@ namespace fenceguard::zookeeper {
 namespace {
 
 constexpr std::chrono::milliseconds try_again{50};
+constexpr std::chrono::milliseconds try_again_max{5'000};
+constexpr int refusals_max = 100;
 
 }  // namespace
 
@@ -17,13 +20,16 @@ Sweeper::Sweeper(LockCalls& calls) : calls_{calls} {
 
 void Sweeper::remove(Contender contender) {
   const std::scoped_lock lock{mutex_};
-  left_.push_back(std::move(contender));
+  // What is to be looked for takes longer, and perhaps there is nothing.
+  auto place = contender.path.empty() ? left_.end() : left_.begin();
+  left_.insert(place, Left{std::move(contender)});
   changed_.notify_all();
 }
 
 void Sweeper::stop() {
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
+  const std::scoped_lock lock{mutex_};
   left_.clear();
 }
 
@@ -31,7 +37,7 @@ void Sweeper::run(const std::stop_token& stop) {
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {
     if (!changed_.wait(lock, stop, [this] { return !left_.empty(); })) return;
-    std::list<Contender> now;
+    std::list<Left> now;
     now.swap(left_);
     lock.unlock();
     for (auto one = now.begin(); one != now.end() && !stop.stop_requested();) {
@@ -39,28 +45,35 @@ void Sweeper::run(const std::stop_token& stop) {
     }
     lock.lock();
     if (now.empty()) continue;
-    left_.splice(left_.begin(), now);
-    changed_.wait_for(lock, stop, try_again, [] { return false; });
+    const bool has_new = !left_.empty();
+    left_.splice(left_.end(), now);
+    if (!has_new) changed_.wait_for(lock, stop, try_again, [] { return false; });
   }
 }
 
-bool Sweeper::sweep(const Contender& contender) {
-  const auto kept = contender.session.lock();
-  if (!kept) return true;
-  auto& session = *kept;
-  const auto state = session.state();
+bool Sweeper::sweep(Left& one) {
+  const auto session = one.contender.session.lock();
+  if (!session) return true;
+  const auto state = session->state();
   if (state != Session::State::connected) return state != Session::State::connecting;
+  if (BootClock::now() < one.next) return false;
   try {
-    if (contender.path.empty()) {
-      for (const auto& path : calls_.find(session, contender.lock, contender.guid)) {
-        LockCalls::remove(session, path);
-      }
-    } else {
-      LockCalls::remove(session, contender.path);
-    }
+    remove_all_of(*session, one.contender);
     return true;
   } catch (const Error&) {
-    return false;
+    const auto pause = std::min(try_again_max, try_again * (1 << std::min(one.refusals, 10)));
+    one.next = BootClock::now() + pause;
+    return ++one.refusals >= refusals_max;
+  }
+}
+
+void Sweeper::remove_all_of(Session& session, const Contender& contender) {
+  if (!contender.path.empty()) {
+    LockCalls::remove(session, contender.path);
+    return;
+  }
+  for (const auto& path : calls_.find(session, contender.lock, contender.guid)) {
+    LockCalls::remove(session, path);
   }
 }
 

@@ -2,7 +2,8 @@
 
 // Sweeper: removes contenders that nobody wants any more and that could not be removed at once: those of
 // leases that were lost, and those of which nobody knows, after a lost answer, whether they were made. It
-// goes on until each is gone, or its session is over, which removes it too.
+// goes on until each is gone, or its session is over, which removes it too; ever more seldom where it cannot
+// be done, and not for ever: what is refused a hundred times is left to the end of its session.
 //
 // Thread safety: all calls may be made from any thread at once.
 
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "adapters/zookeeper/lock_calls.hpp"
+#include "guard/clock.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -36,14 +38,21 @@ class Sweeper {
   void stop();
 
  private:
+  struct Left {
+    Contender contender;
+    int refusals = 0;
+    BootClock::time_point next{};  // not before then
+  };
+
   void run(const std::stop_token& stop);
-  // Whether nothing is left of it.
-  [[nodiscard]] bool sweep(const Contender& contender);
+  // Whether nothing is left to be done about it.
+  [[nodiscard]] bool sweep(Left& one);
+  void remove_all_of(Session& session, const Contender& contender);
 
   LockCalls& calls_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::list<Contender> left_;
+  std::list<Left> left_;  // those of which the path is known come first
   std::jthread thread_;
 };
 

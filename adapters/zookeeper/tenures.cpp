@@ -83,12 +83,21 @@ void Tenures::lose(const Claim& claim) {
   end(std::move(ended));
 }
 
+void Tenures::lose_node(const std::string& path) {
+  lose_where([&](const Tenure& tenure) { return tenure.contender.path == path; });
+}
+
 void Tenures::lose_all(const SessionLife& life) {
+  lose_where([&](const Tenure& tenure) { return tenure.since.life.get() == &life; });
+}
+
+template <class Is>
+void Tenures::lose_where(const Is& is) {
   std::vector<Kept> ended;
   {
     const std::scoped_lock lock{mutex_};
     for (auto one = kept_.begin(); one != kept_.end();) {
-      if (one->second.tenure.since.life.get() == &life) {
+      if (is(one->second.tenure)) {
         ended.push_back(std::move(one->second));
         one = kept_.erase(one);
       } else {

@@ -50,6 +50,8 @@ class Tenures {
 
   // The lease of claim is lost.
   void lose(const Claim& claim);
+  // The lease that lives by this node is lost, if there is one.
+  void lose_node(const std::string& path);
   // All that live by this session are lost.
   void lose_all(const SessionLife& life);
 
@@ -67,6 +69,8 @@ class Tenures {
 
   [[nodiscard]] Map::iterator find_claim(const Claim& claim);
   void expire(const std::stop_token& stop);
+  template <class Is>
+  void lose_where(const Is& is);
   void end(std::vector<Kept> ended);
 
   Sweeper& sweeper_;

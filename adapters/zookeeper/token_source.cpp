@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +18,7 @@ using Ms = std::chrono::milliseconds;
 
 constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
 constexpr Ms away_retry{100};
+constexpr std::size_t before_max = 10'000;
 
 struct LockOptions {
   std::string lock_path;
@@ -63,17 +65,21 @@ class ZooKeeperSource : public TokenSource {
   };
   class Queued;
 
-  [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_}; }
+  [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_, vigil_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
   [[nodiscard]] std::optional<Ms> confirm(const Tenure& tenure, Ms ttl);
-  [[nodiscard]] Release remove_contender(const std::string& path, const std::shared_ptr<Session>& owner);
+  [[nodiscard]] Release remove_contender(const std::string& path, const Tenure* own);
   void call_same_holder(const Claim& claim);
+  [[nodiscard]] bool is_still_held(const Resource& resource, Ms ttl);
+  void remember_before(const Resource& resource, const std::string& path);
 
   LockCalls calls_;
   Sweeper sweeper_{calls_};
   Tenures tenures_{sweeper_};
+  Vigil vigil_;
   SessionKeeper sessions_;
-  std::mutex mutex_;  // guards waiting_
+  std::mutex mutex_;                        // guards what follows
+  std::map<Resource, std::string> before_;  // the contender that the last attempt found before it
   std::list<Waiting*> waiting_;
 };
 
@@ -99,10 +105,13 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
                                                        Ms ttl) {
   require_sensible_ttl(ttl);
   if (const auto grant = again(resource, holder, ttl)) return *grant;
-  Attempt attempt{parts(), resource, holder, {.ttl = ttl}};
-  if (const auto grant = attempt.ask()) {
-    call_same_holder(grant->claim);
-    return *grant;
+  if (!is_still_held(resource, ttl)) {
+    Attempt attempt{parts(), resource, holder, {.ttl = ttl}};
+    if (const auto grant = attempt.ask()) {
+      call_same_holder(grant->claim);
+      return *grant;
+    }
+    remember_before(resource, *attempt.before());
   }
   if (const auto other = tenures_.find(resource)) {
     const auto left = std::chrono::ceil<Ms>(other->expires_at - BootClock::now());
@@ -141,6 +150,32 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
     }
     if (!waiting.bell->wait(options.stop, until) && is_over()) return std::nullopt;
   }
+}
+
+// Whoever polls a held lock reads, and makes no node each time: while the one is there that the last attempt
+// found before it, another attempt would be behind that as well. It grants nothing.
+bool ZooKeeperSource::is_still_held(const Resource& resource, Ms ttl) {
+  std::string path;
+  {
+    const std::scoped_lock lock{mutex_};
+    const auto found = before_.find(resource);
+    if (found == before_.end()) return false;
+    path = found->second;
+  }
+  try {
+    if (LockCalls::is_there(*sessions_.stay(ttl).session, path)) return true;
+  } catch (const Unavailable&) {
+    // The attempt says what is wrong, if it still is.
+  }
+  const std::scoped_lock lock{mutex_};
+  before_.erase(resource);
+  return false;
+}
+
+void ZooKeeperSource::remember_before(const Resource& resource, const std::string& path) {
+  const std::scoped_lock lock{mutex_};
+  if (before_.size() >= before_max) before_.clear();
+  before_.insert_or_assign(resource, path);
 }
 
 // The tenure of the same holder, if the quorum still knows it.
@@ -190,7 +225,7 @@ Release ZooKeeperSource::release(const Claim& claim) {
   const auto tenure = tenures_.release(claim);
   if (!tenure) return Release::not_held;
   try {
-    return remove_contender(tenure->contender.path, tenure->contender.session.lock());
+    return remove_contender(tenure->contender.path, &*tenure);
   } catch (const Error&) {
     sweeper_.remove(tenure->contender);
     throw;
@@ -203,14 +238,23 @@ Release ZooKeeperSource::end(const Resource& resource) {
   return head ? remove_contender(head->contender, nullptr) : Release::not_held;
 }
 
-// No other node ever has this path, so it may be asked for again where the answer was lost. owner: whose it
-// is, if it is ours; once that session is over, the node was lost with it.
-Release ZooKeeperSource::remove_contender(const std::string& path, const std::shared_ptr<Session>& owner) {
-  bool was_asked = false;
+// No other node ever has this path, so it may be asked for again where the answer was lost. own: whose it is,
+// if it is ours; once that session is over, the node was lost with it, and once its connection broke before
+// anything was sent, the lease was lost by that.
+Release ZooKeeperSource::remove_contender(const std::string& path, const Tenure* own) {
+  bool may_be_done = false;
   return sessions_.healed([&](const Stay& stay) {
-    if (owner && stay.session != owner) return Release::not_held;
-    const bool is_first = !std::exchange(was_asked, true);
-    return LockCalls::remove(*stay.session, path) || !is_first ? Release::released : Release::not_held;
+    if (own != nullptr && stay.session != own->contender.session.lock()) return Release::not_held;
+    if (own != nullptr && !may_be_done && !own->since.is_unbroken()) {
+      sweeper_.remove(own->contender);
+      return Release::not_held;
+    }
+    try {
+      return LockCalls::remove(*stay.session, path) || may_be_done ? Release::released : Release::not_held;
+    } catch (const OutcomeUnknown&) {
+      may_be_done = true;
+      throw;
+    }
   });
 }
 

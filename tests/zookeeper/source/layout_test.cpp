@@ -23,9 +23,11 @@ TEST(Layout, AContenderIsWhatEndsInAMarkAndASequence) {
   EXPECT_EQ(sequence_of("lock-2147483647"), 2147483647u);
   EXPECT_EQ(sequence_of("lock--2147483648"), 2147483648u);
   EXPECT_EQ(sequence_of("abc__lock__-2147483647"), 2147483649u);
-  EXPECT_EQ(sequence_of("abc__lock__-000000001"), std::nullopt);
-  for (const auto* name : {"", "lock-", "lock-123", "0000000007", "abc__rlock__0000000007",
-                           "abc__lock__00000000x7", "lock-00000000007", "lease_holder", "block_0000000007"}) {
+  EXPECT_EQ(sequence_of("abc__lock__-000000001"), 4294967295u);
+  EXPECT_EQ(sequence_of("_c_abc-lock--000000001"), 4294967295u);
+  for (const auto* name :
+       {"", "lock-", "lock-123", "0000000007", "abc__rlock__0000000007", "abc__lock__00000000x7",
+        "lock-00000000007", "lock-000000001", "lock--00000001", "lease_holder", "block_0000000007"}) {
     EXPECT_EQ(sequence_of(name), std::nullopt) << name;
   }
 }
@@ -39,8 +41,8 @@ TEST(Layout, ContendersOfBothLibrariesStandInOneOrder) {
 TEST(Layout, TheSequenceMayComeRound) {
   EXPECT_THAT(contenders_of({"lock--2147483648", "lock-2147483647", "lock--2147483647", "lock-2147483646"}),
               ElementsAre("lock-2147483646", "lock-2147483647", "lock--2147483648", "lock--2147483647"));
-  EXPECT_THAT(contenders_of({"lock-0000000000", "lock--000000001", "lock--0000000001", "lock-0000000001"}),
-              ElementsAre("lock--0000000001", "lock-0000000000", "lock-0000000001"));
+  EXPECT_THAT(contenders_of({"lock-0000000000", "lock--000000001", "lock--000000002", "lock-0000000001"}),
+              ElementsAre("lock--000000002", "lock--000000001", "lock-0000000000", "lock-0000000001"));
   EXPECT_TRUE(is_before(0xFFFFFFFFu, 0));
   EXPECT_FALSE(is_before(0, 0xFFFFFFFFu));
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 
+#include "adapters/zookeeper/vigil.hpp"
 #include "guard/error.hpp"
 #include "tests/process/proxy.hpp"
 #include "tests/zookeeper/source/space.hpp"
@@ -25,6 +26,13 @@ class SessionTest : public testing::Test {
   static Address through(const Proxy& proxy, const std::string& parameters = "") {
     return address_of(Url::parse("zookeeper://127.0.0.1:" + std::to_string(proxy.port()) +
                                  test::fresh_root() + parameters));
+  }
+  // As the shared server counts them.
+  static int watch_count() {
+    const auto text = test::shared_ensemble().node(0).ask("mntr");
+    const std::string name = "zk_watch_count\t";
+    const auto at = text.find(name);
+    return at == text.npos ? -1 : std::stoi(text.substr(at + name.size()));
   }
   static int port() { return test::shared_ensemble().node(0).port(); }
 };
@@ -110,6 +118,37 @@ TEST_F(SessionTest, AWatchTellsOnceThatTheNodeHasGone) {
   EXPECT_EQ(session.exists(at.root + "/n").code, Code::no_node);
   EXPECT_EQ(told, 1);
   EXPECT_EQ(gone, 1);
+}
+
+// Nobody would ever take it away.
+TEST_F(SessionTest, ReadingANodeThatIsGoneLeavesNoWatchBehind) {
+  const auto at = address();
+  Session session{at, Ms{10'000}};
+  session.wait_until_connected();
+  const auto kept = std::make_shared<int>();
+  EXPECT_EQ(session.get(at.root + "/none", [kept](bool) {}).code, Code::no_node);
+  EXPECT_TRUE(eventually([&] { return kept.use_count() == 1; }));
+}
+
+TEST_F(SessionTest, WhoeverWaitsForOneNodeSharesItsWatch) {
+  Vigil vigil;
+  const auto at = address();
+  Session session{at, Ms{10'000}};
+  session.wait_until_connected();
+  session.make_path(at.root + "/n");
+  const auto before = watch_count();
+  std::vector<std::shared_ptr<Bell>> bells;
+  for (int i = 0; i < 10; ++i) {
+    vigil.ring_when_gone(session, at.root + "/n", bells.emplace_back(std::make_shared<Bell>()));
+    vigil.ring_when_gone(session, at.root + "/n", std::make_shared<Bell>());  // gives up at once
+  }
+  EXPECT_EQ(watch_count(), before + 1);
+  (void)session.remove(at.root + "/n");
+  for (const auto& bell : bells) EXPECT_TRUE(bell->wait({}, BootClock::now() + std::chrono::minutes{1}));
+  const auto late = std::make_shared<Bell>();
+  vigil.ring_when_gone(session, at.root + "/n", late);
+  EXPECT_TRUE(late->wait({}, BootClock::now() + std::chrono::minutes{1}));
+  EXPECT_EQ(watch_count(), before);
 }
 
 TEST_F(SessionTest, AWatchTellsOfTheSessionsEndAsWell) {

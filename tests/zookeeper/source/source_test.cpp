@@ -38,6 +38,26 @@ class SourceTest : public testing::Test {
     return contenders_of(observer().get_children(path_).children);
   }
 
+  // Of mntr, of the shared server.
+  static std::int64_t figure(const std::string& name) {
+    const auto text = test::shared_ensemble().node(0).ask("mntr");
+    const auto at = text.find(name + "\t");
+    return at == text.npos ? -1 : std::stoll(text.substr(at + name.size() + 1));
+  }
+
+  // Of all contenders, once each has looked.
+  [[nodiscard]] std::int64_t sessions_that_watch() const {
+    std::int64_t count = 0;
+    std::int64_t before = 0;
+    for (const auto& name : contenders()) {
+      const auto owner = observer().get(path_ + "/" + name).stat.ephemeral_owner;
+      if (before != 0 && owner != before) ++count;
+      before = owner;
+      ++count;
+    }
+    return count;
+  }
+
   const std::string root_ = test::fresh_root();
   const std::string path_ = root_ + "/locks/accounts/42";
 };
@@ -75,6 +95,34 @@ TEST_F(SourceTest, AServerThatBoundsTheSessionBoundsTheLease) {
   test::Ensemble strict{1, {.settings = {{"maxSessionTimeout", "3000"}}}};
   const auto source = open_source(Url::parse(strict.url("/x?session_timeout=60s")));
   EXPECT_EQ(take(*source, r, "a").ttl, Ms{2'000});
+}
+
+TEST_F(SourceTest, ALeaseThatSomebodyElseEndsIsLostBeforeItsNextRenewal) {
+  const auto source = open();
+  const auto other = open();
+  const auto grant = take(*source, r, "a");
+  const auto kept = take(*source, Resource{"b"}, "a");
+  const auto lost = source->lost(grant.claim);
+  EXPECT_FALSE(lost.stop_requested());
+  EXPECT_EQ(other->end(r), Release::released);
+  EXPECT_TRUE(eventually([&] { return lost.stop_requested(); }));
+  EXPECT_FALSE(source->lost(kept.claim).stop_requested());
+}
+
+// The sequence of the next contender counts the nodes that were made below the lock's node, and removed.
+TEST_F(SourceTest, PollingAHeldLockMakesNoNodes) {
+  const auto source = open();
+  const auto other = open();
+  const auto grant = take(*source, r, "a");
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(std::holds_alternative<Held>(other->try_acquire(r, Holder{"b"}, long_ttl)));
+    EXPECT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, Holder{"c"}, long_ttl)));
+  }
+  EXPECT_EQ(source->release(grant.claim), Release::released);
+  EXPECT_GT(take(*other, r, "b").claim.token, grant.claim.token);
+  ASSERT_EQ(contenders().size(), 1u);
+  // The holder's, one for each of the two that polled, and this one; removals count as well.
+  EXPECT_LE(sequence_of(contenders()[0]).value_or(1'000), 10u);
 }
 
 TEST_F(SourceTest, AfterARaiseTheOffsetIsPartOfTheToken) {
@@ -181,6 +229,7 @@ TEST_F(SourceTest, TheSameHolderThatWaitsTwiceIsGrantedTheLockOnce) {
 // the server sends.
 TEST_F(SourceTest, AHandOverWakesExactlyOneOfManyWaiters) {
   constexpr int processes = 4;
+  const auto watches_before = figure("zk_watch_count");
   const int waiters = std::max(processes, test::scaled(200));
   FrameCut frames{FrameCut::At::never, 0};
   const Proxy proxy{test::shared_ensemble().node(0).port(), frames.filter()};
@@ -207,11 +256,16 @@ TEST_F(SourceTest, AHandOverWakesExactlyOneOfManyWaiters) {
   const auto all = static_cast<std::size_t>(waiters) + 1;
   ASSERT_TRUE(eventually([&] { return contenders().size() == all; }));
   EXPECT_EQ(frames.events(), 0);
+  // Each node is watched by its own session and by the next one's, which may be the same.
+  const auto watches = sessions_that_watch();
+  EXPECT_TRUE(eventually([&] { return figure("zk_watch_count") == watches_before + watches; }));
   EXPECT_EQ(sources[0]->release(first.claim), Release::released);
   threads.clear();
   EXPECT_EQ(hand_overs, waiters);
   EXPECT_EQ(disorders, 0);
-  EXPECT_EQ(frames.events(), waiters);
+  // Each hand-over is told to the next one, and to the one who freed the lock.
+  EXPECT_TRUE(eventually([&] { return frames.events() >= watches; }));
+  EXPECT_EQ(frames.events(), watches);
 }
 
 // While somebody raises again and again, everything that is drawn after a raise is above its mark.
