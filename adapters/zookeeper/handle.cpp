@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
 #include <limits>
 #include <system_error>
@@ -11,6 +12,9 @@ namespace fenceguard::zookeeper {
 namespace {
 
 using State = Session::State;
+
+// Of all sessions of this process.
+std::atomic<std::uint64_t> last_tenure{0};
 
 void no_log(const char* /*message*/) {}
 
@@ -76,6 +80,11 @@ Session::Handle::~Handle() {
 Session::State Session::Handle::state() const {
   const std::scoped_lock lock{mutex_};
   return state_;
+}
+
+std::uint64_t Session::Handle::tenure() const {
+  const std::scoped_lock lock{mutex_};
+  return tenure_;
 }
 
 bool Session::Handle::connects_within(std::chrono::milliseconds wait) const {
@@ -145,6 +154,7 @@ void Session::Handle::changed_to(State state) {
     const std::scoped_lock lock{mutex_};
     if (is_closing_ || state == state_) return;
     state_ = state;
+    tenure_ = state == State::connected ? ++last_tenure : 0;
     changed_.notify_all();
   }
   if (listener_) listener_(state);
@@ -160,10 +170,11 @@ void Session::Handle::end_watches() {
   for (const auto& [number, watch] : watches) watch(false);
 }
 
-// False: it has failed, because the session is not connected.
+// False: it has failed, because the session is not connected, or not by the connection that was asked for.
 bool Session::Handle::keep(std::unique_ptr<Call> call) {
   std::unique_lock lock{mutex_};
-  if (state_ == State::connected) {
+  const bool is_pinned_elsewhere = call->tenure && call->tenure != tenure_;
+  if (state_ == State::connected && !is_pinned_elsewhere) {
     const auto* key = call.get();
     calls_.emplace(key, std::move(call));
     return true;
@@ -171,8 +182,8 @@ bool Session::Handle::keep(std::unique_ptr<Call> call) {
   watches_.erase(call->watch);
   const auto state = state_;
   lock.unlock();
-  call->fail({FaultKind::unavailable,
-              fmt::format("{}: the session cannot be used, {}", call->doing, word_of(state))});
+  const auto why = state == State::connected ? "its connection is another by now; try again" : word_of(state);
+  call->fail({FaultKind::unavailable, fmt::format("{}: the session cannot be used, {}", call->doing, why)});
   return false;
 }
 

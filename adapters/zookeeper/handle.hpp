@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "adapters/zookeeper/errors.hpp"
@@ -32,8 +33,9 @@ class Session::Handle {
     Handle& handle;
     const Access access;
     const std::string doing;
-    std::uintptr_t watch = 0;     // 0: none
-    bool watches_absent = false;  // the watch is set on a node that does not exist, too
+    std::uintptr_t watch = 0;               // 0: none
+    bool watches_absent = false;            // the watch is set on a node that does not exist, too
+    std::optional<std::uint64_t> tenure{};  // only over this connection; nothing: over whichever it is
   };
 
   template <class T>
@@ -51,6 +53,7 @@ class Session::Handle {
   Handle& operator=(const Handle&) = delete;
 
   [[nodiscard]] State state() const;
+  [[nodiscard]] std::uint64_t tenure() const;
   void require_connected() const;
   [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;
   [[nodiscard]] const Address& address() const noexcept { return address_; }
@@ -94,6 +97,7 @@ class Session::Handle {
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   State state_ = State::connecting;
+  std::uint64_t tenure_ = 0;  // 0: not connected
   bool is_closing_ = false;
   std::unordered_map<const Call*, std::unique_ptr<Call>> calls_;
   std::map<std::uintptr_t, Watch> watches_;

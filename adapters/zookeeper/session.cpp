@@ -188,6 +188,10 @@ Session::State Session::state() const noexcept {
   return handle_->state();
 }
 
+std::uint64_t Session::tenure() const noexcept {
+  return handle_->tenure();
+}
+
 std::chrono::milliseconds Session::session_timeout() const {
   return std::chrono::milliseconds{zoo_recv_timeout(handle_->get())};
 }
@@ -246,8 +250,9 @@ Pending<Answer> Session::begin_remove(const std::string& path, std::int32_t vers
   });
 }
 
-Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops) {
+Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops, std::optional<std::uint64_t> tenure) {
   auto multi = std::make_unique<Calls::Multi>(*handle_, ops);
+  multi->tenure = tenure;
   auto& sent = *multi;
   return handle_->begin<MultiAnswer>(std::move(multi), [&](auto&) {
     return zoo_amulti(handle_->get(), static_cast<int>(sent.ops.size()), sent.sent.data(),

@@ -17,8 +17,10 @@
 // Thread-safe, but for the handlers: those are called one at a time on a thread of the session's own, and
 // must neither block nor call the session. The C client's own log is not written.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,8 @@ class Session {
   [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;
 
   [[nodiscard]] State state() const noexcept;
+  // The present connection's number, never the same twice in a process; 0 while it is not connected.
+  [[nodiscard]] std::uint64_t tenure() const noexcept;
   // What was agreed with the server, once connected.
   [[nodiscard]] std::chrono::milliseconds session_timeout() const;
   [[nodiscard]] std::int64_t id() const;
@@ -76,7 +80,10 @@ class Session {
   [[nodiscard]] Pending<Answer> begin_set(const std::string& path, const std::string& data,
                                           std::int32_t version = any_version);
   [[nodiscard]] Pending<Answer> begin_remove(const std::string& path, std::int32_t version = any_version);
-  [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops);
+  // With a tenure over that connection alone: Unavailable where the session has another by now. What was read
+  // before may have been undone between the two, by a restored backup.
+  [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops,
+                                                 std::optional<std::uint64_t> tenure = {});
 
   // The same, waiting.
   Answer get(const std::string& path, Watch watch = {}) { return begin_get(path, std::move(watch)).get(); }
@@ -93,7 +100,9 @@ class Session {
   Answer remove(const std::string& path, std::int32_t version = any_version) {
     return begin_remove(path, version).get();
   }
-  MultiAnswer multi(const std::vector<Op>& ops) { return begin_multi(ops).get(); }
+  MultiAnswer multi(const std::vector<Op>& ops, std::optional<std::uint64_t> tenure = {}) {
+    return begin_multi(ops, tenure).get();
+  }
 
   // Makes path and what is above it, each in mode; what exists stays as it is. Throws as a write does.
   void make_path(const std::string& path, Mode mode = Mode::persistent);
