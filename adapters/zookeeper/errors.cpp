@@ -24,6 +24,9 @@ constexpr Row rows[] = {
     {ZMARSHALLINGERROR, FaultKind::unavailable, "the request could not be made"},
     {ZBADARGUMENTS, FaultKind::invalid_input, "ZooKeeper takes no such path"},
     {ZSESSIONMOVED, FaultKind::unavailable, "the session has moved to another server; try again"},
+    // QuotaExceeded, of 3.7 and later; the C client knows no name for it.
+    {-125, FaultKind::unavailable,
+     "the quota of what lies above the node does not allow it; raise it (setquota), or take something out"},
     {ZTHROTTLEDOP, FaultKind::unavailable, "the server has too much to do; try again"},
     {ZNOTREADONLY, FaultKind::unavailable, "the server is cut off from its quorum and only reads"},
     {ZEPHEMERALONLOCALSESSION, FaultKind::unavailable,
