@@ -19,22 +19,14 @@ Address address_beside_source(const Url& url) {
 
 Client::Client(std::string_view url) : Client{address_beside_source(Url::parse(url))} {}
 
-Client::Client(Address address)
-    : address_{std::move(address)},
-      paths_{address_.root},
-      tenure_{std::make_shared<std::atomic<std::uint64_t>>(0)} {}
+Client::Client(Address address) : address_{std::move(address)}, paths_{address_.root} {}
 
 std::shared_ptr<Session> Client::living_session() {
   std::shared_ptr<Session> over;  // ends outside of the lock
   const std::scoped_lock lock{mutex_};
   if (session_ && !is_over(session_->state())) return session_;
   over = std::exchange(session_, nullptr);
-  ++*tenure_;
-  const auto listener = [tenure = tenure_](Session::State state) {
-    if (state != Session::State::connected) ++*tenure;
-  };
-  session_ = std::make_shared<Session>(address_, address_.session_timeout.value_or(session_timeout_default),
-                                       listener);
+  session_ = std::make_shared<Session>(address_, address_.session_timeout.value_or(session_timeout_default));
   return session_;
 }
 
@@ -48,7 +40,8 @@ Client::Connection Client::connection() {
     session = living_session();
     session->wait_until_connected();
   }
-  return {std::move(session), tenure_->load()};
+  const auto tenure = session->tenure();
+  return {std::move(session), tenure};
 }
 
 }  // namespace fenceguard::zookeeper

@@ -8,11 +8,11 @@
 //
 // Thread-safe; calls of many threads go side by side over the one connection.
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "adapters/zookeeper/fence_paths.hpp"
 #include "adapters/zookeeper/session.hpp"
@@ -25,11 +25,17 @@ class Client {
   explicit Client(std::string_view url);
   explicit Client(Address address);
 
-  // A session, connected a moment ago. tenure is another number after every loss of the connection: what was
-  // seen under one tenure may have been undone in the next, by a restored backup.
+  // A session, connected a moment ago, and the number of its connection, see Session::tenure(): what was seen
+  // under one tenure may have been undone in the next, by a restored backup.
   struct Connection {
     std::shared_ptr<Session> session;
     std::uint64_t tenure = 0;
+
+    // Over this connection, or not at all: Unavailable where it broke meanwhile.
+    [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops) const {
+      return session->begin_multi(ops, tenure);
+    }
+    MultiAnswer multi(const std::vector<Op>& ops) const { return begin_multi(ops).get(); }
   };
   // Waits for a connection. Throws Unavailable if none comes about within the address's timeout.
   [[nodiscard]] Connection connection();
@@ -42,8 +48,6 @@ class Client {
 
   const Address address_;
   const FencePaths paths_;
-  // Shared with the session's listener, which may be called as long as the session lives.
-  const std::shared_ptr<std::atomic<std::uint64_t>> tenure_;
   std::mutex mutex_;  // guards the following
   std::shared_ptr<Session> session_;
 };

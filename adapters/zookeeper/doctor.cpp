@@ -159,17 +159,22 @@ std::optional<std::int64_t> offset_of(const Answer& answer) {
 Finding look_at_offset(Client& client) {
   constexpr auto check = "offset";
   const auto& path = client.paths().offset();
-  const auto answer = client.connection().session->get(path);
-  const auto offset = offset_of(answer);
-  if (!offset) {
-    return {Level::danger, check,
-            fmt::format("{} holds no number of ours, and no lock can be granted; set it to a number that is "
-                        "not lower than it ever was, or remove it and run 'fenceguard lease raise' with the "
-                        "highest token that the guards have seen",
-                        path)};
+  try {
+    const auto answer = client.connection().session->get(path);
+    const auto offset = offset_of(answer);
+    if (!offset) {
+      return {
+          Level::danger, check,
+          fmt::format("{} holds no number of ours, and no lock can be granted; set it to a number that is "
+                      "not lower than it ever was, or remove it and run 'fenceguard lease raise' with the "
+                      "highest token that the guards have seen",
+                      path)};
+    }
+    if (answer.code == Code::no_node) return {Level::ok, check, "none: tokens are zxids as they come"};
+    return {Level::ok, check, fmt::format("{}, added to every zxid", *offset)};
+  } catch (const Unavailable& error) {
+    return {Level::danger, check, error.what()};
   }
-  if (answer.code == Code::no_node) return {Level::ok, check, "none: tokens are zxids as they come"};
-  return {Level::ok, check, fmt::format("{}, added to every zxid", *offset)};
 }
 
 // A zxid that was given out already: what the servers say, and what the nodes show.
@@ -191,13 +196,16 @@ struct Highest {
   std::optional<Resource> resource;  // nothing: the floor's
 };
 
-Highest highest_fence(const Client::Connection& connection, const FencePaths& paths, std::int64_t floor) {
+// damaged: those that cannot be read.
+Highest highest_fence(const Client::Connection& connection, const FencePaths& paths, std::int64_t floor,
+                      std::vector<Resource>& damaged) {
   Highest highest{floor, std::nullopt};
   const auto resources = read_resources(*connection.session, paths);
   const auto fences = read_each(*connection.session, paths, resources);
   for (std::size_t i = 0; i < resources.size(); ++i) {
-    if (fences[i] && fences[i]->token.value() > highest.token)
-      highest = {fences[i]->token.value(), resources[i]};
+    if (fences[i].fence && fences[i].fence->token.value() > highest.token)
+      highest = {fences[i].fence->token.value(), resources[i]};
+    if (fences[i].is_damaged) damaged.push_back(resources[i]);
   }
   return highest;
 }
@@ -207,7 +215,7 @@ Finding look_at_counter(Client& client, const Highest& highest, std::int64_t flo
   constexpr auto check = "counter";
   const auto offset = offset_of(client.connection().session->get(client.paths().offset()));
   const auto zxid = known_zxid(client, floor_zxid);
-  if (!offset || zxid + *offset >= highest.token) {
+  if (!offset || zxid >= highest.token - *offset) {
     return {Level::ok, check, fmt::format("at zxid {}, above the fences", zxid)};
   }
   const auto& resource = highest.resource;
@@ -223,18 +231,28 @@ Finding look_at_counter(Client& client, const Highest& highest, std::int64_t flo
 
 Findings look_at_fences(Client& client) {
   constexpr auto check = "fences";
-  const auto connection = client.connection();
   const auto& paths = client.paths();
-  const auto answer = connection.session->get(paths.floor());
+  Findings findings;
   try {
+    const auto connection = client.connection();
+    const auto answer = connection.session->get(paths.floor());
     const auto floor = floor_of(paths, answer);
-    const auto highest = highest_fence(connection, paths, floor);
-    return {{Level::ok, check,
-             fmt::format("'{}', floor {}, highest token {}", paths.root(), floor, highest.token)},
-            look_at_counter(client, highest, answer.stat.mzxid)};
+    std::vector<Resource> damaged;
+    const auto highest = highest_fence(connection, paths, floor, damaged);
+    for (const auto& resource : damaged) {
+      findings.push_back(
+          {Level::danger, check,
+           fmt::format("the fence of '{}' is damaged, and nothing is written there; 'fenceguard "
+                       "fence rebase' sets it anew, on stopped guards",
+                       resource.name())});
+    }
+    findings.push_back({Level::ok, check,
+                        fmt::format("'{}', floor {}, highest token {}", paths.root(), floor, highest.token)});
+    findings.push_back(look_at_counter(client, highest, answer.stat.mzxid));
   } catch (const Unavailable& error) {
-    return {{Level::danger, check, error.what()}};
+    findings.push_back({Level::danger, check, error.what()});
   }
+  return findings;
 }
 
 }  // namespace

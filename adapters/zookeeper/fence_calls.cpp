@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "adapters/zookeeper/fence_record.hpp"
@@ -29,19 +30,30 @@ Op put(const std::string& path, const Sighting& sighting, const Fence& fence) {
   return sighting.view.record ? set(path, text_of(fence), sighting.version) : create(path, text_of(fence));
 }
 
-bool is_plausible(const Client::Connection& connection, const FencePaths& paths,
-                  const Revocation& revocation) {
+// A lease in front of which a fence cannot be closed is no answer to pass over: its holder would go on.
+void require_plausible(const Client::Connection& connection, const FencePaths& paths,
+                       const Revocation& revocation) {
   const auto& [lease, highest_seen, jump_max] = revocation;
-  return !is_implausible(*lease, highest_seen, jump_max) ||
-         !is_implausible(*lease, read_highest(connection, paths), jump_max);
+  if (!is_implausible(*lease, highest_seen, jump_max) ||
+      !is_implausible(*lease, read_highest(connection, paths), jump_max) ||
+      !is_implausible(*lease, read_position(connection, paths), jump_max)) {
+    return;
+  }
+  throw Implausible(
+      fmt::format("the lease of '{}' has token {}, more than {} above the highest seen, and the fence was "
+                  "not closed; end "
+                  "the lease at its source, find out where the number came from, and revoke again",
+                  lease->resource.name(), lease->token.value(), jump_max));
 }
 
 // The fence closed, the higher one of the record and the present lease's; nothing if there is neither.
 std::optional<Fence> closed_fence(const Client::Connection& connection, const FencePaths& paths,
                                   const FenceView& view, const Revocation& revocation) {
   const auto& lease = revocation.lease;
-  if (lease && lease->token.value() > view.highest() && is_plausible(connection, paths, revocation))
+  if (lease && lease->token.value() > view.highest()) {
+    require_plausible(connection, paths, revocation);
     return Fence{lease->token, lease->holder, std::nullopt, true};
+  }
   auto fence = view.record;
   if (fence) fence->closed = true;
   return fence;
@@ -69,8 +81,8 @@ FencePage list(Client& client, const FenceListing& listing) {
   if (page.has_more) wanted.pop_back();
   const auto fences = read_each(session, client.paths(), wanted);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    // One that was compacted in between is left out.
-    if (fences[i]) page.entries.push_back({wanted[i], *fences[i]});
+    // One that was compacted in between is left out, and so is one that is damaged.
+    if (fences[i].fence) page.entries.push_back({wanted[i], *fences[i].fence});
   }
   return page;
 }
@@ -82,8 +94,7 @@ FenceView revoke(Client& client, const Resource& resource, const Revocation& rev
     const auto seen = read_one(connection, client.paths(), resource);
     const auto fence = closed_fence(connection, client.paths(), seen.view, revocation);
     if (!fence || fence == seen.view.record) return seen.view;
-    const auto answer =
-        connection.session->multi({seen.check_floor(client.paths()), put(path, seen, *fence)});
+    const auto answer = connection.multi({seen.check_floor(client.paths()), put(path, seen, *fence)});
     if (answer.is_ok()) return {fence, seen.view.floor};
   }
   give_up(path);
@@ -96,46 +107,64 @@ std::string note_of(const FenceStore::Rebase& rebase, const std::string& before)
                      rebase.resource.name(), before, rebase.to.value(), rebase.by);
 }
 
+// Whoever sets a fence by hand decided by what it was, so one that rises meanwhile is not lowered. first:
+// what it was at the first look.
+void refuse_raised(const FenceStore::Rebase& rebase, const Answer& now, std::optional<std::int64_t>& first) {
+  const auto fence = now.code == Code::ok ? parse_fence(now.data) : std::nullopt;
+  const auto token = fence ? fence->token.value() : 0;
+  if (!first) first = token;
+  if (token > *first && token > rebase.to.value()) {
+    throw Unavailable(fmt::format(
+        "the fence of '{}' rose to {} meanwhile and was not set; stop the guards, look, and try again",
+        rebase.resource.name(), token));
+  }
+}
+
 }  // namespace
 
 FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
   const auto& paths = client.paths();
   const auto path = paths.fence(rebase.resource);
   const Fence fence{rebase.to, Holder{}, std::nullopt, true};
+  std::optional<std::int64_t> first;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto connection = client.connection();
     auto& session = *connection.session;
     require_initialised(connection, paths);
-    const auto floor = floor_of(paths, session.get(paths.floor()));
+    const auto floor = session.get(paths.floor());
+    const FenceView after{fence, floor_of(paths, floor)};
+    require_place(paths, session.exists(paths.fences()));
     const auto before = session.get(path);
+    refuse_raised(rebase, before, first);
     session.make_path(paths.rebased());
     const auto put = before.code == Code::ok ? set(path, text_of(fence), before.stat.version)
                                              : create(path, text_of(fence));
-    const auto answer =
-        session.multi({put, create(paths.rebased() + "/" + segment_of(rebase.resource) + "-",
-                                   note_of(rebase, before.data), Mode::persistent_sequential)});
-    if (answer.is_ok()) return {fence, floor};
+    // With the floor as it was seen nobody removed the fence since, and made another of the same version.
+    const auto answer = connection.multi({check(paths.floor(), floor.stat.version), put,
+                                          create(paths.rebased() + "/" + segment_of(rebase.resource) + "-",
+                                                 note_of(rebase, before.data), Mode::persistent_sequential)});
+    if (answer.is_ok()) return after;
   }
   give_up(path);
 }
 
 std::int64_t init(Client& client, std::int64_t floor) {
   const auto& paths = client.paths();
-  const auto text = std::to_string(floor);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto connection = client.connection();
     auto& session = *connection.session;
-    session.make_path(paths.fences());
+    session.make_path(paths.root());
     const auto before = session.get(paths.floor());
-    if (before.code != Code::ok) {
-      if (session.create(paths.floor(), text).code == Code::ok) return floor;
-      continue;
-    }
-    const auto value = parse_decimal(before.data);
+    const auto value = before.code == Code::ok ? parse_decimal(before.data) : 0;
     if (!value) return floor_of(paths, before);
     const auto after = std::max(*value, floor);
+    const auto text = std::to_string(after);
     // Also where the number is the same: what guards remember is forgotten with the floor's version.
-    if (session.set(paths.floor(), std::to_string(after), before.stat.version).code == Code::ok) return after;
+    std::vector<Op> ops{before.code == Code::ok ? set(paths.floor(), text, before.stat.version)
+                                                : create(paths.floor(), text)};
+    // An empty place of the fences is no licence but under a floor that was drawn since.
+    if (session.exists(paths.fences()).code != Code::ok) ops.push_back(create(paths.fences(), ""));
+    if (connection.multi(ops).is_ok()) return after;
   }
   give_up(paths.floor());
 }
@@ -145,6 +174,9 @@ namespace {
 // So much is removed by one multi: a request holds 1 MB, and writers wait for it.
 constexpr std::size_t step_ops = 500;
 constexpr std::size_t step_bytes = 400'000;
+
+// Others that compact at once make it begin anew: so often at least, and until the time-out.
+constexpr int compactions_min = 10;
 
 struct Candidate {
   std::string path;
@@ -196,8 +228,8 @@ struct KnownFloor {
 
 // One multi: the step's fences away, the floor above them. Fences that were written since they were looked at
 // fall out of the step, one by one. False if the floor was changed by somebody else.
-bool remove_step(Session& session, const FencePaths& paths, std::vector<Candidate> step, KnownFloor& floor,
-                 Compaction& sum) {
+bool remove_step(const Client::Connection& connection, const FencePaths& paths, std::vector<Candidate> step,
+                 KnownFloor& floor, Compaction& sum) {
   while (!step.empty()) {
     std::vector<Op> ops;
     std::int64_t after = floor.value;
@@ -206,7 +238,7 @@ bool remove_step(Session& session, const FencePaths& paths, std::vector<Candidat
       after = std::max(after, one.token);
     }
     ops.push_back(set(paths.floor(), std::to_string(after), floor.version));
-    const auto answer = session.multi(ops);
+    const auto answer = connection.multi(ops);
     if (answer.is_ok()) {
       floor = {after, answer.answers.back().stat.version};
       sum.dropped += static_cast<std::int64_t>(step.size());
@@ -223,8 +255,9 @@ bool remove_step(Session& session, const FencePaths& paths, std::vector<Candidat
 
 Compaction compact(Client& client, Token lowest_live) {
   const auto& paths = client.paths();
+  const auto deadline = std::chrono::steady_clock::now() + client.address().timeout;
   Compaction sum;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
+  for (int attempt = 1;; ++attempt) {
     const auto connection = client.connection();
     auto& session = *connection.session;
     require_initialised(connection, paths);
@@ -233,10 +266,10 @@ Compaction compact(Client& client, Token lowest_live) {
     sum.floor = floor.value;
     auto all = candidates(session, paths, lowest_live);
     bool is_alone = true;
-    while (is_alone && !all.empty()) is_alone = remove_step(session, paths, take_step(all), floor, sum);
+    while (is_alone && !all.empty()) is_alone = remove_step(connection, paths, take_step(all), floor, sum);
     if (is_alone) return sum;
+    if (attempt >= compactions_min && std::chrono::steady_clock::now() > deadline) give_up(paths.floor());
   }
-  give_up(paths.floor());
 }
 
 StoreStatus status(Client& client) {
@@ -247,13 +280,16 @@ StoreStatus status(Client& client) {
   StoreStatus status;
   const auto found = floor.get();
   if (found.code == Code::no_node) status.state = StoreState::uninitialised;
+  const auto place = fences.get();
+  status.resources = place.stat.children;
   try {
     status.floor = floor_of(paths, found);
+    if (place.code == Code::no_node) status.state = StoreState::uninitialised;
+    require_place(paths, place);
   } catch (const Unavailable& error) {
     if (status.state == StoreState::ready) status.state = StoreState::failed;
     status.reason = error.what();
   }
-  status.resources = fences.get().stat.children;
   return status;
 }
 

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 
+#include "guard/error.hpp"
 #include "guard/percent.hpp"
 
 namespace fenceguard::zookeeper {
@@ -33,6 +34,25 @@ bool is_encoded(char32_t value) {
 }
 
 }  // namespace
+
+void require_path(std::string_view path, bool is_sequential) {
+  if (!path.starts_with('/')) {
+    throw InvalidInput(fmt::format("the path of a guarded operation is absolute, and this is '{}'", path));
+  }
+  if (std::ranges::any_of(path, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }))
+    throw InvalidInput("the path of a guarded operation holds no control characters, and no NUL");
+  if (path == "/" && !is_sequential) return;
+  const auto whole = std::string{path.substr(1)} + (is_sequential ? "0" : "");
+  for (std::size_t at = 0; at <= whole.size();) {
+    const auto end = std::min(whole.find('/', at), whole.size());
+    const auto segment = std::string_view{whole}.substr(at, end - at);
+    if (segment.empty() || segment == "." || segment == "..") {
+      throw InvalidInput(fmt::format(
+          "the path of a guarded operation has no empty and no dot segment, and this is '{}'", path));
+    }
+    at = end + 1;
+  }
+}
 
 std::string segment_of(const Resource& resource) {
   std::string segment;

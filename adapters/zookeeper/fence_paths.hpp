@@ -42,6 +42,10 @@ class FencePaths {
   std::string locks_;
 };
 
+// Throws InvalidInput for a path that ZooKeeper does not take, or takes for another than it looks like; what
+// it says of single characters beyond ASCII is left to it. A sequence is added to the path if is_sequential.
+void require_path(std::string_view path, bool is_sequential = false);
+
 // The resource's name as one segment of a path, and back. Nothing for a segment that is no resource's.
 [[nodiscard]] std::string segment_of(const Resource& resource);
 [[nodiscard]] std::optional<Resource> resource_of(std::string_view segment);

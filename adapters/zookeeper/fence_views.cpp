@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "adapters/zookeeper/fence_record.hpp"
 
@@ -52,6 +53,14 @@ Sighting sighting_of(const Resource& resource, const Answer& floor, const Answer
 
 }  // namespace
 
+void require_place(const FencePaths& paths, const Answer& answer) {
+  if (answer.code == Code::ok) return;
+  throw Unavailable(fmt::format(
+      "there is no {}: this namespace lost its fences; run 'fenceguard fence init', which draws a "
+      "floor above all that was granted",
+      paths.fences()));
+}
+
 std::int64_t floor_of(const FencePaths& paths, const Answer& answer) {
   if (answer.code != Code::ok) refuse_uninitialised(paths);
   const auto floor = parse_decimal(answer.data);
@@ -73,12 +82,14 @@ std::vector<Sighting> read_fences(const Client::Connection& connection, const Fe
   for (int attempt = 0; attempt < attempts; ++attempt) {
     auto barrier = session.begin_multi({check(paths.floor(), any_version)});
     auto before = session.begin_get(paths.floor());
+    auto place = session.begin_exists(paths.fences());
     std::vector<Pending<Answer>> fences;
     for (const auto& one : resources) fences.push_back(session.begin_get(paths.fence(one)));
     auto after = session.begin_get(paths.floor());
     if (!certain([&] { return barrier.get(); }).is_ok()) refuse_uninitialised(paths);
     const auto first = before.get();
     const auto value = floor_of(paths, first);
+    require_place(paths, place.get());
     std::vector<Sighting> sightings;
     for (std::size_t i = 0; i < resources.size(); ++i) {
       sightings.push_back(sighting_of(resources[i], first, fences[i].get()));
@@ -96,25 +107,30 @@ void require_initialised(const Client::Connection& connection, const FencePaths&
 }
 
 std::vector<Resource> read_resources(Session& session, const FencePaths& paths) {
+  const auto listing = session.get_children(paths.fences());
+  require_place(paths, listing);
   std::vector<Resource> resources;
-  for (const auto& name : session.get_children(paths.fences()).children) {
+  for (const auto& name : listing.children) {
     if (auto resource = resource_of(name)) resources.push_back(*std::move(resource));
   }
   std::ranges::sort(resources);
   return resources;
 }
 
-std::vector<std::optional<Fence>> read_each(Session& session, const FencePaths& paths,
-                                            std::span<const Resource> resources) {
-  std::vector<std::optional<Fence>> fences;
+std::vector<Passed> read_each(Session& session, const FencePaths& paths,
+                              std::span<const Resource> resources) {
+  std::vector<Passed> fences;
   while (fences.size() < resources.size()) {
     const auto window =
         resources.subspan(fences.size(), std::min(reads_max, resources.size() - fences.size()));
     std::vector<Pending<Answer>> pending;
     for (const auto& one : window) pending.push_back(session.begin_get(paths.fence(one)));
-    for (std::size_t i = 0; i < window.size(); ++i) {
-      const auto answer = pending[i].get();
-      fences.push_back(answer.code == Code::ok ? std::optional{fence_of(window[i], answer)} : std::nullopt);
+    for (auto& one : pending) {
+      const auto answer = one.get();
+      auto& passed = fences.emplace_back();
+      if (answer.code != Code::ok) continue;
+      passed.fence = parse_fence(answer.data);
+      passed.is_damaged = !passed.fence;
     }
   }
   return fences;
@@ -124,10 +140,26 @@ std::int64_t read_highest(const Client::Connection& connection, const FencePaths
   auto& session = *connection.session;
   require_initialised(connection, paths);
   auto highest = floor_of(paths, session.get(paths.floor()));
-  for (const auto& fence : read_each(session, paths, read_resources(session, paths))) {
+  for (const auto& [fence, is_damaged] : read_each(session, paths, read_resources(session, paths))) {
     if (fence) highest = std::max(highest, fence->token.value());
   }
   return highest;
+}
+
+std::int64_t read_position(const Client::Connection& connection, const FencePaths& paths) {
+  auto& session = *connection.session;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto offset = session.get(paths.offset());
+    if (offset.code != Code::ok) return 0;
+    const auto added = parse_decimal(offset.data);
+    if (!added) return 0;  // no token comes of it
+    const auto answer =
+        certain([&] { return session.set(paths.offset(), offset.data, offset.stat.version); });
+    if (answer.code != Code::ok) continue;
+    const auto zxid = answer.stat.mzxid;
+    return zxid + std::min(*added, INT64_MAX - zxid);
+  }
+  throw Unavailable(fmt::format("{} changes as often as it is looked at", paths.offset()));
 }
 
 std::optional<std::vector<Sighting>> FenceMirror::find(std::uint64_t tenure,

@@ -58,12 +58,27 @@ auto certain(Function&& function) {
 // The names of all resources that have a fence of their own, in the order of their bytes. Throws Unavailable.
 [[nodiscard]] std::vector<Resource> read_resources(Session& session, const FencePaths& paths);
 
-// The fences of resources, many to a round trip; nothing for one that is gone. Throws Unavailable.
-[[nodiscard]] std::vector<std::optional<Fence>> read_each(Session& session, const FencePaths& paths,
-                                                          std::span<const Resource> resources);
+// A fence in passing. A damaged one is the trouble of its own resource alone: read_fences() says so.
+struct Passed {
+  std::optional<Fence> fence;  // nothing where it is gone, or damaged
+  bool is_damaged = false;
+};
 
-// The highest token in the namespace, floor included. Looks at every fence. Throws Unavailable.
+// The fences of resources, many to a round trip. Throws Unavailable.
+[[nodiscard]] std::vector<Passed> read_each(Session& session, const FencePaths& paths,
+                                            std::span<const Resource> resources);
+
+// The highest token in the namespace, floor included. Looks at every fence; damaged ones do not count. Throws
+// Unavailable.
 [[nodiscard]] std::int64_t read_highest(const Client::Connection& connection, const FencePaths& paths);
+
+// The number that a token source of this namespace would draw now; 0 where none ever drew. One write, which
+// changes nothing but the version of the source's offset. Throws Unavailable.
+[[nodiscard]] std::int64_t read_position(const Client::Connection& connection, const FencePaths& paths);
+
+// Throws Unavailable where the place of the fences is missing: then fences were lost, and a floor that is
+// older than they were is not a licence. answer: of begin_exists(paths.fences()).
+void require_place(const FencePaths& paths, const Answer& answer);
 
 // The floor's text as a number. Throws Unavailable for anything else.
 [[nodiscard]] std::int64_t floor_of(const FencePaths& paths, const Answer& answer);

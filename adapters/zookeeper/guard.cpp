@@ -15,29 +15,41 @@ namespace {
 // jute.maxbuffer of the servers, less what else is in a request. A server that is sent more cuts the
 // connection, and nobody knows what became of the request.
 constexpr std::size_t request_bytes_max = 1'000'000;
-constexpr std::size_t bytes_around_an_op = 64;
+// Kind, lengths, ACL, version: about 100 bytes.
+constexpr std::size_t bytes_around_an_op = 160;
+// Two numbers, a word, and a holder of at most 128 bytes.
+constexpr std::size_t fence_bytes_max = 192;
 
 // However slow the ensemble is, another guard's writes between two of our steps do not count as its silence.
 constexpr int attempts_min = 10;
 
-void require_fit(const FencePaths& paths, const std::vector<Op>& ops) {
+bool is_sequential(const Op& op) {
+  return op.kind == Op::Kind::create &&
+         (op.mode == Mode::persistent_sequential || op.mode == Mode::ephemeral_sequential);
+}
+
+void require_allowed(const FencePaths& paths, const std::vector<Op>& ops) {
   if (ops.empty()) throw InvalidInput("a guarded write has at least one operation");
-  std::size_t bytes = 0;
   for (const auto& op : ops) {
-    if (!op.path.starts_with('/')) {
-      throw InvalidInput(
-          fmt::format("the path of a guarded operation is absolute, and this is '{}'", op.path));
-    }
+    require_path(op.path, is_sequential(op));
     if (paths.is_reserved(op.path)) {
       throw InvalidInput(fmt::format("{} is fenceguard's own; no guarded operation may name it", op.path));
     }
     if (op.kind == Op::Kind::create && op.mode == Mode::container)
       throw InvalidInput("ZooKeeper makes no container within a multi, so none under a claim");
-    bytes += op.path.size() + op.data.size() + bytes_around_an_op;
   }
+}
+
+// The guard's own operations are counted as large as they may become.
+void require_fit(const FencePaths& paths, std::span<const Claim> claims, const std::vector<Op>& ops) {
+  auto bytes = paths.floor().size() + bytes_around_an_op;
+  for (const auto& claim : claims)
+    bytes += paths.fence(claim.resource).size() + fence_bytes_max + bytes_around_an_op;
+  for (const auto& op : ops) bytes += op.path.size() + op.data.size() + bytes_around_an_op;
   if (bytes > request_bytes_max) {
-    throw InvalidInput(
-        fmt::format("a guarded write of {} bytes is more than a request of ZooKeeper holds", bytes));
+    throw InvalidInput(fmt::format(
+        "a guarded write of {} bytes, its claims included, is more than a request of ZooKeeper holds",
+        bytes));
   }
 }
 
@@ -130,12 +142,18 @@ bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
   return !attempt.is_from_cache || std::ranges::all_of(attempt.rulings, is_admitted);
 }
 
-// What looks implausible by what this guard has seen so far may be plausible by what others wrote.
+// What looks implausible by what this guard has seen so far may be plausible by what others wrote, or by
+// where the counter stands of which the namespace's tokens are drawn.
 void Guard::require_plausible(const Attempt& attempt) {
+  const auto is_absurd = [this](const Claim& claim) {
+    return is_implausible(claim, std::max(mirror_.highest(), position_.load()), options_.jump_max);
+  };
   for (const auto& claim : attempt.request.claims) {
-    if (!is_implausible(claim, mirror_.highest(), options_.jump_max)) continue;
+    if (!is_absurd(claim)) continue;
     mirror_.saw(read_highest(attempt.connection, client_.paths()));
-    if (is_implausible(claim, mirror_.highest(), options_.jump_max)) {
+    if (!is_absurd(claim)) continue;
+    position_ = read_position(attempt.connection, client_.paths());
+    if (is_absurd(claim)) {
       throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen, {}",
                                     claim.token.value(), claim.resource.name(), options_.jump_max,
                                     mirror_.highest()));
@@ -167,7 +185,7 @@ bool Guard::keep_tokens(Attempt& attempt, Applied& applied, const MultiAnswer& a
     attempt.rulings.push_back(judge_refused_write(attempt.sightings[i].view, attempt.request.claims[i]));
   if (attempt.changes_fences()) {
     const auto ops = attempt.proof(client_.paths());
-    if (!certain([&] { return attempt.connection.session->multi(ops); }).is_ok()) return false;
+    if (!certain([&] { return attempt.connection.multi(ops); }).is_ok()) return false;
     remember(attempt);
   }
   applied.rulings = attempt.rulings;
@@ -180,17 +198,13 @@ bool Guard::send(Attempt& attempt, Applied& applied) {
   auto ops = attempt.proof(client_.paths());
   const auto& request = attempt.request;
   if (request.ops) ops.insert(ops.end(), request.ops->begin(), request.ops->end());
-  auto& session = *attempt.connection.session;
-  auto pending = session.begin_multi(ops);
+  auto pending = attempt.connection.begin_multi(ops);
   std::optional<Pending<Answer>> reading;
-  if (request.read_path) reading = session.begin_get(*request.read_path);
+  if (request.read_path) reading = attempt.connection.session->begin_get(*request.read_path);
   const bool writes = request.ops || attempt.changes_fences();
   auto answer = writes ? pending.get() : certain([&] { return pending.get(); });
   if (!answer.is_ok()) {
     if (answer.failed >= attempt.proofs()) return keep_tokens(attempt, applied, answer);
-    // The place of the fences, which was removed by hand.
-    if (answer.failed > 0 && answer.code == Code::no_node && ops[answer.failed].kind == Op::Kind::create)
-      certain([&] { session.make_path(client_.paths().fences()); });
     return false;
   }
   remember(attempt);
@@ -242,12 +256,14 @@ Written Guard::write(const Claim& claim, const std::vector<Op>& ops) {
 
 AllWritten Guard::write_all(std::span<const Claim> claims, const std::vector<Op>& ops) {
   require_distinct(resources_of(claims));
-  require_fit(client_.paths(), ops);
+  require_allowed(client_.paths(), ops);
+  require_fit(client_.paths(), claims, ops);
   auto applied = apply({.claims = claims, .ops = &ops});
   return {std::move(applied.rulings), std::move(applied.result)};
 }
 
 FencedRead Guard::read(const Claim& claim, const std::string& path) {
+  require_path(path);
   const auto reading = claim.without_sequence();
   auto applied = apply({.claims = {&reading, 1}, .read_path = &path});
   return {std::move(applied.rulings.front()), std::move(applied.answer)};

@@ -17,6 +17,7 @@
 //
 // Thread-safe.
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,7 +30,9 @@
 namespace fenceguard::zookeeper {
 
 struct GuardOptions {
-  std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
+  // See is_implausible(); 0: no bound. What the namespace's own token source may have drawn by now is always
+  // plausible: between two claims of a quiet namespace the zxid leaps with every election.
+  std::int64_t jump_max = 0;
   std::size_t cache_entries = 100'000;
 };
 
@@ -63,17 +66,18 @@ class Guard : public fenceguard::Guard {
   // Also where the token equals the fence's it goes through the ensemble's log.
   [[nodiscard]] Ruling advance(const Claim& claim) override;
 
-  // {judge; apply} as one multi. Throws InvalidInput for no operation, a path that is not absolute or belongs
-  // to fenceguard, or more than a request holds (1 MB); Implausible; Unavailable (nothing was written; the
-  // fence may have been raised); OutcomeUnknown where the answer was lost: repeated with the same sequence it
-  // takes effect at most once.
+  // {judge; apply} as one multi. Throws InvalidInput for no operation, a path that ZooKeeper does not take or
+  // that belongs to fenceguard, or more than a request holds (1 MB, claims included); Implausible;
+  // Unavailable (nothing was written; the fence may have been raised); OutcomeUnknown where the answer was
+  // lost: repeated with the same sequence it takes effect at most once.
   [[nodiscard]] Written write(const Claim& claim, const std::vector<Op>& ops);
 
   // Under several claims, all or none: where one is not admitted nothing is recorded. Throws InvalidInput if
   // there is no claim, or two name one resource.
   [[nodiscard]] AllWritten write_all(std::span<const Claim> claims, const std::vector<Op>& ops);
 
-  // A fenced read of one node: advances, then reads, in one round trip.
+  // A fenced read of one node: advances, then reads, in one round trip. Throws InvalidInput for a path that
+  // ZooKeeper does not take, and has not advanced then.
   [[nodiscard]] FencedRead read(const Claim& claim, const std::string& path);
 
   // The highest token that this guard has seen in the namespace; 0 before the first call.
@@ -95,6 +99,7 @@ class Guard : public fenceguard::Guard {
   Client& client_;
   const GuardOptions options_;
   FenceMirror mirror_;
+  std::atomic<std::int64_t> position_{0};  // see read_position()
 };
 
 }  // namespace fenceguard::zookeeper

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/zookeeper/guard/frame_hook.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -95,21 +96,36 @@ TEST(AbaOfTheFloor, AFloorThatWasRaisedByHandRefusesWhatACachedFenceWouldAdmit) 
   EXPECT_EQ(space.get(path).data, "after");
 }
 
-// A compaction is judged by what it looked at: what was written since stays, and so does its mark.
+// What another compaction and a service do between the reads of somebody and his multi: the fence of 'r' is
+// another then, of version 0 like the one that he saw.
+void replace_fence(Space& space, Service& service) {
+  EXPECT_EQ(zookeeper::compact(space.client(), Token{20}).dropped, 1);
+  EXPECT_EQ(service.guard.advance(claim_of("r", 50)).verdict, Verdict::admitted);
+  EXPECT_EQ(space.get(space.client().paths().fence(Resource{"r"})).stat.version, 0) << "it shows nothing";
+}
+
+// The set() of the floor is told by its data: "10", and its length before it.
 TEST(CompactionRaces, AFenceThatAnotherCompactionTookAndAServiceMadeAgainIsNotTakenForTheOldOne) {
   Space space;
   Service service{space.url()};
   ASSERT_EQ(service.guard.advance(claim_of("r", 10)).verdict, Verdict::admitted);
-  // What remove(fence, 0) and set(floor, its version) would do, had they been prepared before.
-  const auto floor = space.get(space.client().paths().floor());
-  ASSERT_EQ(zookeeper::compact(space.client(), Token{20}).dropped, 1);
-  ASSERT_EQ(service.guard.advance(claim_of("r", 50)).verdict, Verdict::admitted);
-  const auto late =
-      space.session()->multi({zookeeper::remove(space.client().paths().fence(Resource{"r"}), 0),
-                              zookeeper::set(space.client().paths().floor(), "10", floor.stat.version)});
-  EXPECT_EQ(late.code, zookeeper::Code::bad_version);
-  EXPECT_EQ(late.failed, 1u) << "the fence's version alone does not tell";
-  EXPECT_EQ(zookeeper::compact(space.client(), Token{20}).dropped, 0);
+  FrameHook hook{std::string("/floor\0\0\0\2", 10) + "10", [&] { replace_fence(space, service); }};
+  const Proxy proxy{shared_ensemble().node(0).port(), hook.filter()};
+  zookeeper::Client late{space.url_by(proxy.port())};
+  EXPECT_EQ(zookeeper::compact(late, Token{20}).dropped, 0);
+  EXPECT_TRUE(hook.has_acted());
+  EXPECT_EQ(space.fence(Resource{"r"}).record->token, Token{50});
+}
+
+TEST(RebaseRaces, AFenceThatRoseMeanwhileIsNotLowered) {
+  Space space;
+  Service service{space.url()};
+  ASSERT_EQ(service.guard.advance(claim_of("r", 10)).verdict, Verdict::admitted);
+  FrameHook hook{"/rebased/r-", [&] { replace_fence(space, service); }};
+  const Proxy proxy{shared_ensemble().node(0).port(), hook.filter()};
+  zookeeper::Client late{space.url_by(proxy.port())};
+  EXPECT_THROW((void)zookeeper::rebase(late, {Resource{"r"}, Token{5}, "ann"}), Unavailable);
+  EXPECT_TRUE(hook.has_acted());
   EXPECT_EQ(space.fence(Resource{"r"}).record->token, Token{50});
 }
 

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "guard/error.hpp"
+#include "tests/process/proxy.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -201,12 +205,85 @@ TEST(ZooKeeperGuard, ADamagedFenceIsUnavailableAndStays) {
   }
 }
 
-TEST(ZooKeeperGuard, ThePlaceOfTheFencesIsMadeAgainWhereItIsMissing) {
+// The floor may be older than the fences were, so it is not a licence for who wrote below them.
+TEST(ZooKeeperGuard, FencesThatWereLostUnderTheirFloorAreUnavailableUntilInitDrawsAnother) {
   Space space;
   Service service{space.url()};
+  Service stale{space.url()};
+  const auto path = space.client().paths().fence(Resource{"r"});
+  const auto said = ThrowsMessage<Unavailable>(HasSubstr("fenceguard fence init"));
+  ASSERT_EQ(service.guard.advance(claim_of("r", 9)).verdict, Verdict::admitted);
+  ASSERT_EQ(space.session()->remove(path).code, Code::ok);
   ASSERT_EQ(space.session()->remove(space.client().paths().fences()).code, Code::ok);
-  EXPECT_EQ(service.guard.advance(claim_of("r", 5)).verdict, Verdict::admitted);
-  EXPECT_EQ(space.fence(Resource{"r"}).record->token, Token{5});
+  EXPECT_THAT([&] { (void)stale.guard.advance(claim_of("r", 5)); }, said);
+  EXPECT_THAT([&] { (void)service.guard.write(claim_of("r", 9), {zookeeper::create(space.data("x"), "")}); },
+              said);
+  EXPECT_THAT([&] { (void)zookeeper::revoke(stale.client, Resource{"r"}, {claim_of("r", 5), 0, 0}); }, said);
+  EXPECT_THAT([&] { (void)zookeeper::list(stale.client, {}); }, said);
+  EXPECT_THAT([&] { (void)zookeeper::rebase(stale.client, {Resource{"r"}, Token{5}, "ann"}); }, said);
+  EXPECT_EQ(zookeeper::status(stale.client).state, StoreState::uninitialised);
+  EXPECT_EQ(space.get(path).code, Code::no_node);
+  EXPECT_EQ(zookeeper::init(space.client(), 20), 20);
+  EXPECT_EQ(stale.guard.advance(claim_of("r", 5)).verdict, Verdict::stale);
+  EXPECT_EQ(stale.guard.advance(claim_of("r", 21)).verdict, Verdict::admitted);
+}
+
+TEST(ZooKeeperGuard, APathThatIsAnotherThanItLooksLikeIsInvalidAndMovesNoFence) {
+  Space space;
+  Service service{space.url()};
+  const auto floor = space.root() + "/floor";
+  for (const auto& path : {floor + std::string("\0x", 2), floor + std::string("\0/y", 3),
+                           space.root() + "//x", space.root() + "/", space.root() + "/./floor",
+                           space.root() + "/data/../floor", space.root() + "/x\n", std::string{}}) {
+    EXPECT_THROW((void)service.guard.write(claim_of("r", 5), {zookeeper::set(path, "0")}), InvalidInput)
+        << path;
+    EXPECT_THROW((void)service.guard.read(claim_of("r", 5), path), InvalidInput) << path;
+  }
+  EXPECT_FALSE(space.fence(Resource{"r"}).record);
+  EXPECT_EQ(space.get(floor).data, "0");
+  EXPECT_TRUE(service.guard
+                  .write(claim_of("r", 5), {zookeeper::create(space.data("") + "/", "",
+                                                              zookeeper::Mode::persistent_sequential)})
+                  .took_effect());
+}
+
+TEST(ZooKeeperGuard, WhatTheGuardAddsCountsAsPartOfTheRequest) {
+  Space space;
+  Service service{space.url()};
+  std::vector<Claim> claims;
+  for (int i = 0; i < 2'500; ++i) claims.push_back(claim_of(fmt::format("{:0>500}", i), 5));
+  EXPECT_THROW((void)service.guard.write_all(claims, {zookeeper::create(space.data("x"), "")}), InvalidInput);
+  claims.erase(claims.begin() + 500, claims.end());
+  EXPECT_TRUE(service.guard.write_all(claims, {zookeeper::create(space.data("x"), "")}).took_effect());
+}
+
+// As after many elections, in a namespace in which nobody wrote meanwhile.
+TEST(ZooKeeperGuard, WhatTheSourceMayHaveDrawnByNowIsPlausible) {
+  Space space;
+  Service bounded{space.url(), {.jump_max = 10}};
+  ASSERT_EQ(space.session()->create(space.root() + "/offset", "1000").code, Code::ok);
+  const auto drawn = space.session()->create(space.data("x"), "").stat.czxid + 1'000;
+  EXPECT_EQ(bounded.guard.advance(claim_of("r", drawn)).verdict, Verdict::admitted);
+  EXPECT_THROW((void)bounded.guard.advance(claim_of("r", drawn + 100'000)), Implausible);
+  EXPECT_EQ(space.get(space.root() + "/offset").data, "1000");
+}
+
+TEST(ZooKeeperGuard, WhatIsAskedOverOneConnectionIsNotSentOverAnother) {
+  Space space;
+  Proxy proxy{shared_ensemble().node(0).port()};
+  zookeeper::Client client{space.url_by(proxy.port(), "?session_timeout=30s")};
+  const auto before = client.connection();
+  EXPECT_TRUE(before.multi({zookeeper::create(space.data("x"), "")}).is_ok());
+  proxy.set(Proxy::Way::closed);
+  while (before.session->state() == zookeeper::Session::State::connected)
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  proxy.set(Proxy::Way::open);
+  const auto after = client.connection();
+  ASSERT_EQ(after.session, before.session);
+  EXPECT_NE(after.tenure, before.tenure);
+  EXPECT_THROW((void)before.multi({zookeeper::create(space.data("late"), "")}), Unavailable);
+  EXPECT_EQ(space.get(space.data("late")).code, Code::no_node);
+  EXPECT_TRUE(after.multi({zookeeper::remove(space.data("x"))}).is_ok());
 }
 
 TEST(ZooKeeperGuard, AnAbsurdTokenIsImplausibleByWhatTheWholeNamespaceHasSeen) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "adapters/zookeeper/storage.hpp"
@@ -102,7 +103,8 @@ TEST(ZooKeeperStorage, ARevokedFenceRefusesItsTokenAndALeaseThatHadNotAdvancedYe
   EXPECT_EQ(revoke(*storage, "r", claim_of("r", 8, "next")).record,
             (Fence{Token{8}, Holder{"next"}, std::nullopt, true}));
   EXPECT_EQ(advance(*storage, claim_of("r", 8, "next")).verdict, Verdict::stale);
-  EXPECT_EQ(revoke(*storage, "r", claim_of("r", 5'000)).record->token, Token{8}) << "absurdly high";
+  EXPECT_THROW((void)revoke(*storage, "r", claim_of("r", 5'000)), Implausible) << "absurdly high";
+  EXPECT_EQ(show(*storage, "r").record->token, Token{8});
   EXPECT_EQ(advance(*storage, claim_of("r", 9)).verdict, Verdict::admitted);
   EXPECT_FALSE(show(*storage, "r").record->closed);
   EXPECT_EQ(revoke(*storage, "none"), FenceView{});
@@ -167,6 +169,34 @@ TEST(ZooKeeperStorage, ARebaseSetsAFenceAlsoWhereItIsDamagedAndKeepsANoteOfIt) {
       *std::ranges::min_element(notes, {}, [](const auto& note) { return note.substr(note.size() - 10); });
   EXPECT_THAT(space.get(space.root() + "/rebased/" + first).data,
               testing::AllOf(HasSubstr("'r'"), HasSubstr("50 - open h"), HasSubstr("to 5 by ann")));
+}
+
+TEST(ZooKeeperStorage, OneDamagedFenceIsTheTroubleOfItsResourceAloneAndCanBeRepaired) {
+  Space space;
+  zookeeper::Guard before{space.client()};
+  ASSERT_EQ(before.advance(claim_of("sound", 5)).verdict, Verdict::admitted);
+  ASSERT_EQ(space.session()->create(space.client().paths().fence(Resource{"r"}), "damaged").code,
+            zookeeper::Code::ok);
+  const auto storage = open(space.url(), {.jump_max = 100});
+  EXPECT_EQ(storage->fences().status().state, StoreState::ready);
+  EXPECT_EQ(storage->fences().status().highest, 5);
+  EXPECT_EQ(advance(*storage, claim_of("sound", 6)).verdict, Verdict::admitted);
+  EXPECT_THROW((void)advance(*storage, claim_of("sound", 500)), Implausible);
+  EXPECT_EQ(list(*storage, {}).entries.size(), 1u);
+  EXPECT_THAT([&] { (void)show(*storage, "r"); }, ThrowsMessage<Unavailable>(HasSubstr("fence rebase")));
+  EXPECT_THROW((void)advance(*storage, claim_of("r", 7)), Unavailable);
+  EXPECT_EQ(init(*storage, 3), 3);
+  EXPECT_EQ(rebase(*storage, "r", 9).record->token, Token{9});
+  EXPECT_EQ(advance(*storage, claim_of("r", 10)).verdict, Verdict::admitted);
+}
+
+TEST(ZooKeeperStorage, ARefusalIsAnsweredOnAThreadOfTheStoresOwn) {
+  Space space;
+  const auto inspector = open(space.url(), {.mode = StorageOptions::Mode::inspect});
+  std::promise<std::thread::id> answered;
+  inspector->fences().advance(
+      claim_of("r", 5), [&](const Outcome<Ruling>&) { answered.set_value(std::this_thread::get_id()); });
+  EXPECT_NE(answered.get_future().get(), std::this_thread::get_id());
 }
 
 TEST(ZooKeeperStorage, AnInspectorLooksAndChangesNothing) {
