@@ -60,13 +60,25 @@ StoreStatus ZooKeeperFences::look_around() {
   return status;
 }
 
+// Of two looks that go side by side the one that began later stays.
+void ZooKeeperFences::refresh_status() {
+  const auto number = [this] {
+    const std::scoped_lock lock{mutex_};
+    return ++looks_begun_;
+  }();
+  auto seen = look_around();
+  const std::scoped_lock lock{mutex_};
+  if (number < look_shown_) return;
+  look_shown_ = number;
+  status_ = std::move(seen);
+}
+
 void ZooKeeperFences::keep_status() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, refresh_every, [this] { return is_stopping_; })) {
     lock.unlock();
-    auto seen = look_around();
+    refresh_status();
     lock.lock();
-    status_ = std::move(seen);
   }
 }
 
@@ -101,9 +113,7 @@ void ZooKeeperFences::init(std::int64_t floor, Done<std::int64_t> done) {
   change<std::int64_t>(
       [this, floor] {
         const auto result = zookeeper::init(client_, floor);
-        auto seen = look_around();
-        const std::scoped_lock lock{mutex_};
-        status_ = std::move(seen);
+        refresh_status();
         return result;
       },
       std::move(done));

@@ -37,11 +37,12 @@ class ZooKeeperFences : public FenceStore {
   // Runs function(), unless nothing may be changed here.
   template <class T, class Function>
   void change(Function function, Done<T> done) {
-    if (is_inspecting_) return done(refusal());
+    if (is_inspecting_) return workers_.refuse<T>(refusal(), std::move(done));
     workers_.ask<T>(std::move(function), std::move(done));
   }
   [[nodiscard]] Fault refusal() const;
   [[nodiscard]] StoreStatus look_around();
+  void refresh_status();
   void keep_status();
 
   const std::int64_t jump_max_;
@@ -52,6 +53,8 @@ class ZooKeeperFences : public FenceStore {
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable wake_;
   StoreStatus status_;
+  std::uint64_t looks_begun_ = 0;
+  std::uint64_t look_shown_ = 0;  // the one that status_ is of
   bool is_stopping_ = false;
 
   FenceWorkers workers_;

@@ -31,6 +31,12 @@ class FenceWorkers {
     });
   }
 
+  // Answers with fault, on a thread of ours as well.
+  template <class T>
+  void refuse(Fault fault, Done<T> done) {
+    enqueue_refusal({std::move(fault), [done = std::move(done)](const Fault* refusal) { done(*refusal); }});
+  }
+
  private:
   // Called with the reason where it is refused.
   using Task = std::function<void(const Fault*)>;
@@ -44,14 +50,25 @@ class FenceWorkers {
     }
   }
 
-  void enqueue(Task task);
-  void work();
+  struct Refusal {
+    Fault fault;
+    Task task;
+  };
 
-  std::mutex mutex_;
+  void enqueue(Task task);
+  void enqueue_refusal(Refusal refusal);
+  void work();
+  void work_refusals();
+
+  std::mutex mutex_;  // guards the following
   std::condition_variable wake_;
   std::deque<Task> queue_;
+  std::deque<Refusal> refusals_;
   bool is_stopping_ = false;
+  bool is_over_ = false;  // no call runs any more
+
   std::vector<std::thread> threads_;
+  std::thread refuser_;  // never waits for ZooKeeper
 };
 
 }  // namespace fenceguard::zookeeper
