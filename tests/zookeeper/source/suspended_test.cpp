@@ -193,6 +193,20 @@ class Lane {
         successor_{open_at(shared_port(), root, "90s")} {}
 
   void cycle() {
+    try {
+      cycle_once();
+    } catch (const Error& fault) {
+      ADD_FAILURE() << resource_.name() << ": " << fault.what();
+    }
+  }
+
+  int cycles = 0;
+  int admitted = 0;  // of the believer's writes
+  int refused = 0;   // of the successor's
+  int untold = 0;
+
+ private:
+  void cycle_once() {
     proxy_.set(Proxy::Way::open);
     const auto old = wait_for(*believer_, resource_, "believer");
     if (!old || guard_.advance(old->claim).verdict != Verdict::admitted) return fail();
@@ -208,12 +222,6 @@ class Lane {
     ++cycles;
   }
 
-  int cycles = 0;
-  int admitted = 0;  // of the believer's writes
-  int refused = 0;   // of the successor's
-  int untold = 0;
-
- private:
   void fail() { ADD_FAILURE() << "no lock in " << resource_.name(); }
 
   const Resource resource_;
