@@ -52,6 +52,7 @@ LockCalls::LockCalls(const std::string& root, const std::string& pattern, Layout
 std::string LockCalls::enter(Session& session, const std::string& lock, const std::string& guid,
                              const Holder& holder) {
   const auto name = lock + "/" + contender_name(layout_, guid);
+  register_place(session);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto now = offset(session);
     const auto data = fmt::format("{} {}", holder.id(), now.value);
@@ -67,6 +68,21 @@ std::string LockCalls::enter(Session& session, const std::string& lock, const st
     }
   }
   raise_contended(offset_path_);
+}
+
+// Before the first contender is made there, so that lowest_live() of every source finds it.
+void LockCalls::register_place(Session& session) {
+  if (path_.top() == root_ + "/locks") return;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (registered_session_ == session.id()) return;
+  }
+  std::string name;
+  for (const char c : segment_name(path_.top())) name += c == '/' ? std::string{"%2F"} : std::string{c};
+  session.make_path(root_ + "/lock_paths");
+  (void)session.create(root_ + "/lock_paths/" + name, path_.top());
+  const std::scoped_lock lock{mutex_};
+  registered_session_ = session.id();
 }
 
 void LockCalls::make_lock(Session& session, const std::string& lock) {
@@ -213,7 +229,12 @@ Token LockCalls::draw(Session& session) {
 Token LockCalls::lowest_live(Session& session) {
   // Whatever was created before this is found below; what comes later has a higher token than was drawn.
   Token lowest{draw(session).value() + 1};
-  lower_to_live(session, path_.top(), lowest);
+  lower_to_live(session, root_ + "/locks", lowest);
+  const auto places = root_ + "/lock_paths";
+  for (const auto& name : session.get_children(places).children) {
+    const auto place = session.get(places + "/" + name);
+    if (place.code == Code::ok) lower_to_live(session, place.data, lowest);
+  }
   return lowest;
 }
 

@@ -4,6 +4,7 @@
 //
 //   ROOT/offset                     what is added to every czxid: decimal, 0 until a raise
 //   ROOT/locks/RESOURCE/CONTENDER   see layout.hpp; data: 'HOLDER OFFSET'
+//   ROOT/lock_paths/NAME            data: another node below which there are locks of this namespace
 //
 // The token of a contender is its node's czxid plus the offset in its data. A node is created in one multi
 // with a check of the offset's version, so that what was drawn holds the present offset: a raise excludes
@@ -76,6 +77,7 @@ class LockCalls {
   [[nodiscard]] Offset offset(Session& session);
   [[nodiscard]] Offset read_offset(Session& session);
   void keep(const Session& session, const Offset& offset);
+  void register_place(Session& session);
   void make_lock(Session& session, const std::string& lock);
   // Ends once the ensemble has decided on everything that was begun before, by this session and by others,
   // and its own server knows it.
@@ -92,6 +94,7 @@ class LockCalls {
   std::mutex mutex_;                 // guards what follows
   std::int64_t offset_session_ = 0;  // by which the offset was read: a restored ensemble repeats versions
   std::optional<Offset> offset_;
+  std::int64_t registered_session_ = 0;  // by which our place was registered
 };
 
 }  // namespace fenceguard::zookeeper

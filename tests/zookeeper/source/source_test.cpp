@@ -125,6 +125,16 @@ TEST_F(SourceTest, PollingAHeldLockMakesNoNodes) {
   EXPECT_LE(sequence_of(contenders()[0]).value_or(1'000), 10u);
 }
 
+TEST_F(SourceTest, TheLowestLiveTokenIsThatOfEveryLockPathOfTheNamespace) {
+  const auto elsewhere = open("&lock_path=" + root_ + "-their/%25s");
+  const auto grant = take(*elsewhere, r, "a");
+  const auto source = open();
+  EXPECT_EQ(source->lowest_live(), grant.claim.token);
+  EXPECT_EQ(elsewhere->release(grant.claim), Release::released);
+  const auto own = take(*source, r, "a");
+  EXPECT_EQ(elsewhere->lowest_live(), own.claim.token);
+}
+
 TEST_F(SourceTest, AfterARaiseTheOffsetIsPartOfTheToken) {
   const auto source = open();
   const auto other = open();
