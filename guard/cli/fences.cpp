@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "guard/cli/output.hpp"
+#include "guard/end_lease.hpp"
 #include "guard/error.hpp"
 #include "guard/wait_for.hpp"
 
@@ -49,7 +50,7 @@ FenceView LocalFences::revoke(const Resource& resource) {
       wait_for<FenceView>([&](Done<FenceView> done) { store().revoke(resource, lease, std::move(done)); });
   // By its claim: whoever takes the lock between the two steps has a higher token and keeps it.
   if_reachable([&] {
-    if (lease) source_->release(*lease);
+    if (lease) end_lease(*source_, *lease);
   });
   return view;
 }

@@ -1,5 +1,6 @@
 #include <spdlog/spdlog.h>
 
+#include "guard/end_lease.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/control_calls.hpp"
 #include "guard/sidecar/json_body.hpp"
@@ -136,7 +137,7 @@ void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> leas
 bool FenceCalls::end_revoked(const Resource& resource, const FenceView& view) {
   const auto present = context_.source->show(resource);
   if (!present || present->claim.token.value() > view.highest()) return false;
-  return context_.source->release(present->claim) == Release::released;
+  return fenceguard::end_lease(*context_.source, present->claim) == Release::released;
 }
 
 void FenceCalls::end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply) {

@@ -120,7 +120,7 @@ class ServiceSpace : public GuardSpace {
  private:
   static std::string fresh_url() {
     static std::atomic<int> number{0};
-    return ensemble().url(fmt::format("/space-{}", ++number));
+    return ensemble().url(fmt::format("/space-{}?session_timeout=60s&timeout=60s", ++number));
   }
 
   Way way_;

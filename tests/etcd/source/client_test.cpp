@@ -126,11 +126,16 @@ TEST(EtcdLockName, IsThatOfEtcdctlAndKeepsResourcesApart) {
 TEST(EtcdContender, IsOursWhereItNamesAHolderAndAnOffset) {
   KeyValue key;
   key.create_revision = 10;
-  key.value = contender_value(Holder{"h"}, 5);
+  key.value = granted_value(Holder{"h"}, 5);
   EXPECT_EQ(Contender{key}.holder, Holder{"h"});
   EXPECT_EQ(Contender{key}.token(99), Token{15});
-  key.value = contender_value(Holder{}, 5);
+  key.value = granted_value(Holder{}, 5);
   EXPECT_EQ(Contender{key}.holder, Holder{});
+  // Whoever waits has the offset of when its turn comes.
+  key.value = waiting_value(Holder{"h"});
+  EXPECT_EQ(Contender{key}.holder, Holder{"h"});
+  EXPECT_FALSE(Contender{key}.is_granted());
+  EXPECT_EQ(Contender{key}.token(99), Token{109});
   for (const char* foreign : {"", "h", "h 05", "h h 5", "h -1"}) {
     key.value = foreign;
     EXPECT_FALSE(Contender{key}.holder) << foreign;

@@ -81,7 +81,8 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
     def test_kazoo_and_ours_exclude_each_other(self):
         lock = self.peer.Lock(f"/{self.name}/locks/accounts/42", "kazoo")
         lease = self.hold("accounts/42")
-        self.assertFalse(lock.acquire(timeout=0.5))
+        with self.assertRaises(kazoo.exceptions.LockTimeout):
+            lock.acquire(timeout=0.5)
         self.let_go(lease)
         self.assertTrue(lock.acquire(timeout=20))
         self.lease(1, "acquire", "--resource", "accounts/42", "--wait", "0s")

@@ -50,6 +50,24 @@ class Load {
   std::vector<std::jthread> threads_;
 };
 
+// A holder of the first number, who comes back in the middle of it all. True once he was told that he is
+// stale.
+bool is_refused_as_stale(Space& space) {
+  zookeeper::Client client{space.url("?timeout=5s")};
+  zookeeper::Guard guard{client};
+  const auto deadline = steady_clock::now() + std::chrono::seconds{60};
+  while (steady_clock::now() < deadline) {
+    try {
+      const auto path = space.data("late");
+      return guard.write(claim_of("a", 1, "late"), {zookeeper::create(path, "")}).ruling.verdict ==
+             Verdict::stale;
+    } catch (const Error&) {
+      // Nobody answers at the moment.
+    }
+  }
+  return false;
+}
+
 class BrokenEnsemble : public testing::Test {
  protected:
   const unsigned seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 4);
@@ -78,6 +96,9 @@ TEST_F(BrokenEnsemble, TheLeaderIsKilledAgainAndAgainUnderLoad) {
 }
 
 TEST_F(BrokenEnsemble, TheLeaderIsStoppedAndGoesOnLaterAsIfNothingHadHappened) {
+  zookeeper::Client client{space.url()};
+  zookeeper::Guard first{client};
+  ASSERT_EQ(first.advance(claim_of("a", 2, "first")).verdict, Verdict::admitted);
   {
     Load load{space, history, seed};
     for (int i = 0; i < 2; ++i) {
@@ -85,6 +106,7 @@ TEST_F(BrokenEnsemble, TheLeaderIsStoppedAndGoesOnLaterAsIfNothingHadHappened) {
       auto& leader = ensemble.leader();
       leader.pause();
       load.wait_for(10);
+      EXPECT_TRUE(is_refused_as_stale(space));
       leader.resume();
       ensemble.wait_until_serving();
     }

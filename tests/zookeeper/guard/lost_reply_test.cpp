@@ -128,5 +128,26 @@ TEST(LostReplies, AWriteThatIsNotAnsweredInTimeIsUnknownAndIsWrittenAtMostOnce) 
   EXPECT_EQ(session->get_children(space.data("")).children.size(), 3u);
 }
 
+// One write of unknown end, and the same with its sequence again: one effect.
+TEST(LostReplies, AWriteOfUnknownEndThatIsRepeatedWithItsSequenceTakesEffectOnce) {
+  Space space;
+  Proxy proxy{shared_ensemble().node(0).port()};
+  zookeeper::Client client{space.url_by(proxy.port(), "?timeout=1s&session_timeout=30s")};
+  zookeeper::Guard guard{client};
+  const std::vector<zookeeper::Op> ops{
+      zookeeper::create(space.data("log-"), "", zookeeper::Mode::persistent_sequential)};
+  ASSERT_EQ(guard.advance(claim_of("r", 5)).verdict, Verdict::admitted);
+  for (int i = 1; i <= 3; ++i) {
+    const auto claim = claim_of("r", 5).with(Sequence{i});
+    proxy.set(Proxy::Way::silent);
+    EXPECT_THROW((void)guard.write(claim, ops), OutcomeUnknown);
+    proxy.set(Proxy::Way::open);
+    const auto again = guard.write(claim, ops);
+    EXPECT_TRUE(again.took_effect() || again.ruling.verdict == Verdict::duplicate);
+    (void)space.get(space.data(""));
+    EXPECT_EQ(space.session()->get_children(space.data("")).children.size(), static_cast<std::size_t>(i));
+  }
+}
+
 }  // namespace
 }  // namespace fenceguard::test
