@@ -154,7 +154,7 @@ class Leases:
                 self.assertIn("127.0.0.1", done.stderr)
 
     def test_nonsense_in_the_url_is_2_and_says_what_is_known(self):
-        for rest, word in (("?tll=3", "timeout"), ("?timeout=soon", "soon")):
+        for rest, word in (("?tll=3", "timeout"), ("?timeout=soon", "duration")):
             with self.subTest(rest=rest):
                 self.assertIn(word, self.lease(2, "show", "--resource", "a", url=self.url_of(rest)).stderr)
 
@@ -350,7 +350,8 @@ class Demo:
 
     def data_names(self):
         """Of the demonstration's data. Its fences stay, as all fences do, and empty nodes of locks go later."""
-        return [name for name in self.names_with("demo") if not any(part in name for part in ("/fence/", "/fences/", "/lock/", "/locks/"))]
+        ours = ("/fence/", "/fences/", "/lock/", "/locks/")
+        return [name for name in self.names_with("demo") if not any(part in name for part in ours)]
 
     def test_gc_pause_shows_both_outcomes_and_leaves_no_data(self):
         done = self.run_binary("demo", "gc-pause", "--json", limit_s=90,

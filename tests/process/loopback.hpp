@@ -29,15 +29,18 @@ namespace fenceguard::test {
   return -1;
 }
 
-// A socket bound to a port of its own. Listens once listen() is called on its descriptor.
+// A socket bound to a port, a free one where it is 0. Listens once listen() is called on its descriptor.
+// Throws std::runtime_error where somebody has the port.
 class Loopback {
  public:
-  Loopback() : descriptor_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
-    auto address = loopback(0);
+  explicit Loopback(int port = 0) : descriptor_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
+    auto address = loopback(port);
     socklen_t length = sizeof address;
     if (bind(descriptor_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+        getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+      close(descriptor_);
       throw std::runtime_error{"no free port"};
+    }
     port_ = ntohs(address.sin_port);
   }
   ~Loopback() { close(descriptor_); }

@@ -117,6 +117,15 @@ int free_port() {
   return listener.port();
 }
 
+bool is_free(int port) {
+  try {
+    const Loopback bound{port};
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
 bool accepts(int port) {
   const int descriptor = connect_to(port);
   if (descriptor < 0) return false;

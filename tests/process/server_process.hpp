@@ -54,6 +54,9 @@ class ServerProcess {
 // A port of 127.0.0.1 that nobody listens on now.
 [[nodiscard]] int free_port();
 
+// Whether nobody has it, not even for a connection to elsewhere.
+[[nodiscard]] bool is_free(int port);
+
 // Whether a TCP server accepts on this port of 127.0.0.1.
 [[nodiscard]] bool accepts(int port);
 

@@ -22,7 +22,7 @@ int port_beside_its_bus() {
   constexpr int bus = 10'000;
   for (;;) {
     const int port = free_port();
-    if (port + bus < 65'536 && !accepts(port + bus)) return port;
+    if (port + bus < 65'536 && is_free(port + bus)) return port;
   }
 }
 
