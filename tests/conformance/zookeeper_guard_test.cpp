@@ -14,7 +14,9 @@ namespace {
 enum class Way { one_claim, two_claims, two_sessions };
 
 Ensemble& ensemble() {
-  static Ensemble shared;
+  // One server: in an ensemble of 3.8.0 a session that writes fast is now and then left without any answer,
+  // pings included, until it breaks, and that is an outcome unknown. Here the rulings are looked at.
+  static Ensemble shared{1};
   return shared;
 }
 
