@@ -1,3 +1,4 @@
+#include <atomic>
 #include <fstream>
 #include <sstream>
 
@@ -56,9 +57,13 @@ TEST_F(Etcdctl, HoldsWhatIsThenHeldForUs) {
   EXPECT_LE(*source_->lowest_live(), record->claim.token);
   EXPECT_FALSE(source_->acquire(resource, {.ttl = long_ttl, .wait = Ms{50}}));
   std::optional<Lease> ours;
-  std::jthread waiter{[&] { ours = source_->acquire(resource, {.ttl = long_ttl, .wait = limit}); }};
+  std::atomic<bool> has_returned{false};
+  std::jthread waiter{[&] {
+    ours = source_->acquire(resource, {.ttl = long_ttl, .wait = limit});
+    has_returned = true;
+  }};
   wait_for_line_of(2);
-  EXPECT_FALSE(ours);
+  EXPECT_FALSE(has_returned);
   finish("theirs");
   waiter.join();
   ASSERT_TRUE(ours);
@@ -85,14 +90,18 @@ TEST_F(Etcdctl, AndWeAreServedInTheOrderInWhichWeCame) {
   const auto second = lock_as("second");
   wait_for_line_of(2);
   std::optional<Lease> third;
-  std::jthread waiter{[&] { third = source_->acquire(resource, {.ttl = long_ttl, .wait = limit}); }};
+  std::atomic<bool> has_returned{false};
+  std::jthread waiter{[&] {
+    third = source_->acquire(resource, {.ttl = long_ttl, .wait = limit});
+    has_returned = true;
+  }};
   wait_for_line_of(3);
   const auto fourth = lock_as("fourth");
   wait_for_line_of(4);
   EXPECT_EQ(written(), "");
   first->release();
   wait_until([&] { return has_it("second"); });
-  EXPECT_FALSE(third);
+  EXPECT_FALSE(has_returned);
   finish("second");
   waiter.join();
   ASSERT_TRUE(third);
