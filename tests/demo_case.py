@@ -61,6 +61,7 @@ class DemoTest(support.BinaryTest):
             xml.etree.ElementTree.fromstring(picture)
 
     def require_text_and_page(self, story):
+        """Answers the text."""
         page = pathlib.Path(self.folder) / f"{story}.html"
         done = self.demo(story, "--timeline", str(page))
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
@@ -69,6 +70,7 @@ class DemoTest(support.BinaryTest):
         self.assertTrue(done.stdout.isascii())
         self.assertLessEqual(max(map(len, done.stdout.splitlines())), COLUMNS_MAX)
         self.require_page(page)
+        return done.stdout
 
     def require_listed(self, *stories):
         helped = self.expect(0, "demo", "--help").stdout

@@ -18,7 +18,7 @@ EtcdFences::EtcdFences(const Address& address, const StorageOptions& options)
       guard_{client_, options.jump_max, options.cache_entries},
       jump_max_{options.jump_max},
       is_inspecting_{options.mode == StorageOptions::Mode::inspect},
-      workers_{threads} {
+      workers_{threads, "etcd"} {
   (void)client_.range(get(FenceKeys{address.prefix}.floor()));
   refresh();
   keeper_ = std::thread{[this] { keep_status(); }};

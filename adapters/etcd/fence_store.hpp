@@ -11,8 +11,8 @@
 
 #include "adapters/etcd/client.hpp"
 #include "adapters/etcd/fence_calls.hpp"
-#include "adapters/etcd/fence_workers.hpp"
 #include "adapters/etcd/guard.hpp"
+#include "guard/fence_workers.hpp"
 #include "guard/storage.hpp"
 
 namespace fenceguard::etcd {

@@ -19,7 +19,7 @@ ZooKeeperFences::ZooKeeperFences(Address address, const StorageOptions& options)
       is_inspecting_{options.mode == StorageOptions::Mode::inspect},
       client_{std::move(address)},
       guard_{client_, {.jump_max = options.jump_max, .cache_entries = options.cache_entries}},
-      workers_{threads} {
+      workers_{threads, "ZooKeeper"} {
   const auto connection = client_.connection();
   status_ = look_around();
   if (status_.state == StoreState::ready) {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "adapters/zookeeper/fence_workers.hpp"
 #include "adapters/zookeeper/guard.hpp"
+#include "guard/fence_workers.hpp"
 #include "guard/storage.hpp"
 
 namespace fenceguard::zookeeper {

@@ -10,6 +10,7 @@
 #include "adapters/etcd/fence_calls.hpp"
 #include "adapters/etcd/storage.hpp"
 #include "guard/wait_for.hpp"
+#include "tests/conformance/fence_calls.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/guard/space.hpp"
 #include "tests/process/loopback.hpp"
@@ -21,52 +22,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::chrono::seconds limit{60};
-
-void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-}
-
 Claim claim(const std::string& resource, std::int64_t token, const std::string& holder = "h") {
   return claim_of(token, holder, resource);
-}
-
-Ruling advance(Storage& storage, const Claim& claim) {
-  return StoreGuard{storage.fences()}.advance(claim);
-}
-
-FenceView show(Storage& storage, const std::string& resource) {
-  return wait_for<FenceView>(
-      [&](Done<FenceView> done) { storage.fences().show(Resource{resource}, std::move(done)); });
-}
-
-std::int64_t init(Storage& storage, std::int64_t floor) {
-  return wait_for<std::int64_t>(
-      [&](Done<std::int64_t> done) { storage.fences().init(floor, std::move(done)); });
-}
-
-FenceView revoke(Storage& storage, const std::string& resource, const std::optional<Claim>& lease = {}) {
-  return wait_for<FenceView>(
-      [&](Done<FenceView> done) { storage.fences().revoke(Resource{resource}, lease, std::move(done)); });
-}
-
-Compaction compact(Storage& storage, std::int64_t lowest_live) {
-  return wait_for<Compaction>(
-      [&](Done<Compaction> done) { storage.fences().compact(Token{lowest_live}, std::move(done)); });
-}
-
-FencePage list(Storage& storage, const FenceListing& listing) {
-  return wait_for<FencePage>([&](Done<FencePage> done) { storage.fences().list(listing, std::move(done)); });
-}
-
-FenceView rebase(Storage& storage, const std::string& resource, std::int64_t to) {
-  return wait_for<FenceView>([&](Done<FenceView> done) {
-    storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
-  });
 }
 
 class EtcdFenceStore : public testing::Test {

@@ -1,59 +1,17 @@
 """The stories of Redis in 'fenceguard demo', with real servers: what they observe, and that they leave nothing."""
 
-import json
 import os
-import pathlib
-import re
 import shutil
 import signal
-import subprocess
 import unittest
-import xml.etree.ElementTree
 
-import support
-from support import processes_with, wait_until
+from demo_case import DemoTest
+from support import wait_until
 
 STORIES = ("expire-crash", "foreign-unlock", "failover", "redlock-restart", "clock-jump")
-LIMIT_S = 120
-COLUMNS_MAX = 100
 
 
-class Demo(support.BinaryTest):
-    def setUp(self):
-        super().setUp()
-        self.temp = pathlib.Path(self.folder) / "tmp"
-        self.temp.mkdir()
-        self.variables = {"TMPDIR": str(self.temp), "LC_ALL": "C", "TERM": "dumb"}
-
-    def nothing_is_left(self):
-        return not self.processes() and not list(self.temp.iterdir())
-
-    def processes(self):
-        return processes_with(f"TMPDIR={self.temp}")
-
-    def demo(self, *arguments, env=None):
-        done = self.run_binary("demo", *arguments, env={**self.variables, **(env or {})}, limit_s=LIMIT_S)
-        wait_until(self.nothing_is_left, what="an end without processes and folders")
-        return done
-
-    def report(self, story):
-        done = self.demo(story, "--json")
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-        report = json.loads(done.stdout)
-        self.assertEqual(report["scenario"], story)
-        self.assertTrue(report["as_it_must_be"])
-        for telling in ("round", "through"):
-            self.assertTrue(report[telling]["as_it_must_be"])
-            times = [event["at_us"] for event in report[telling]["events"]]
-            self.assertEqual(times, sorted(times))
-            self.assertGreater(len(times), 3)
-        return report["round"]["facts"], report["through"]["facts"], report
-
-    def refusals(self, report):
-        return [event for event in report["through"]["events"] if event.get("answer", "").startswith("REFUSED")]
-
-
-class Stories(Demo):
+class Stories(DemoTest):
     def test_expire_crash(self):
         round_, through, report = self.report("expire-crash")
         self.assertEqual((round_["taken_by_b"], round_["pttl_ms"]), ("0", "-1"))
@@ -105,25 +63,11 @@ class Stories(Demo):
         self.assertEqual(len(self.refusals(report)), 1)
 
 
-class Telling(Demo):
+class Telling(DemoTest):
     def test_the_text_and_the_page(self):
         for story in STORIES:
             with self.subTest(story=story):
-                page = pathlib.Path(self.folder) / f"{story}.html"
-                done = self.demo(story, "--timeline", str(page))
-                self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
-                text = done.stdout
-                for part in ("1. WITHOUT THE GUARD", "2. WITH THE GUARD", "without the guard:", "with the guard:"):
-                    self.assertIn(part, text)
-                self.assertTrue(text.isascii())
-                self.assertLessEqual(max(map(len, text.splitlines())), COLUMNS_MAX)
-                self.assertIn("REFUSED", text)
-                html = page.read_text(encoding="utf-8")
-                self.assertEqual(set(re.findall(r"https?://[^'\" ]+", html)), {"http://www.w3.org/2000/svg"})
-                pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-                self.assertEqual(len(pictures), 2)
-                for picture in pictures:
-                    xml.etree.ElementTree.fromstring(picture)
+                self.assertIn("REFUSED", self.require_text_and_page(story))
 
     def test_help_and_an_unknown_name_list_all_stories(self):
         helped = self.expect(0, "demo", "--help").stdout
@@ -150,29 +94,12 @@ class Telling(Demo):
         self.assertEqual(done.returncode, 3)
         self.assertIn("package redis-tools", done.stderr)
 
-    def interrupted(self, story, number):
-        """The status of a story that got the signal while a server of it ran. One that was faster is told again."""
-        for _ in range(50):
-            process = subprocess.Popen([support.BINARY, "demo", story], cwd=self.folder,
-                                       env=support.environment(self.variables), stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(support.end_process, process)
-            wait_until(lambda: process.poll() is not None or len(self.processes()) > 1, what="a server of the story")
-            process.send_signal(number)
-            process.communicate(timeout=LIMIT_S)
-            if process.returncode != 0:
-                return process.returncode
-        raise AssertionError(f"{story} was always over before it could be interrupted")
-
     def test_a_signal_in_the_middle_leaves_nothing(self):
         for story in STORIES:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                with self.subTest(story=story, number=number):
-                    self.assertEqual(self.interrupted(story, number), 128 + number)
-                    wait_until(self.nothing_is_left, what="an end without processes and folders")
+            self.require_clean_interruption(story, self.has_server)
 
     def test_its_servers_die_with_it(self):
-        self.assertEqual(self.interrupted("expire-crash", signal.SIGKILL), -signal.SIGKILL)
+        self.assertEqual(self.interrupted("expire-crash", signal.SIGKILL, self.has_server), -signal.SIGKILL)
         wait_until(lambda: not self.processes(), what="an end of all servers")
 
 

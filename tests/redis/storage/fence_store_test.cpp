@@ -11,61 +11,19 @@
 #include "adapters/redis/guard.hpp"
 #include "adapters/redis/storage.hpp"
 #include "guard/wait_for.hpp"
+#include "tests/conformance/fence_calls.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::redis::test {
 namespace {
 
-using fenceguard::test::RedisCluster;
-using fenceguard::test::RedisServer;
+using namespace fenceguard::test;
 using testing::HasSubstr;
 
 constexpr std::chrono::seconds limit{30};
 
-void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-}
-
 Claim claim(const std::string& resource, std::int64_t token, const std::string& holder = "h") {
   return {Resource{resource}, Token{token}, Holder{holder}, std::nullopt};
-}
-
-Ruling advance(Storage& storage, const Claim& claim) {
-  return StoreGuard{storage.fences()}.advance(claim);
-}
-
-FenceView show(Storage& storage, const std::string& resource) {
-  return wait_for<FenceView>(
-      [&](Done<FenceView> done) { storage.fences().show(Resource{resource}, std::move(done)); });
-}
-
-std::int64_t init(Storage& storage, std::int64_t floor) {
-  return wait_for<std::int64_t>(
-      [&](Done<std::int64_t> done) { storage.fences().init(floor, std::move(done)); });
-}
-
-FenceView revoke(Storage& storage, const std::string& resource, const std::optional<Claim>& lease = {}) {
-  return wait_for<FenceView>(
-      [&](Done<FenceView> done) { storage.fences().revoke(Resource{resource}, lease, std::move(done)); });
-}
-
-Compaction compact(Storage& storage, std::int64_t lowest_live) {
-  return wait_for<Compaction>(
-      [&](Done<Compaction> done) { storage.fences().compact(Token{lowest_live}, std::move(done)); });
-}
-
-FencePage list(Storage& storage, const FenceListing& listing) {
-  return wait_for<FencePage>([&](Done<FencePage> done) { storage.fences().list(listing, std::move(done)); });
-}
-
-FenceView rebase(Storage& storage, const std::string& resource, std::int64_t to) {
-  return wait_for<FenceView>([&](Done<FenceView> done) {
-    storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
-  });
 }
 
 // A server of the tests' own; each test has a namespace of its own in it.
@@ -243,7 +201,7 @@ TEST_F(RedisFenceStore, ARebaseClosesTheFenceAtItsNumberAndLeavesANote) {
   for (const auto* part : {"\"by\":\"ann\"", "\"from\":\"500\"", "\"to\":\"10\""})
     EXPECT_THAT(note, HasSubstr(part));
   // What is implausible is counted from what is highest now.
-  wait_until([&] { return storage->fences().status().highest == 20; });
+  wait_until([&] { return storage->fences().status().highest == 20; }, limit);
   EXPECT_THROW((void)advance(*storage, claim("a", 1'021)), Implausible);
 }
 
@@ -338,10 +296,10 @@ TEST_F(RedisFenceStore, ALookedAtStorageChangesNothing) {
 TEST_F(RedisFenceStore, StatusFollowsTheServer) {
   const auto storage = open_initialised();
   (void)advance(*storage, claim("a", 7));
-  wait_until([&] { return storage->fences().status().highest == 7; });
+  wait_until([&] { return storage->fences().status().highest == 7; }, limit);
   EXPECT_EQ(storage->fences().status().resources, 1);
   server_->call({"DEL", key("namespace")});
-  wait_until([&] { return storage->fences().status().state == StoreState::uninitialised; });
+  wait_until([&] { return storage->fences().status().state == StoreState::uninitialised; }, limit);
   EXPECT_THROW((void)advance(*storage, claim("a", 8)), Unavailable);
 }
 
@@ -375,16 +333,16 @@ TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
   (void)advance(*storage, claim("a", 5));
   server.kill();
   EXPECT_THROW((void)advance(*storage, claim("a", 6)), Unavailable);
-  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; }, limit);
   server.start();
-  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; }, limit);
   EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
   server.pause();
   // Unknown, unless it met a connection that was still to be greeted.
   EXPECT_THROW((void)advance(*storage, claim("a", 7)), Error);
   EXPECT_THROW((void)show(*storage, "a"), Unavailable);
   server.resume();
-  wait_until([&] { return storage->fences().status().state == StoreState::ready; });
+  wait_until([&] { return storage->fences().status().state == StoreState::ready; }, limit);
   EXPECT_EQ(advance(*storage, claim("a", 6)).verdict,
             show(*storage, "a").record->token == Token{7} ? Verdict::stale : Verdict::admitted);
 }

@@ -54,9 +54,9 @@ TEST(ZooKeeperHistories, NoStaleWriteLandsHoweverServicesAndCompactionsInterleav
       zookeeper::Client client{space.url()};
       zookeeper::Guard guard{client, {.jump_max = 0, .cache_entries = i == 0 ? 1u : 100u}};
       std::int64_t token = numbers.draw(random);
-      // On, where few steps are taken, until a fence has come and gone.
-      for (int step = 0; step < scaled(120) || (dropped == 0 && step < 120); ++step) {
-        const auto what = random() % 8;
+      // On until a fence has come and gone; for its sake every service in the end goes on without its lease.
+      for (int step = 0; step < scaled(120) || (dropped == 0 && step < 2000); ++step) {
+        const auto what = step < scaled(120) ? random() % 8 : 3;
         if (what < 3) {
           live.set(i, numbers.next());
           token = numbers.draw(random);

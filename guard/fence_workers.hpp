@@ -1,6 +1,7 @@
 #pragma once
 
-// FenceWorkers: a few threads for calls that are answered later. The calls share one client.
+// FenceWorkers: a few threads for a fence store whose calls block, as it owes them: answered later, and never
+// on a thread of the caller's. One more thread gives the answers that need no call.
 //
 // Thread-safe.
 
@@ -8,22 +9,24 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "guard/error.hpp"
 
-namespace fenceguard::zookeeper {
+namespace fenceguard {
 
 class FenceWorkers {
  public:
-  explicit FenceWorkers(unsigned threads);
-  // Refuses what is queued and finishes what runs, which the address's time-out bounds.
+  // service: what the calls wait for, as a message names it: 'etcd'.
+  FenceWorkers(unsigned threads, std::string service);
+  // Refuses what is queued and finishes what runs, which must come to an end. All is answered then.
   ~FenceWorkers();
   FenceWorkers(const FenceWorkers&) = delete;
   FenceWorkers& operator=(const FenceWorkers&) = delete;
 
-  // function() -> T on some thread; its exceptions are the answer's fault.
+  // function() -> T on some thread; its exceptions are the answer's fault. Refused where too many calls wait.
   template <class T, class Function>
   void ask(Function function, Done<T> done) {
     enqueue([function = std::move(function), done = std::move(done)](const Fault* refusal) {
@@ -31,14 +34,15 @@ class FenceWorkers {
     });
   }
 
-  // Answers with fault, on a thread of ours as well.
+  // The answer is fault.
   template <class T>
   void refuse(Fault fault, Done<T> done) {
-    enqueue_refusal({std::move(fault), [done = std::move(done)](const Fault* refusal) { done(*refusal); }});
+    const std::scoped_lock lock{mutex_};
+    add_refusal([done = std::move(done)](const Fault* refusal) { done(*refusal); }, std::move(fault));
   }
 
  private:
-  // Called with the reason where it is refused.
+  // Called with null, or with the reason where it is refused.
   using Task = std::function<void(const Fault*)>;
 
   template <class T, class Function>
@@ -51,24 +55,25 @@ class FenceWorkers {
   }
 
   struct Refusal {
-    Fault fault;
     Task task;
+    Fault fault;
   };
 
   void enqueue(Task task);
-  void enqueue_refusal(Refusal refusal);
+  void add_refusal(Task task, Fault fault);  // REQUIRES: mutex_ is held
   void work();
-  void work_refusals();
+  void answer_refusals();
 
-  std::mutex mutex_;  // guards the following
+  const std::string service_;
+  std::mutex mutex_;  // guards the following but the threads
   std::condition_variable wake_;
+  std::condition_variable wake_refuser_;
   std::deque<Task> queue_;
   std::deque<Refusal> refusals_;
   bool is_stopping_ = false;
-  bool is_over_ = false;  // no call runs any more
-
+  bool is_over_ = false;  // all workers have ended
   std::vector<std::thread> threads_;
-  std::thread refuser_;  // never waits for ZooKeeper
+  std::thread refuser_;
 };
 
-}  // namespace fenceguard::zookeeper
+}  // namespace fenceguard

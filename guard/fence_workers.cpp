@@ -1,15 +1,15 @@
-#include "adapters/etcd/fence_workers.hpp"
+#include "guard/fence_workers.hpp"
 
 #include <utility>
 
-namespace fenceguard::etcd {
+namespace fenceguard {
 namespace {
 
 constexpr std::size_t queue_max = 10'000;
 
 }  // namespace
 
-FenceWorkers::FenceWorkers(unsigned threads) {
+FenceWorkers::FenceWorkers(unsigned threads, std::string service) : service_{std::move(service)} {
   for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   refuser_ = std::thread{[this] { answer_refusals(); }};
 }
@@ -34,8 +34,8 @@ FenceWorkers::~FenceWorkers() {
 void FenceWorkers::enqueue(Task task) {
   const std::scoped_lock lock{mutex_};
   if (is_stopping_ || queue_.size() >= queue_max) {
-    return add_refusal(std::move(task),
-                       {FaultKind::unavailable, "too many calls wait for etcd, or the guard is stopping"});
+    return add_refusal(std::move(task), {FaultKind::unavailable, "too many calls wait for " + service_ +
+                                                                     ", or the guard is stopping"});
   }
   queue_.push_back(std::move(task));
   wake_.notify_one();
@@ -75,4 +75,4 @@ void FenceWorkers::answer_refusals() {
   }
 }
 
-}  // namespace fenceguard::etcd
+}  // namespace fenceguard
