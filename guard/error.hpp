@@ -5,6 +5,7 @@
 // a caller would do differently, and each comes in two forms: an exception for code that waits, a Fault value
 // for code that is called back. The library never repeats a call whose outcome is unknown.
 
+#include <chrono>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -58,6 +59,7 @@ class OutcomeUnknown : public Error {
 struct Fault {
   FaultKind kind = FaultKind::unavailable;
   std::string message;
+  std::chrono::milliseconds retry_after{};  // when to try again, where that is known
 };
 
 // Throws the exception that stands for the fault.

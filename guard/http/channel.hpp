@@ -1,0 +1,64 @@
+#pragma once
+
+// Channel: the bytes of one connection, in the clear or under TLS, behind one set of calls. In the clear it
+// adds nothing to a socket. The calls that end in _now never wait.
+//
+// Thread safety: the loop's thread only.
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <tuple>
+
+#include "guard/http/net.hpp"
+
+namespace fenceguard::http {
+
+class TlsContext;
+class TlsStream;
+
+class Channel {
+ public:
+  using Error = boost::system::error_code;
+
+  explicit Channel(Socket socket);
+  // Under TLS; handshake() comes first.
+  Channel(Socket socket, std::shared_ptr<const TlsContext> tls);
+  ~Channel();
+  Channel(Channel&&) noexcept;
+  Channel& operator=(Channel&&) = delete;
+
+  // As the server or the client of its TlsContext. In the clear: done.
+  [[nodiscard]] Task<Error> handshake();
+
+  // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof.
+  [[nodiscard]] std::tuple<Error, std::size_t> read_now(char* data, std::size_t bytes);
+  // What the connection takes of head and then body, taken off both. would_block: nothing now.
+  [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
+
+  // Waits until there is something; at least one byte, or an error.
+  [[nodiscard]] Task<std::tuple<Error, std::size_t>> read_some(char* data, std::size_t bytes);
+  // All of both.
+  [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
+
+  // Every wait ends with operation_aborted.
+  void cancel() noexcept;
+  // No more is sent. Under TLS with its farewell, if the connection takes it at once.
+  void shutdown_send() noexcept;
+  void close() noexcept;
+  // Drops what the kernel still holds of what was sent, and tells the other side so (RST).
+  void reset() noexcept;
+
+  [[nodiscard]] bool is_open() const noexcept;
+  [[nodiscard]] bool is_tls() const noexcept { return tls_ != nullptr; }
+  // Open and quiet, as a connection is that may carry a next message; false if it was closed or bytes came.
+  [[nodiscard]] bool is_quiet() noexcept;
+  [[nodiscard]] Socket& socket() noexcept { return socket_; }
+
+ private:
+  Socket socket_;
+  std::unique_ptr<TlsStream> tls_;
+};
+
+}  // namespace fenceguard::http

@@ -1,0 +1,54 @@
+#pragma once
+
+// DataService: what a storage that speaks a protocol of its own serves under --listen. The sidecar starts it,
+// tells it to drain, and lends it what all data sides share: metrics, the log of refusals, limits.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "guard/http/server.hpp"
+#include "guard/sidecar/metrics.hpp"
+#include "guard/sidecar/refusal_log.hpp"
+
+namespace fenceguard {
+
+class ClaimKeys;
+
+// What a service works with. metrics, log and keys outlive it.
+struct ServiceContext {
+  Metrics& metrics;
+  RefusalLog& log;
+  const ClaimKeys* keys =
+      nullptr;                     // claims must be signed with one of these; null: no signature is asked for
+  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
+  unsigned threads = 1;
+  http::Limits limits;
+};
+
+class DataService {
+ public:
+  virtual ~DataService() = default;
+
+  // Binds and serves; the address as bound. Throws as http::Server::listen.
+  virtual std::string listen(const std::string& address) = 0;
+
+  // Lets what was begun end, and cuts the rest after timeout. True if nothing had to be cut. Blocks until
+  // then; calls to the storage are over when it returns.
+  virtual bool drain(std::chrono::milliseconds timeout) = 0;
+
+  // Requests that are not answered.
+  [[nodiscard]] virtual std::int64_t in_flight() const noexcept = 0;
+
+  // What the storage's lanes hold at this moment, for the metrics.
+  struct LaneFigures {
+    std::int64_t waiting = 0;    // claims that wait for older writes
+    std::int64_t in_flight = 0;  // writes that were forwarded and are not over
+    std::int64_t closed = 0;     // resources closed by an outcome that is not known
+  };
+  [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
+};
+
+}  // namespace fenceguard
