@@ -1,58 +1,20 @@
 #include "guard/sidecar/access_tokens.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
-#include <cerrno>
 #include <sstream>
-#include <system_error>
 
 #include "guard/error.hpp"
+#include "guard/private_file.hpp"
 
 namespace fenceguard {
 namespace {
 
 constexpr std::size_t file_bytes_max = 64 * 1024;
+constexpr auto kind = "the control token file";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw InvalidInput("the control token file " + path + " " + why);
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_{number} {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
-
-std::string read_private_file(const std::string& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.number() < 0) refuse(path, "cannot be read: " + std::generic_category().message(errno));
-  struct stat status {};
-  if (::fstat(file.number(), &status) != 0) refuse(path, "cannot be examined");
-  if ((status.st_mode & 077) != 0) refuse(path, "can be read by others than its owner: chmod 600 it");
-  std::string content(file_bytes_max + 1, '\0');
-  std::size_t length = 0;
-  while (length < content.size()) {
-    const auto got = ::read(file.number(), content.data() + length, content.size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) refuse(path, "cannot be read: " + std::generic_category().message(errno));
-    if (got == 0) break;
-    length += static_cast<std::size_t>(got);
-  }
-  if (length > file_bytes_max) refuse(path, "has more than 64 KiB");
-  content.resize(length);
-  return content;
+  throw InvalidInput(std::string{kind} + " " + path + " " + why);
 }
 
 bool is_visible_ascii(std::string_view text) {
@@ -100,7 +62,7 @@ std::optional<Role> AccessTokens::role_of(std::optional<std::string_view> author
 }
 
 std::vector<AccessTokens::Entry> AccessTokens::load(const std::string& path) {
-  std::istringstream lines{read_private_file(path)};
+  std::istringstream lines{read_private_file(kind, path, file_bytes_max)};
   std::vector<Entry> entries;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
