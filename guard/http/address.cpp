@@ -52,11 +52,13 @@ ip::tcp::endpoint tcp_endpoint(const Endpoint& endpoint) {
   return result;
 }
 
+ip::address unmapped(const ip::address& address) {
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address;
+  return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+}
+
 bool is_loopback_ip(const ip::address& address) {
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return ip::make_address_v4(ip::v4_mapped, address.to_v6()).is_loopback();
-  }
-  return address.is_loopback();
+  return unmapped(address).is_loopback();
 }
 
 }  // namespace
@@ -109,6 +111,16 @@ std::string to_string(const Endpoint& endpoint) {
   }
   const auto tcp = tcp_endpoint(endpoint);
   return Address{tcp.address().to_string(), tcp.port(), {}}.to_string();
+}
+
+std::string peer_host(int socket) {
+  Endpoint endpoint;
+  auto bytes = static_cast<socklen_t>(endpoint.capacity());
+  if (::getpeername(socket, endpoint.data(), &bytes) != 0) return "unknown";
+  endpoint.resize(bytes);
+  const auto family = endpoint.protocol().family();
+  if (family != AF_INET && family != AF_INET6) return "unknown";
+  return unmapped(tcp_endpoint(endpoint).address()).to_string();
 }
 
 bool is_loopback(const std::string& text) {

@@ -32,6 +32,9 @@ using Endpoint = boost::asio::generic::stream_protocol::endpoint;
 // endpoint as an Address would write it.
 [[nodiscard]] std::string to_string(const Endpoint& endpoint);
 
+// The host at the other end of a connected socket, without its port; 'unknown' for a Unix socket.
+[[nodiscard]] std::string peer_host(int socket);
+
 // Whether only this machine can reach address: a Unix socket, or a host all of whose addresses are loopback.
 // Throws as parse() and resolve() do.
 [[nodiscard]] bool is_loopback(const std::string& address);

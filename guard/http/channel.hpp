@@ -5,7 +5,6 @@
 //
 // Thread safety: the loop's thread only.
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string_view>
@@ -21,6 +20,7 @@ class TlsStream;
 class Channel {
  public:
   using Error = boost::system::error_code;
+  using Read = std::tuple<Error, std::size_t>;
 
   explicit Channel(Socket socket);
   // Under TLS; handshake() comes first.
@@ -32,13 +32,14 @@ class Channel {
   // As the server or the client of its TlsContext. In the clear: done.
   [[nodiscard]] Task<Error> handshake();
 
-  // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof.
-  [[nodiscard]] std::tuple<Error, std::size_t> read_now(char* data, std::size_t bytes);
+  // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
+  // without a farewell is no eof, because anybody on the way can forge it.
+  [[nodiscard]] Read read_now(char* data, std::size_t bytes);
   // What the connection takes of head and then body, taken off both. would_block: nothing now.
   [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
 
   // Waits until there is something; at least one byte, or an error.
-  [[nodiscard]] Task<std::tuple<Error, std::size_t>> read_some(char* data, std::size_t bytes);
+  [[nodiscard]] Task<Read> read_some(char* data, std::size_t bytes);
   // All of both.
   [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
 
@@ -46,6 +47,7 @@ class Channel {
   void cancel() noexcept;
   // No more is sent. Under TLS with its farewell, if the connection takes it at once.
   void shutdown_send() noexcept;
+  // Without a farewell.
   void close() noexcept;
   // Drops what the kernel still holds of what was sent, and tells the other side so (RST).
   void reset() noexcept;
@@ -54,9 +56,17 @@ class Channel {
   [[nodiscard]] bool is_tls() const noexcept { return tls_ != nullptr; }
   // Open and quiet, as a connection is that may carry a next message; false if it was closed or bytes came.
   [[nodiscard]] bool is_quiet() noexcept;
+  // The other side has ended, as far as can be told without taking bytes.
+  [[nodiscard]] bool is_ended() noexcept;
   [[nodiscard]] Socket& socket() noexcept { return socket_; }
 
  private:
+  enum class Look { quiet, bytes, ended };
+
+  [[nodiscard]] Look look() noexcept;
+  [[nodiscard]] Task<Read> read_clear(char* data, std::size_t bytes);
+  [[nodiscard]] Task<Error> write_clear(std::string_view head, std::string_view body);
+
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;
 };

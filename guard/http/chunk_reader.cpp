@@ -5,18 +5,19 @@
 
 namespace fenceguard::http {
 
-std::size_t ChunkReader::read(std::string_view data, std::string& body) {
+std::size_t ChunkReader::read(std::string_view data, std::string& body, std::size_t bytes_max) {
   std::size_t used = 0;
+  std::size_t room = bytes_max;
   while (!refusal_ && !is_complete()) {
-    const auto taken = step(data.substr(used), body);
+    const auto taken = step(data.substr(used), body, room);
     if (taken == 0) break;
     used += taken;
   }
   return used;
 }
 
-std::size_t ChunkReader::step(std::string_view data, std::string& body) {
-  if (state_ == State::content) return read_content(data, body);
+std::size_t ChunkReader::step(std::string_view data, std::string& body, std::size_t& room) {
+  if (state_ == State::content) return read_content(data, body, room);
   const auto feed = data.find('\n');
   if (feed == std::string_view::npos) {
     return data.size() > line_bytes_max ? refuse(400, "a line of the chunked body is too long") : 0;
@@ -30,9 +31,11 @@ std::size_t ChunkReader::step(std::string_view data, std::string& body) {
   return feed + 1;
 }
 
-std::size_t ChunkReader::read_content(std::string_view data, std::string& body) {
-  const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes_left_, data.size()));
+std::size_t ChunkReader::read_content(std::string_view data, std::string& body, std::size_t& room) {
+  const auto there = std::min(data.size(), room);
+  const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes_left_, there));
   body.append(data.substr(0, taken));
+  room -= taken;
   chunk_bytes_left_ -= taken;
   if (chunk_bytes_left_ == 0) state_ = State::content_end;
   return taken;

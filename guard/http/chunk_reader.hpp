@@ -21,9 +21,10 @@ class ChunkReader {
   // it.
   static constexpr std::size_t line_bytes_max = 4096;
 
-  // Appends to body what data holds of it, and says how many bytes of data were used; what was not used must
-  // be given again, with more behind it. Extensions and trailers are read over.
-  [[nodiscard]] std::size_t read(std::string_view data, std::string& body);
+  // Appends to body what data holds of it, up to bytes_max, and says how many bytes of data were used; what
+  // was not used must be given again, with more behind it. Extensions and trailers are read over.
+  [[nodiscard]] std::size_t read(std::string_view data, std::string& body,
+                                 std::size_t bytes_max = std::string::npos);
 
   [[nodiscard]] bool is_complete() const noexcept { return state_ == State::complete; }
   [[nodiscard]] const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
@@ -33,8 +34,8 @@ class ChunkReader {
  private:
   enum class State { size, content, content_end, trailers, complete };
 
-  [[nodiscard]] std::size_t step(std::string_view data, std::string& body);
-  [[nodiscard]] std::size_t read_content(std::string_view data, std::string& body);
+  [[nodiscard]] std::size_t step(std::string_view data, std::string& body, std::size_t& room);
+  [[nodiscard]] std::size_t read_content(std::string_view data, std::string& body, std::size_t& room);
   void take_line(std::string_view line);
   void take_size(std::string_view line);
   void take_trailer(std::string_view line);

@@ -20,15 +20,16 @@ class ReadBuffer {
   [[nodiscard]] std::size_t size() const noexcept { return end_ - begin_; }
   [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
 
-  // Makes room behind the unused bytes: moves them to the front, and doubles the memory if they fill it.
-  void reserve() {
+  // Makes room behind the unused bytes: moves them to the front, and doubles the memory if they fill it. The
+  // memory is bytes_min or more then.
+  void reserve(std::size_t bytes_min = small) {
     if (begin_ == end_) begin_ = end_ = 0;
-    if (end_ < capacity_) return;
+    if (end_ < capacity_ && capacity_ >= bytes_min) return;
     const std::size_t used = size();
-    if (begin_ > 0) {
-      std::memmove(data_.get(), data_.get() + begin_, used);
+    if (capacity_ < bytes_min || begin_ == 0) {
+      reallocate(std::max(bytes_min, capacity_ * 2));
     } else {
-      reallocate(std::max(small, capacity_ * 2));
+      std::memmove(data_.get(), data_.get() + begin_, used);
     }
     begin_ = 0;
     end_ = used;
@@ -50,7 +51,7 @@ class ReadBuffer {
  private:
   void reallocate(std::size_t capacity) {
     std::unique_ptr<char[]> larger{new char[capacity]};
-    if (end_ > 0) std::memcpy(larger.get(), data_.get(), end_);
+    if (!empty()) std::memcpy(larger.get(), data_.get() + begin_, size());
     data_ = std::move(larger);
     capacity_ = capacity;
   }

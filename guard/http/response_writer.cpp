@@ -10,11 +10,7 @@
 namespace fenceguard::http {
 namespace {
 
-bool may_have_body(unsigned status) noexcept {
-  return status >= 200 && status != 204 && status != 304;
-}
-
-void append_number(std::string& out, std::size_t number) {
+void append_number(std::string& out, std::uint64_t number) {
   std::array<char, 20> digits;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
   out.append(digits.data(), end);
@@ -29,7 +25,28 @@ void append_value(std::string& out, std::string_view value) {
   }
 }
 
+// How the body is framed.
+void append_framing(std::string& out, const Response& response, const Framing& framing) {
+  if (framing.is_chunked) {
+    out.append("Transfer-Encoding: chunked\r\n");
+    return;
+  }
+  auto length = framing.length;
+  if (!framing.is_streamed) {
+    const bool is_other_length = framing.is_head && response.head_length;
+    length = is_other_length ? *response.head_length : response.body.size();
+  }
+  if (!length) return;
+  out.append("Content-Length: ");
+  append_number(out, *length);
+  out.append("\r\n");
+}
+
 }  // namespace
+
+bool may_have_body(unsigned status) noexcept {
+  return status >= 200 && status != 204 && status != 304;
+}
 
 bool sends_body(const Response& response, const Framing& framing) noexcept {
   return !framing.is_head && may_have_body(response.status);
@@ -47,12 +64,7 @@ void write_head(std::string& out, const Response& response, const Framing& frami
     append_value(out, value);
     out.append("\r\n");
   }
-  if (may_have_body(response.status)) {
-    const bool is_other_length = framing.is_head && response.head_length;
-    out.append("Content-Length: ");
-    append_number(out, is_other_length ? *response.head_length : response.body.size());
-    out.append("\r\n");
-  }
+  if (may_have_body(response.status)) append_framing(out, response, framing);
   if (framing.close) {
     out.append("Connection: close\r\n");
   } else if (framing.is_http_1_0) {

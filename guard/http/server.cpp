@@ -18,7 +18,8 @@ class Server::Impl {
   explicit Impl(unsigned threads);
   ~Impl();
 
-  std::string listen(const std::string& text, Handler& handler, const Limits& limits);
+  std::string listen(const std::string& text, Handler* handler, StreamHandler* streams, const Limits& limits,
+                     std::shared_ptr<const TlsContext> tls);
   bool drain(std::chrono::milliseconds timeout);
   [[nodiscard]] std::int64_t in_flight() const noexcept;
   [[nodiscard]] std::int64_t connections() const;
@@ -50,11 +51,13 @@ Server::Impl::~Impl() {
   for (const auto& loop : loops_) loop->stop();
 }
 
-std::string Server::Impl::listen(const std::string& text, Handler& handler, const Limits& limits) {
+std::string Server::Impl::listen(const std::string& text, Handler* handler, StreamHandler* streams,
+                                 const Limits& limits, std::shared_ptr<const TlsContext> tls) {
   const auto address = Address::parse(text);
   std::vector<Loop*> loops;
   for (const auto& loop : loops_) loops.push_back(loop.get());
-  auto service = std::shared_ptr<Service>{new Service{handler, limits, address.is_unix(), census_}};
+  auto service = std::shared_ptr<Service>{
+      new Service{handler, streams, limits, std::move(tls), address.is_unix(), census_}};
   auto listener = std::make_shared<Listener>(std::move(loops), address, service);
   const std::lock_guard lock{mutex_};
   if (is_draining_) throw Unavailable("the server is stopping");
@@ -103,8 +106,14 @@ std::int64_t Server::Impl::connections() const {
 Server::Server(unsigned threads) : impl_{std::make_unique<Impl>(threads)} {}
 Server::~Server() = default;
 
-std::string Server::listen(const std::string& address, Handler& handler, const Limits& limits) {
-  return impl_->listen(address, handler, limits);
+std::string Server::listen(const std::string& address, Handler& handler, const Limits& limits,
+                           std::shared_ptr<const TlsContext> tls) {
+  return impl_->listen(address, &handler, nullptr, limits, std::move(tls));
+}
+
+std::string Server::listen(const std::string& address, StreamHandler& handler, const Limits& limits,
+                           std::shared_ptr<const TlsContext> tls) {
+  return impl_->listen(address, nullptr, &handler, limits, std::move(tls));
 }
 
 bool Server::drain(std::chrono::milliseconds timeout) {

@@ -11,18 +11,26 @@
 #include <string>
 
 #include "guard/http/message.hpp"
+#include "guard/http/stream.hpp"
+#include "guard/http/tls.hpp"
 
 namespace fenceguard::http {
 
 struct Limits {
+  static constexpr std::size_t no_bound = ~std::size_t{0};
+
   std::size_t header_bytes_max = 16 * 1024;
-  std::size_t body_bytes_max = 8 * 1024 * 1024;
+  std::size_t body_bytes_max = 8 * 1024 * 1024;  // no_bound is for streams only
   std::size_t connections_max = 10'000;
   // Deadlines in total, not per byte.
   std::chrono::milliseconds idle_max{60'000};    // from one answer to the first byte of the next request
-  std::chrono::milliseconds header_max{10'000};  // from the first byte to the end of the header block
-  std::chrono::milliseconds body_max{60'000};    // for the body
-  std::chrono::milliseconds write_max{60'000};   // for the client to take the answer
+  std::chrono::milliseconds header_max{10'000};  // from the first byte to the end of the header block; before
+                                                 // that, as long again for the handshake of TLS
+  // That a client is waited for until its body is there. A stream's is for the first MiB; what is longer has
+  // one second more for each 64 KiB that has come.
+  std::chrono::milliseconds body_max{60'000};
+  // For the client to take the answer; of a streamed answer, each piece.
+  std::chrono::milliseconds write_max{60'000};
 };
 
 class Server {
@@ -37,9 +45,12 @@ class Server {
   // Binds address and serves handler on it. address: HOST:PORT (port 0 picks a free one; IPv6 in brackets) or
   // unix:/path. Returns the address as bound. Throws InvalidInput for a malformed address and Unavailable
   // with a sentence (in use, not permitted, ...). A Unix socket's file left behind by a dead server is
-  // replaced; one that answers is 'in use'; the file is removed at the end. REQUIRES: handler outlives the
-  // server.
-  std::string listen(const std::string& address, Handler& handler, const Limits& limits);
+  // replaced; one that answers is 'in use'; the file is removed at the end. With tls, nothing is spoken in
+  // the clear. REQUIRES: handler outlives the server.
+  std::string listen(const std::string& address, Handler& handler, const Limits& limits,
+                     std::shared_ptr<const TlsContext> tls = nullptr);
+  std::string listen(const std::string& address, StreamHandler& handler, const Limits& limits,
+                     std::shared_ptr<const TlsContext> tls = nullptr);
 
   // Stops accepting, lets requests that were begun end, closes idle connections, and after at most timeout
   // cuts the rest. Blocks until then. True if nothing had to be cut. A reply after the cut is undelivered;

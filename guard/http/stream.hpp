@@ -46,23 +46,28 @@ class Stream {
   // Appends to out what has come already, if that is the whole body, and says so; otherwise takes nothing.
   [[nodiscard]] virtual bool take_whole_body(std::string& out) = 0;
   // Appends up to bytes_max of the body to out, decoded. Waits until there is some; the first call sends
-  // '100 Continue' if the client asked for it. The deadline for bodies counts from the first call, in total.
+  // '100 Continue' if the client asked for it. The deadline for bodies counts while these calls wait, in
+  // total. After 'gone', 'late' and 'malformed' a stream that is left without an answer is answered with
+  // refused(). REQUIRES: bytes_max > 0.
   [[nodiscard]] virtual Task<Piece> read_body(std::string& out, std::size_t bytes_max) = 0;
-  // Why read_body() was malformed.
+  // The answer to a body that did not come to its end.
   [[nodiscard]] virtual Response refused() const = 0;
 
   // Sends an answer that is whole. After it, the connection goes on if nothing stands against it: an unread
   // body does. False: it could not be handed to the client.
   [[nodiscard]] virtual Task<bool> respond(Response response) = 0;
   // An answer in pieces: the head, with the length of its body or in chunks (to an HTTP/1.0 client: until the
-  // end of the connection); response.body is empty. Then pieces, then finish(). A stream that is left without
-  // finish() is cut, so that the client sees that something is missing. False: the client is gone.
+  // end of the connection); response.body is empty. Then pieces, then finish(). The head goes out together
+  // with the first piece; an empty piece sends it alone. An answer that has no body, such as to HEAD, takes
+  // pieces and drops them. A stream that is left without finish() is cut, so that the client sees that
+  // something is missing. False: the client is gone, or the pieces are not what was announced.
   [[nodiscard]] virtual Task<bool> begin(Response head, std::optional<std::uint64_t> body_bytes) = 0;
   [[nodiscard]] virtual Task<bool> write(std::string_view piece) = 0;
   [[nodiscard]] virtual Task<bool> finish() = 0;
 
   // While something other than the client is waited for: has gone called, on this thread, if the client goes
-  // away meanwhile. stop_watching() before the next call of the stream.
+  // away meanwhile, or is cut; within this call if it has gone already. A client that closes its sending side
+  // counts as gone, because nothing tells the two apart. stop_watching() before the next call of the stream.
   virtual void watch(std::function<void()> gone) = 0;
   [[nodiscard]] virtual Task<void> stop_watching() = 0;
 };
@@ -73,7 +78,8 @@ class StreamHandler {
   virtual ~StreamHandler() = default;
 
   // Answers one request. What it throws is answered as 500 if nothing was sent yet, and ends the connection.
-  // A drain waits for it; a cut makes every wait of the stream end as 'gone'.
+  // A drain waits for it; a cut makes every wait of the stream end as 'gone', and waits for it as well: it
+  // must end soon after its watch was told.
   [[nodiscard]] virtual Task<void> serve(Stream& stream) = 0;
 
   // As Handler::refuse.

@@ -6,8 +6,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 struct ssl_ctx_st;
+struct ssl_st;
 
 namespace fenceguard::http {
 
@@ -37,6 +39,8 @@ class TlsContext {
   [[nodiscard]] ssl_ctx_st* native() const noexcept { return context_; }
   [[nodiscard]] bool is_server() const noexcept { return host_.empty(); }
   [[nodiscard]] const std::string& host() const noexcept { return host_; }
+  // Sets whom a client's connection asks for, and whose certificate alone it takes. Throws std::bad_alloc.
+  void name_server(ssl_st& connection) const;
 
  private:
   TlsContext(ssl_ctx_st* context, std::string host) : context_{context}, host_{std::move(host)} {}

@@ -1,0 +1,66 @@
+#pragma once
+
+// BodyReader: the body of the present request, taken from the connection piece by piece. It knows how the
+// body is framed, asks for it with '100 Continue', and keeps its limit and its deadline.
+//
+// The deadline counts only while the client is waited for, so that a handler which takes its time is nobody's
+// fault.
+//
+// Thread safety: the loop's thread only.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "guard/http/chunk_reader.hpp"
+#include "guard/http/connection.hpp"
+#include "guard/http/refusal.hpp"
+#include "guard/http/request_reader.hpp"
+#include "guard/http/server.hpp"
+#include "guard/http/stream.hpp"
+
+namespace fenceguard::http {
+
+class BodyReader {
+ public:
+  // limits outlives it. earns_time: a long body has more time, see Limits.
+  BodyReader(Connection& connection, const Limits& limits, bool earns_time);
+
+  // The head of the next request is not here yet: something unread may come.
+  void expect_head() noexcept { is_complete_ = false; }
+  // The head has come; head's body is what follows in the connection.
+  void begin(const RequestReader& head);
+  [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }
+
+  // As the Stream's.
+  [[nodiscard]] bool take_whole(std::string& out);
+  [[nodiscard]] Task<Piece> read(std::string& out, std::size_t bytes_max);
+
+  // The answer that is due if the last piece was none; see Piece.
+  [[nodiscard]] const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
+
+ private:
+  // Sends '100 Continue' if the client waits for it.
+  [[nodiscard]] Task<bool> ask_for_it();
+  // Takes from the buffer. Nothing if more must come first.
+  [[nodiscard]] std::optional<Piece> take_buffered(std::string& out, std::size_t bytes_max);
+  [[nodiscard]] Task<Channel::Read> wait_for_more(std::string& out, std::size_t bytes_max);
+  [[nodiscard]] Connection::Arrival take(const Channel::Read& read, std::string& out, std::size_t before);
+  void earn_time(std::size_t bytes) noexcept;
+  Piece refuse(Piece piece, Refusal refusal);
+
+  Connection& connection_;
+  const Limits& limits_;
+  const bool earns_time_;
+
+  std::optional<ChunkReader> chunks_;  // of a body in chunks
+  std::uint64_t bytes_left_ = 0;       // of any other
+  std::uint64_t bytes_seen_ = 0;
+  std::chrono::nanoseconds time_left_{0};
+  std::optional<Refusal> refusal_;
+  bool must_ask_ = false;
+  bool is_complete_ = false;
+};
+
+}  // namespace fenceguard::http

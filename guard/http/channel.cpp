@@ -1,0 +1,128 @@
+#include "guard/http/channel.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <utility>
+
+#include "guard/http/tls_stream.hpp"
+
+namespace fenceguard::http {
+namespace {
+
+Channel::Error last_error() noexcept {
+  if (errno == EAGAIN || errno == EINTR) return asio::error::would_block;
+  return {errno, boost::system::system_category()};
+}
+
+}  // namespace
+
+Channel::Channel(Socket socket) : socket_{std::move(socket)} {}
+
+Channel::Channel(Socket socket, std::shared_ptr<const TlsContext> tls) : socket_{std::move(socket)} {
+  if (tls) tls_ = std::make_unique<TlsStream>(socket_, std::move(tls));
+}
+
+Channel::~Channel() = default;
+Channel::Channel(Channel&&) noexcept = default;
+
+Task<Channel::Error> Channel::handshake() {
+  if (tls_) return tls_->handshake(socket_);
+  return []() -> Task<Error> { co_return Error{}; }();
+}
+
+Channel::Read Channel::read_now(char* data, std::size_t bytes) {
+  if (tls_) return tls_->read_now(socket_, data, bytes);
+  const auto received = ::recv(socket_.native_handle(), data, bytes, MSG_DONTWAIT);
+  if (received < 0) return {last_error(), 0};
+  if (received == 0) return {asio::error::eof, 0};
+  return {Error{}, static_cast<std::size_t>(received)};
+}
+
+Channel::Error Channel::write_now(std::string_view& head, std::string_view& body) {
+  if (tls_) return tls_->write_now(socket_, head, body);
+  std::array<iovec, 2> parts{iovec{const_cast<char*>(head.data()), head.size()},
+                             iovec{const_cast<char*>(body.data()), body.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = body.empty() ? 1 : 2;
+  const auto sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent < 0) return last_error();
+  const auto bytes = static_cast<std::size_t>(sent);
+  const auto of_head = std::min(bytes, head.size());
+  head.remove_prefix(of_head);
+  body.remove_prefix(bytes - of_head);
+  return {};
+}
+
+Task<Channel::Read> Channel::read_some(char* data, std::size_t bytes) {
+  return tls_ ? tls_->read_some(socket_, data, bytes) : read_clear(data, bytes);
+}
+
+// Asio's own read asks the kernel first, and then once more when there is something.
+Task<Channel::Read> Channel::read_clear(char* data, std::size_t bytes) {
+  co_return co_await socket_.async_read_some(asio::buffer(data, bytes), as_result);
+}
+
+Task<Channel::Error> Channel::write_all(std::string_view head, std::string_view body) {
+  return tls_ ? tls_->write_all(socket_, head, body) : write_clear(head, body);
+}
+
+Task<Channel::Error> Channel::write_clear(std::string_view head, std::string_view body) {
+  const std::array<asio::const_buffer, 2> parts{asio::buffer(head), asio::buffer(body)};
+  const auto [error, sent] = co_await asio::async_write(socket_, parts, as_result);
+  co_return error;
+}
+
+void Channel::cancel() noexcept {
+  Error ignored;
+  socket_.cancel(ignored);
+}
+
+void Channel::shutdown_send() noexcept {
+  if (tls_) tls_->say_farewell(socket_);
+  Error ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+void Channel::close() noexcept {
+  Error ignored;
+  socket_.close(ignored);
+}
+
+void Channel::reset() noexcept {
+  Error ignored;
+  socket_.set_option(asio::socket_base::linger{true, 0}, ignored);
+  socket_.close(ignored);
+}
+
+bool Channel::is_open() const noexcept {
+  return socket_.is_open();
+}
+
+Channel::Look Channel::look() noexcept {
+  if (!socket_.is_open()) return Look::ended;
+  if (tls_) {
+    const auto error = tls_->look(socket_);
+    if (error == asio::error::would_block) return Look::quiet;
+    return error ? Look::ended : Look::bytes;
+  }
+  char byte = 0;
+  const auto received = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (received > 0) return Look::bytes;
+  return received < 0 && (errno == EAGAIN || errno == EINTR) ? Look::quiet : Look::ended;
+}
+
+bool Channel::is_quiet() noexcept {
+  return look() == Look::quiet;
+}
+
+bool Channel::is_ended() noexcept {
+  return look() == Look::ended;
+}
+
+}  // namespace fenceguard::http
