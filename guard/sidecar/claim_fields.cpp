@@ -3,11 +3,12 @@
 namespace fenceguard {
 namespace {
 
-// The three fields as sent, found in one pass; most requests have few others.
+// The fields of a claim as sent, found in one pass; most requests have few others.
 struct RawFields {
   std::optional<std::string_view> token;
   std::optional<std::string_view> holder;
   std::optional<std::string_view> sequence;
+  std::optional<std::string_view> signature;
   std::string_view repeated;
 };
 
@@ -28,10 +29,11 @@ RawFields find_fields(const http::Fields& fields) {
     slot = value;
   };
   for (const auto& [name, value] : fields) {
-    if (name.size() < 13 || name.size() > 16) continue;
+    if (name.size() < 13 || name.size() > 17) continue;
     if (equals_ignoring_case(name, "fencing-token")) take(raw.token, name, value);
     if (equals_ignoring_case(name, "fencing-holder")) take(raw.holder, name, value);
     if (equals_ignoring_case(name, "fencing-sequence")) take(raw.sequence, name, value);
+    if (equals_ignoring_case(name, "fencing-signature")) take(raw.signature, name, value);
   }
   return raw;
 }
@@ -42,8 +44,9 @@ std::variant<ClaimFields, NoClaim, BadClaim> parse_claim_fields(const http::Fiel
   const RawFields raw = find_fields(fields);
   if (!raw.repeated.empty()) return BadClaim{std::string{raw.repeated} + " comes more than once."};
   if (!raw.token) {
-    if (!raw.holder && !raw.sequence) return NoClaim{};
-    return BadClaim{"There is a Fencing-Holder or Fencing-Sequence without a Fencing-Token."};
+    if (!raw.holder && !raw.sequence && !raw.signature) return NoClaim{};
+    return BadClaim{
+        "There is a Fencing-Holder, Fencing-Sequence or Fencing-Signature without a Fencing-Token."};
   }
   const auto token = Token::parse(*raw.token);
   if (!token) {

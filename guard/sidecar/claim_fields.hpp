@@ -1,7 +1,7 @@
 #pragma once
 
 // The header fields of a claim: Fencing-Token, Fencing-Holder, Fencing-Sequence. Each at most once, each
-// number in its one spelling.
+// number in its one spelling. Its Fencing-Signature is checked by check_signature().
 //
 // Pure; safe to use from any thread.
 
@@ -25,7 +25,7 @@ struct ClaimFields {
 // There is no claim in the fields at all.
 struct NoClaim {};
 
-// The fields are repeated, malformed, or a holder or sequence without a token; with a sentence for a 400.
+// The fields are repeated, malformed, or others than a token without a token; with a sentence for a 400.
 struct BadClaim {
   std::string reason;
 };

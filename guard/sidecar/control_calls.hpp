@@ -12,6 +12,7 @@
 #include "guard/sidecar/pending_calls.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/route.hpp"
+#include "guard/sidecar/signature.hpp"
 
 namespace fenceguard {
 
@@ -23,6 +24,11 @@ struct ControlContext {
   Metrics& metrics;
   RefusalLog& log;
   PendingCalls& pending;
+  SignatureRules signatures{};
+
+  // The answer to a claim in the fields that is not signed and should be; it is counted and logged.
+  [[nodiscard]] std::optional<http::Response> refuse_unsigned(std::string_view operation, const Claim& claim,
+                                                              const http::Fields& fields) const;
 };
 
 class LeaseCalls {

@@ -25,6 +25,16 @@ http::Response wrong_media_type() {
 
 }  // namespace
 
+std::optional<http::Response> ControlContext::refuse_unsigned(std::string_view operation, const Claim& claim,
+                                                              const http::Fields& fields) const {
+  auto refused = check_signature(signatures.required, claim, fields);
+  if (refused) {
+    metrics.count_unsigned();
+    log.not_signed(operation, claim);
+  }
+  return refused;
+}
+
 std::variant<Route, http::Response> ControlSide::admit(const http::Request& head) const {
   if (!hosts_.is_our_host(head)) {
     return to_response(Problem::foreign_host,

@@ -61,6 +61,7 @@ std::variant<DataSide::Operation, http::Response> DataSide::parse(const http::Re
   }
   if (auto* given = std::get_if<ClaimFields>(&claim)) {
     operation.claim = std::move(*given);
+    if (auto refused = refuse_unsigned(operation, head)) return std::move(*refused);
   } else if (*method == Method::put || *method == Method::remove) {
     metrics_.count_missing();
     ProblemDetails details{
@@ -70,6 +71,18 @@ std::variant<DataSide::Operation, http::Response> DataSide::parse(const http::Re
     return to_response(Problem::missing, details);
   }
   return operation;
+}
+
+std::optional<http::Response> DataSide::refuse_unsigned(const Operation& operation,
+                                                        const http::Request& head) {
+  if (keys_ == nullptr) return std::nullopt;
+  const auto claim = operation.claim->on(operation.at.resource);
+  auto refused = check_signature(keys_, claim, head.fields);
+  if (!refused) return std::nullopt;
+  const bool is_write = operation.method == Method::put || operation.method == Method::remove;
+  metrics_.count_unsigned();
+  log_.not_signed(is_write ? "write" : "read", claim);
+  return refused;
 }
 
 std::optional<http::Response> DataSide::preview(const http::Request& head) {

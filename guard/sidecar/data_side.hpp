@@ -15,14 +15,17 @@
 #include "guard/sidecar/pending_calls.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/resource_path.hpp"
+#include "guard/sidecar/signature.hpp"
 #include "guard/storage.hpp"
 
 namespace fenceguard {
 
 class DataSide : public http::Handler {
  public:
-  DataSide(ObjectStore& objects, Metrics& metrics, RefusalLog& log, std::size_t resource_depth)
-      : objects_{objects}, metrics_{metrics}, log_{log}, resource_depth_{resource_depth} {}
+  // keys: claims must be signed with one of these; null: none needs to be.
+  DataSide(ObjectStore& objects, Metrics& metrics, RefusalLog& log, std::size_t resource_depth,
+           const ClaimKeys* keys = nullptr)
+      : objects_{objects}, metrics_{metrics}, log_{log}, resource_depth_{resource_depth}, keys_{keys} {}
 
   [[nodiscard]] std::optional<http::Response> preview(const http::Request& head) override;
   void handle(http::Request request, std::shared_ptr<http::Caller> caller, http::Reply reply) override;
@@ -42,6 +45,8 @@ class DataSide : public http::Handler {
 
   [[nodiscard]] static std::optional<Method> parse_method(std::string_view method) noexcept;
   [[nodiscard]] std::variant<Operation, http::Response> parse(const http::Request& head);
+  [[nodiscard]] std::optional<http::Response> refuse_unsigned(const Operation& operation,
+                                                              const http::Request& head);
   void write(Operation operation, http::Request request, http::Reply reply);
   void read(Operation operation, http::Reply reply);
   [[nodiscard]] http::Response answer_write(const Claim& claim, const Outcome<WriteReport>& outcome);
@@ -55,6 +60,7 @@ class DataSide : public http::Handler {
   Metrics& metrics_;
   RefusalLog& log_;
   std::size_t resource_depth_;
+  const ClaimKeys* keys_;
   PendingCalls pending_;
 };
 

@@ -28,20 +28,32 @@ http::Response no_fence(const Resource& resource, const FenceView& view) {
   return to_response(Problem::not_found, details);
 }
 
+// A claim, and the fields in which its signature is looked for.
+struct SignedClaim {
+  Claim claim;
+  http::Fields fields;
+};
+
 // The claim of an advance, from the header fields or the body, but not both.
-std::variant<Claim, http::Response> read_claim(const Resource& resource, const http::Request& request) {
+std::variant<SignedClaim, http::Response> read_claim(const Resource& resource, const http::Request& request) {
   auto parsed = parse_claim_fields(request.fields);
   if (auto* bad = std::get_if<BadClaim>(&parsed)) return malformed(std::move(bad->reason));
   JsonBody body{request.body};
   const auto token = body.token("token");
   auto holder = body.holder("holder");
+  auto signature = body.text("signature");
   body.require_taken();
   if (const auto* fields = std::get_if<ClaimFields>(&parsed)) {
-    if (token || holder) return malformed("The claim is either in the header fields or in the body.");
-    return fields->on(resource).without_sequence();
+    if (token || holder || signature)
+      return malformed("The claim is either in the header fields or in the body.");
+    return SignedClaim{fields->on(resource).without_sequence(), request.fields};
   }
-  if (token) return Claim{resource, *token, holder.value_or(Holder{}), std::nullopt};
-  if (holder) return malformed("There is a holder without a token.");
+  if (token) {
+    SignedClaim read{{resource, *token, holder.value_or(Holder{}), std::nullopt}, {}};
+    if (signature) read.fields.add(std::string{signature_field}, std::move(*signature));
+    return read;
+  }
+  if (holder || signature) return malformed("There is a holder or a signature without a token.");
   ProblemDetails details{"An advance carries the token of a lease and its holder."};
   details.verdict = "missing";
   details.resource = &resource;
@@ -89,8 +101,9 @@ void FenceCalls::list(FenceListing listing, http::Reply reply) {
 void FenceCalls::advance(const Resource& resource, const http::Request& request, http::Reply reply) {
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
-  const Claim claim = std::get<Claim>(std::move(read));
-  const auto answer = [this, claim, reply = std::move(reply)](const Outcome<Ruling>& outcome) {
+  const auto& [claim, fields] = std::get<SignedClaim>(read);
+  if (auto refused = context_.refuse_unsigned("advance", claim, fields)) return reply(std::move(*refused));
+  const auto answer = [this, claim = claim, reply = std::move(reply)](const Outcome<Ruling>& outcome) {
     if (!outcome.ok()) {
       context_.metrics.count(outcome.fault().kind);
       context_.log.failed("advance", claim.resource, outcome.fault());

@@ -1,5 +1,6 @@
 #include <spdlog/spdlog.h>
 
+#include "guard/claim_keys.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/control_calls.hpp"
 #include "guard/sidecar/json_body.hpp"
@@ -62,10 +63,21 @@ boost::json::object own_lease_body(const Claim& claim, milliseconds ttl) {
   return body;
 }
 
-http::Response answer_ask(LeaseDesk::Answer answer, const Resource& resource) {
+// What the holder is told of its own lease, signed where there are keys.
+http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl, const ClaimKeys* keys) {
+  auto body = own_lease_body(claim, ttl);
+  if (keys == nullptr) return json_response(status, body);
+  const auto signature = keys->sign(claim);
+  body["signature"] = signature;
+  auto response = json_response(status, body);
+  response.fields.add(std::string{signature_field}, signature);
+  return response;
+}
+
+http::Response answer_ask(LeaseDesk::Answer answer, const Resource& resource, const ClaimKeys* keys) {
   if (auto* granted = std::get_if<LeaseDesk::Granted>(&answer)) {
     const Grant& grant = granted->grant;
-    auto response = json_response(grant.is_new ? 201 : 200, own_lease_body(grant.claim, grant.ttl));
+    auto response = own_lease(grant.is_new ? 201 : 200, grant.claim, grant.ttl, keys);
     response.undelivered = std::move(granted->undelivered);
     return response;
   }
@@ -88,8 +100,8 @@ void LeaseCalls::acquire(const http::Request& request, const std::shared_ptr<htt
   auto ask = read_ask(request);
   const Resource resource = ask.resource;
   context_.desk->acquire(std::move(ask), caller,
-                         [resource, reply = std::move(reply)](LeaseDesk::Answer answer) {
-                           reply(answer_ask(std::move(answer), resource));
+                         [this, resource, reply = std::move(reply)](LeaseDesk::Answer answer) {
+                           reply(answer_ask(std::move(answer), resource, context_.signatures.signing));
                          });
 }
 
@@ -99,10 +111,12 @@ void LeaseCalls::renew(const Resource& resource, const http::Request& request, h
   body.require_taken();
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
+  if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields))
+    return reply(std::move(*refused));
   run(resource, std::move(reply), [this, ttl, claim = std::get<Claim>(std::move(read))] {
     const bool is_held = context_.source->renew(claim, ttl) == Renewal::renewed;
     context_.metrics.count(is_held ? LeaseEvent::renewed : LeaseEvent::lost);
-    return is_held ? json_response(200, own_lease_body(claim, ttl)) : lost(claim);
+    return is_held ? own_lease(200, claim, ttl, context_.signatures.signing) : lost(claim);
   });
 }
 
@@ -110,6 +124,8 @@ void LeaseCalls::release(const Resource& resource, const http::Request& request,
   if (!request.body.empty()) return reply(malformed("There is no body here."));
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
+  if (auto refused = context_.refuse_unsigned("release", std::get<Claim>(read), request.fields))
+    return reply(std::move(*refused));
   run(resource, std::move(reply), [this, claim = std::get<Claim>(std::move(read))] {
     const bool was_held = context_.source->release(claim) == Release::released;
     context_.metrics.count(was_held ? LeaseEvent::released : LeaseEvent::lost);

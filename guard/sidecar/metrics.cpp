@@ -10,9 +10,9 @@ namespace fenceguard {
 namespace {
 
 // The words of Fencing-Verdict; the first four are Verdict's enumerators in their order.
-enum Word { admitted, duplicate, stale, conflict, missing, implausible, unavailable, unknown };
-constexpr const char* words[] = {"admitted", "duplicate",   "stale",       "conflict",
-                                 "missing",  "implausible", "unavailable", "unknown"};
+enum Word { admitted, duplicate, stale, conflict, missing, implausible, unavailable, unknown, not_signed };
+constexpr const char* words[] = {"admitted",    "duplicate",   "stale",   "conflict", "missing",
+                                 "implausible", "unavailable", "unknown", "unsigned"};
 
 prometheus::Counter& add_counter(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
@@ -118,6 +118,9 @@ void Metrics::count(LeaseEvent event) {
 }
 void Metrics::count_missing() {
   verdicts_[missing]->Increment();
+}
+void Metrics::count_unsigned() {
+  verdicts_[not_signed]->Increment();
 }
 void Metrics::count_advance() {
   advances_->Increment();

@@ -55,6 +55,8 @@ class Metrics {
   void count(LeaseEvent event);
   // A write without a token.
   void count_missing();
+  // A claim without its signature, or with a wrong one.
+  void count_unsigned();
   // An advance, on its own or before a fenced read, that raised a fence.
   void count_advance();
   // A grant whose token the guard had passed already.
@@ -66,7 +68,7 @@ class Metrics {
   [[nodiscard]] std::string render(const StoreStatus& status, std::int64_t in_flight);
 
  private:
-  static constexpr std::size_t verdict_count = 8;
+  static constexpr std::size_t verdict_count = 9;
   static constexpr std::size_t event_count = 10;
 
   std::shared_ptr<prometheus::Registry> registry_;

@@ -46,6 +46,7 @@ const ProblemKind& kind_of(Problem problem) noexcept {
       {"conflict", 409, "The token belongs to another holder"},
       {"missing", 428, "A token is needed"},
       {"implausible", 422, "The token is implausibly high"},
+      {"unsigned", 401, "The claim is not signed, or its signature is wrong"},
       {"malformed", 400, "The request is malformed"},
       {"not-found", 404, "There is no such thing"},
       {"method-not-allowed", 405, "The method is not allowed here"},

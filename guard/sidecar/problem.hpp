@@ -26,6 +26,7 @@ enum class Problem {
   conflict,
   missing,
   implausible,
+  unsigned_claim,
   // About the request.
   malformed,
   not_found,

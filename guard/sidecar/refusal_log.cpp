@@ -47,6 +47,14 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
               claim.token.value(), ruling.highest, allowance.suppressed);
 }
 
+void RefusalLog::not_signed(std::string_view operation, const Claim& claim) {
+  if (!spdlog::should_log(spdlog::level::warn)) return;
+  const auto allowance = take(claim.resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} suppressed={}", operation,
+               quoted(claim.resource.name()), claim.token.value(), allowance.suppressed);
+}
+
 void RefusalLog::failed(std::string_view operation, const Resource& resource, const Fault& fault) {
   const auto level = fault.kind == FaultKind::unknown ? spdlog::level::err : spdlog::level::warn;
   if (!spdlog::should_log(level)) return;

@@ -25,6 +25,9 @@ class RefusalLog {
   // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug.
   void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling);
 
+  // A claim without its signature, or with a wrong one; at warning.
+  void not_signed(std::string_view operation, const Claim& claim);
+
   // A claim that was not judged because of a fault.
   void failed(std::string_view operation, const Resource& resource, const Fault& fault);
 
