@@ -57,6 +57,8 @@ Response SessionStream::refused() const {
 }
 
 Task<bool> SessionStream::respond(Response response) {
+  // A second answer would be taken for that to the next request.
+  if (state_ != State::none) return []() -> Task<bool> { co_return false; }();
   state_ = State::ended;
   return session_.respond(std::move(response));
 }
@@ -69,6 +71,7 @@ SessionStream::Coding SessionStream::coding_for(unsigned status,
 }
 
 Task<bool> SessionStream::begin(Response head, std::optional<std::uint64_t> body_bytes) {
+  if (state_ != State::none) co_return false;
   state_ = State::begun;
   coding_ = coding_for(head.status, body_bytes);
   bytes_left_ = body_bytes.value_or(0);

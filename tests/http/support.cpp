@@ -124,6 +124,15 @@ std::string RawClient::receive_to_end() {
   return std::exchange(received_, {});
 }
 
+std::size_t RawClient::take(std::size_t bytes) {
+  std::size_t taken = 0;
+  while (taken < bytes && receive_some()) {
+    taken += received_.size();
+    received_.clear();
+  }
+  return taken;
+}
+
 bool RawClient::is_quiet() {
   pollfd ready{socket_, POLLIN, 0};
   return received_.empty() && ::poll(&ready, 1, 0) == 0;
@@ -157,6 +166,37 @@ void EchoHandler::handle(Request request, std::shared_ptr<Caller>, Reply reply) 
 }
 
 Response EchoHandler::refuse(unsigned status, std::string_view why) {
+  auto response = text_response(std::string{why});
+  response.status = status;
+  return response;
+}
+
+Task<void> loop_until(std::function<bool()> condition) {
+  Timer timer{co_await asio::this_coro::executor};
+  while (!condition()) {
+    timer.expires_after(1ms);
+    (void)co_await timer.async_wait(as_result);
+  }
+}
+
+Task<Piece> read_all(Stream& stream, std::string& body) {
+  constexpr std::size_t piece_bytes = 64 * 1024;
+  if (stream.take_whole_body(body)) co_return Piece::end;
+  auto piece = Piece::some;
+  while (piece == Piece::some) piece = co_await stream.read_body(body, piece_bytes);
+  co_return piece;
+}
+
+Task<void> EchoStreams::serve(Stream& stream) {
+  const auto& request = stream.request();
+  std::string body;
+  if (co_await read_all(stream, body) != Piece::end) co_return;
+  auto response = text_response(fmt::format("{} {} {}", request.method, request.target, body));
+  if (request.method == "HEAD") response.head_length = std::exchange(response.body, {}).size();
+  (void)co_await stream.respond(std::move(response));
+}
+
+Response EchoStreams::refuse(unsigned status, std::string_view why) {
   auto response = text_response(std::string{why});
   response.status = status;
   return response;

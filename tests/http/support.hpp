@@ -16,6 +16,7 @@
 
 #include "guard/http/message.hpp"
 #include "guard/http/server.hpp"
+#include "guard/http/stream.hpp"
 
 namespace fenceguard::http {
 
@@ -66,6 +67,8 @@ class RawClient {
   [[nodiscard]] Answer receive(bool without_body = false);
   // What comes until the server closes, whether in order or by a reset.
   [[nodiscard]] std::string receive_to_end();
+  // Reads up to bytes and drops them; how many. 0: the end.
+  [[nodiscard]] std::size_t take(std::size_t bytes);
   [[nodiscard]] bool is_closed_by_server() { return receive_to_end().empty(); }
   // The connection ended with a reset, not in order.
   [[nodiscard]] bool was_reset() const noexcept { return was_reset_; }
@@ -113,5 +116,27 @@ class HoldingHandler : public EchoHandler {
 };
 
 [[nodiscard]] Response text_response(std::string body);
+
+// Answers as EchoHandler does, as a stream.
+class EchoStreams : public StreamHandler {
+ public:
+  [[nodiscard]] Task<void> serve(Stream& stream) override;
+  [[nodiscard]] Response refuse(unsigned status, std::string_view why) override;
+};
+
+// Serves each request with what the test has put there.
+class ScriptedStreams : public EchoStreams {
+ public:
+  std::function<Task<void>(Stream&)> script;
+  [[nodiscard]] Task<void> serve(Stream& stream) override {
+    return script ? script(stream) : EchoStreams::serve(stream);
+  }
+};
+
+// Waits until condition holds, on a loop.
+[[nodiscard]] Task<void> loop_until(std::function<bool()> condition);
+
+// All of the body, in pieces.
+[[nodiscard]] Task<Piece> read_all(Stream& stream, std::string& body);
 
 }  // namespace fenceguard::http
