@@ -9,7 +9,8 @@
 // Writes under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
-// A lane exists while something is in flight, waits or is closed in it; an idle resource costs nothing here.
+// A lane exists while something is in flight, waits or is closed in it; an idle resource costs nothing here
+// but its place among the remembered fences.
 //
 // Not thread-safe. Times are of one monotonic clock.
 
@@ -55,7 +56,8 @@ enum class Ending {
 // What is to be done. Each is done once, in this order.
 struct Entered {  // let in; a write is in flight from now on
   Ticket ticket;
-  std::vector<Ruling> rulings;  // one for each claim, all admitted
+  // One for each claim, all admitted; with their fence for an advance only. None for a revoke.
+  std::vector<Ruling> rulings;
 };
 struct Refused {  // not let in, nothing is to be written: stale, conflict or duplicate
   Ticket ticket;
@@ -91,6 +93,7 @@ struct LaneLimits {
   Time settle{30'000};
   std::size_t waiting_per_resource_max = 1'000;
   std::size_t waiting_max = 10'000;
+  std::size_t fences_max = 0;  // fences of idle resources that are remembered; the others are looked up
 };
 
 class LaneTable {
@@ -101,10 +104,13 @@ class LaneTable {
   LaneTable& operator=(const LaneTable&) = delete;
 
   // Each appends what is to be done now. REQUIRES, for all: now never goes back.
+  //
+  // Of a revoke's claim only the resource counts.
   void ask(Ask ask, Time now, Actions& actions);
+  // Nothing if the write is not in flight.
   void ended(Ticket ticket, Ending ending, Time now, Actions& actions);
-  // The client went away while its operation waited. Nothing if it waits no longer.
-  void withdraw(Ticket ticket, Time now, Actions& actions);
+  // The client went away while its operation waited. False if it waits no longer.
+  bool withdraw(Ticket ticket, Time now, Actions& actions);
   // Opens what has settled.
   void tick(Time now, Actions& actions);
 
@@ -113,7 +119,8 @@ class LaneTable {
   void raised(const Claim& claim, const Outcome<Ruling>& outcome, Time now, Actions& actions);
   void closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Time now,
               Actions& actions);
-  void recorded(Ticket ticket, const Outcome<Ruling>& outcome, Time now, Actions& actions);
+  void recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Time now,
+                Actions& actions);
 
   // Closes every resource until then: the last process left something open.
   void close_all(Time until);

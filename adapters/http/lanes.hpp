@@ -40,7 +40,8 @@ class Lanes {
 
   // The write is over. Answers at once that the client may be told; otherwise (a sequence is being recorded)
   // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
-  // request any more: the connection was reset, not closed.
+  // request any more: the connection was reset, not closed. REQUIRES, for all: the write was let in, and was
+  // not left.
   [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending, std::function<void(Left)> left);
 
   // The client went away while its operation waited; entered is not called any more, unless it is being

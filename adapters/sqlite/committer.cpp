@@ -1,5 +1,6 @@
 #include "adapters/sqlite/committer.hpp"
 
+#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
@@ -22,11 +23,6 @@ constexpr std::chrono::microseconds slow_sync{200};
 constexpr int linger_divisor = 4;
 constexpr std::chrono::nanoseconds linger_max{5'000'000};
 
-constexpr const char* not_initialised =
-    "no state was found, and an empty store is not a licence: run 'fenceguard fence init' with --storage and "
-    "--source "
-    "(or start 'fenceguard serve' with --init)";
-
 // Processor time of the calling thread.
 std::chrono::nanoseconds worked() {
   timespec time{};
@@ -36,7 +32,14 @@ std::chrono::nanoseconds worked() {
 
 }  // namespace
 
-Committer::Committer(Open open) : open_{std::move(open)}, ledger_{open_(Opening::first)} {
+Committer::Committer(Open open, const std::string& path)
+    : open_{std::move(open)},
+      not_initialised_{
+          fmt::format("no state was found in {0}, and an empty store is not a licence: run 'fenceguard fence "
+                      "init --storage "
+                      "sqlite:{0}' with --source, or --floor N (or start 'fenceguard serve' with --init)",
+                      path)},
+      ledger_{open_(Opening::first)} {
   publish();
   thread_ = std::thread{[this] { run(); }};
 }
@@ -181,7 +184,7 @@ bool Committer::apply_all(Batch& batch) {
   ledger_->begin();
   for (auto work = batch.begin(); work != batch.end(); ++work) {
     try {
-      if ((*work)->needs_namespace() && !ledger_->is_initialised()) throw Unavailable(not_initialised);
+      if ((*work)->needs_namespace() && !ledger_->is_initialised()) throw Unavailable(not_initialised_);
       (*work)->apply(*ledger_);
     } catch (const std::exception& error) {
       ledger_->rollback();
@@ -213,7 +216,7 @@ void Committer::publish() {
     status = {StoreState::ready, "", row.floor, row.highest, row.resources};
   } else {
     status.state = StoreState::uninitialised;
-    status.reason = not_initialised;
+    status.reason = not_initialised_;
   }
   floor_.store(status.floor, std::memory_order_release);
   const std::scoped_lock lock{mutex_};

@@ -46,9 +46,9 @@ class Committer {
  public:
   using Open = std::function<std::unique_ptr<Ledger>(Opening)>;
 
-  // Opens through open, in the calling thread; what it throws passes through. It is called again after a
-  // failure.
-  explicit Committer(Open open);
+  // path is for sentences. Opens through open, in the calling thread; what it throws passes through. It is
+  // called again after a failure.
+  explicit Committer(Open open, const std::string& path);
   // Applies what is queued, then ends.
   ~Committer();
   Committer(const Committer&) = delete;
@@ -84,6 +84,7 @@ class Committer {
   int truncate_pages_ = truncate_pages_min;
 
   const Open open_;
+  const std::string not_initialised_;  // the sentence
   std::unique_ptr<Ledger> ledger_;
   std::atomic<StoreState> state_{StoreState::ready};
   std::atomic<std::int64_t> floor_{0};

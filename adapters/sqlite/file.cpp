@@ -25,6 +25,9 @@ namespace fs = std::filesystem;
 // Files up to this size are read in whole for damage at the start; larger ones row by row, as they are used.
 constexpr std::uintmax_t check_bytes_max = 64ULL * 1024 * 1024;
 
+// Between two looks at a lock that somebody else holds.
+constexpr std::chrono::milliseconds lock_look{10};
+
 std::string reason() {
   return std::generic_category().message(errno);
 }
@@ -123,7 +126,7 @@ std::string lock_path(const std::string& path) {
 
 }  // namespace
 
-void prepare_file(const std::string& path, Missing missing) {
+void prepare_file(const std::string& path, Missing missing, std::chrono::milliseconds lock_wait) {
   std::error_code error;
   const auto status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -142,7 +145,8 @@ void prepare_file(const std::string& path, Missing missing) {
   try {
     Database database{path, Database::Mode::read_write};
     if (installed_version(database.handle()) != schema_version()) {
-      const GuardLock nobody{path};  // a running guard of another version keeps its tables
+      // A running guard of another version keeps its tables.
+      const GuardLock nobody{path, GuardLock::Kind::guard, lock_wait};
       install(database.handle());
     }
     require_undamaged(database, path);
@@ -153,20 +157,24 @@ void prepare_file(const std::string& path, Missing missing) {
   }
 }
 
-GuardLock::GuardLock(const std::string& path, Kind kind)
+GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::milliseconds wait)
     : descriptor_{open(lock_path(path).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
   if (descriptor_ < 0) {
     throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
   }
   const int operation = (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  for (int tries = kind == Kind::guard ? 100 : 1; tries > 0; --tries) {
-    if (flock(descriptor_, operation) == 0) return;
-    if (tries > 1) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  if (kind == Kind::transaction) wait = {};
+  const auto last = std::chrono::steady_clock::now() + wait;
+  while (flock(descriptor_, operation) != 0) {
+    if (std::chrono::steady_clock::now() < last) {
+      std::this_thread::sleep_for(lock_look);
+      continue;
+    }
+    close(descriptor_);
+    throw Unavailable(fmt::format(
+        "another fenceguard is the guard of {}{}: ask that one (--server http://HOST:PORT), or stop it first",
+        path, wait.count() > 0 ? fmt::format(", and was after {} ms of waiting", wait.count()) : ""));
   }
-  close(descriptor_);
-  throw Unavailable(fmt::format(
-      "another fenceguard is the guard of {}: ask that one (--server http://HOST:PORT), or stop it first",
-      path));
 }
 
 GuardLock::~GuardLock() {

@@ -5,6 +5,7 @@
 //
 // Thread safety: the calls may be made from any thread.
 
+#include <chrono>
 #include <string>
 
 namespace fenceguard::sqlite {
@@ -15,7 +16,10 @@ enum class Missing { create, refuse };
 // first, so that a crash leaves no half-made file), upgrades it unless a guard is running, and looks for
 // damage. Throws Unavailable with a sentence that says what to do: an empty or truncated file, not a
 // database, damaged, newer than this build, not writable.
-void prepare_file(const std::string& path, Missing missing);
+//
+// lock_wait: how long an upgrade waits for a running guard to end.
+void prepare_file(const std::string& path, Missing missing,
+                  std::chrono::milliseconds lock_wait = std::chrono::milliseconds{1'000});
 
 // Holds the file for this process as its only guard, for as long as the object lives: never by a time to
 // live, so a paused guard keeps it. Other processes may still read the file and use its lease table.
@@ -28,8 +32,10 @@ void prepare_file(const std::string& path, Missing missing);
 class GuardLock {
  public:
   enum class Kind { guard, transaction };
-  // Throws Unavailable if somebody else holds it, a guard after waiting a second for transactions to end.
-  explicit GuardLock(const std::string& path, Kind kind = Kind::guard);
+  // Throws Unavailable if somebody else holds it: for a guard after it has waited for so long, which is also
+  // what lets transactions end, for a transaction at once.
+  explicit GuardLock(const std::string& path, Kind kind = Kind::guard,
+                     std::chrono::milliseconds wait = std::chrono::milliseconds{1'000});
   ~GuardLock();
   GuardLock(const GuardLock&) = delete;
   GuardLock& operator=(const GuardLock&) = delete;

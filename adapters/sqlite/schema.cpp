@@ -12,11 +12,12 @@ namespace fenceguard::sqlite {
 extern const std::string_view sql_001_fences;
 extern const std::string_view sql_002_leases;
 extern const std::string_view sql_003_objects;
+extern const std::string_view sql_004_lane;
 
 namespace {
 
-std::array<std::string_view, 3> versions() {
-  return {sql_001_fences, sql_002_leases, sql_003_objects};
+std::array<std::string_view, 4> versions() {
+  return {sql_001_fences, sql_002_leases, sql_003_objects, sql_004_lane};
 }
 
 // Whether each of our tables is defined as in a new file: a changed letter there can hide every row.

@@ -4,6 +4,7 @@
 
 #include "adapters/sqlite/calls.hpp"
 #include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/lane_state.hpp"
 #include "adapters/sqlite/object_store.hpp"
 #include "adapters/sqlite/token_source.hpp"
 #include "guard/wait_for.hpp"
@@ -16,19 +17,21 @@ constexpr unsigned reader_threads = 2;
 class EmbeddedStorage : public Storage {
  public:
   EmbeddedStorage(const std::string& path, const StorageOptions& options)
-      : lock_{path},
+      : lock_{path, GuardLock::Kind::guard, options.lock_wait},
         cache_{options.cache_entries},
         readers_{path, reader_threads},
         fences_{committer_, readers_, cache_, options.jump_max},
         objects_{fences_, committer_, readers_, options.jump_max},
         source_{committer_},
-        committer_{
-            [this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); }} {
+        lane_state_{committer_, options.jump_max},
+        committer_{[this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); },
+                   path} {
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
   }
 
   FenceStore& fences() override { return fences_; }
   ObjectStore* objects() override { return &objects_; }
+  LaneState* lane_state() override { return &lane_state_; }
   TokenSource* own_source() override { return &source_; }
   bool initialises_itself() const noexcept override { return true; }
 
@@ -49,6 +52,7 @@ class EmbeddedStorage : public Storage {
   EmbeddedFences fences_;
   EmbeddedObjects objects_;
   LeaseSource source_;
+  EmbeddedLaneState lane_state_;
   Committer committer_;  // last, so that it ends first: what it still answers may use all of the others
 };
 
@@ -152,7 +156,7 @@ std::unique_ptr<Storage> open_storage(const std::string& path, const StorageOpti
     prepare_file(path, Missing::refuse);
     return std::make_unique<LookedAtStorage>(path);
   }
-  prepare_file(path, Missing::create);
+  prepare_file(path, Missing::create, options.lock_wait);
   return std::make_unique<EmbeddedStorage>(path, options);
 }
 

@@ -53,7 +53,7 @@ class OlderFile : public StateFile, public testing::WithParamInterface<int> {};
 
 TEST_P(OlderFile, IsUpgradedWithEverythingInIt) {
   const int version = GetParam();
-  const std::vector<std::string> files{"001_fences", "002_leases", "003_objects"};
+  const std::vector<std::string> files{"001_fences", "002_leases", "003_objects", "004_lane"};
   for (int i = 0; i < version; ++i) {
     change(path_,
            content_of(FENCEGUARD_SOURCE_DIR "/sql/sqlite/" + files[static_cast<std::size_t>(i)] + ".sql"));
@@ -79,7 +79,7 @@ TEST_P(OlderFile, IsUpgradedWithEverythingInIt) {
   EXPECT_EQ(storage->own_source()->draw(), Token{1});
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, OlderFile, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Versions, OlderFile, testing::Values(1, 2, 3));
 
 TEST_F(StateFile, ANewerVersionIsRefusedAndLeftAlone) {
   { const OpenStorage storage{path_}; }

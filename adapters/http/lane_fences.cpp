@@ -1,0 +1,52 @@
+#include "adapters/http/lane_fences.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+Outcome<Ruling> outcome_of(Entry entry) {
+  if (auto* entered = std::get_if<Entered>(&entry)) return std::move(entered->rulings.front());
+  if (auto* refused = std::get_if<Refused>(&entry)) return std::move(refused->ruling);
+  return std::get<Failed>(std::move(entry)).fault;
+}
+
+}  // namespace
+
+void LaneFences::advance(Claim claim, Done<Ruling> done) {
+  Ask ask{desk_.new_ticket(), Kind::advance, {std::move(claim)}};
+  if (auto entry = desk_.enter(std::move(ask), [done](Entry late) { done(outcome_of(std::move(late))); }))
+    done(outcome_of(*std::move(entry)));
+}
+
+void LaneFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
+  desk_.revoke(std::move(resource), std::move(lease), std::move(done));
+}
+
+void LaneFences::compact(Token lowest_live, Done<Compaction> done) {
+  store_.compact(lowest_live, [this, done = std::move(done)](Outcome<Compaction> outcome) {
+    desk_.forget_fences();  // also after a fault: it goes step by step
+    done(std::move(outcome));
+  });
+}
+
+void LaneFences::show(Resource resource, Done<FenceView> done) {
+  store_.show(std::move(resource), std::move(done));
+}
+
+void LaneFences::list(FenceListing listing, Done<FencePage> done) {
+  store_.list(std::move(listing), std::move(done));
+}
+
+void LaneFences::init(std::int64_t floor, Done<std::int64_t> done) {
+  store_.init(floor, [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
+    desk_.forget_fences();
+    done(std::move(outcome));
+  });
+}
+
+void LaneFences::rebase(Rebase, Done<FenceView> done) {
+  done(Fault{FaultKind::unavailable,
+             "a running guard's fences cannot be set by hand: stop the guard, then run 'fenceguard fence "
+             "rebase --storage sqlite:STATE' with the file of its --state"});
+}
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,46 @@
+#include "adapters/http/lanes.hpp"
+
+#include "adapters/http/lane_desk.hpp"
+#include "adapters/http/lane_fences.hpp"
+
+namespace fenceguard::proxy {
+
+class Lanes::Impl {
+ public:
+  Impl(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries)
+      : desk{options, jump_max, cache_entries}, fences{desk, options.state->fences()} {}
+
+  LaneDesk desk;
+  LaneFences fences;
+};
+
+Lanes::Lanes(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries)
+    : impl_{std::make_unique<Impl>(options, jump_max, cache_entries)} {}
+
+Lanes::~Lanes() = default;
+
+Ticket Lanes::new_ticket() noexcept {
+  return impl_->desk.new_ticket();
+}
+
+std::optional<Entry> Lanes::enter(Ask ask, std::function<void(Entry)> entered) {
+  return impl_->desk.enter(std::move(ask), std::move(entered));
+}
+
+std::optional<Left> Lanes::leave(Ticket ticket, Ending ending, std::function<void(Left)> left) {
+  return impl_->desk.leave(ticket, ending, std::move(left));
+}
+
+bool Lanes::withdraw(Ticket ticket) {
+  return impl_->desk.withdraw(ticket);
+}
+
+LaneTable::Figures Lanes::figures() const {
+  return impl_->desk.figures();
+}
+
+FenceStore& Lanes::fences() noexcept {
+  return impl_->fences;
+}
+
+}  // namespace fenceguard::proxy
