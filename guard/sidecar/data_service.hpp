@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "guard/http/server.hpp"
+#include "guard/http/tls.hpp"
 #include "guard/sidecar/metrics.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 
@@ -22,7 +24,8 @@ struct ServiceContext {
   Metrics& metrics;
   RefusalLog& log;
   const ClaimKeys* keys =
-      nullptr;                     // claims must be signed with one of these; null: no signature is asked for
+      nullptr;  // claims must be signed with one of these; null: no signature is asked for
+  std::shared_ptr<const http::TlsContext> tls = nullptr;  // null: in the clear
   std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   http::Limits limits;
@@ -47,6 +50,7 @@ class DataService {
     std::int64_t waiting = 0;    // claims that wait for older writes
     std::int64_t in_flight = 0;  // writes that were forwarded and are not over
     std::int64_t closed = 0;     // resources closed by an outcome that is not known
+    std::int64_t settle_closures = 0;  // how often one was, since the start
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
 };

@@ -22,6 +22,12 @@ prometheus::Gauge& add_gauge(prometheus::Registry& registry, const char* name, c
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
+prometheus::Histogram& add_histogram(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(
+      {}, prometheus::Histogram::BucketBoundaries{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                                  0.5, 1, 2.5, 5, 10});
+}
+
 }  // namespace
 
 const char* to_string(LeaseEvent event) noexcept {
@@ -77,13 +83,17 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
   in_flight_ = &add_gauge(registry, "fenceguard_in_flight", "Requests on the data side not yet answered");
   resources_ = &add_gauge(registry, "fenceguard_resources", "Fences with a record of their own");
   floor_ = &add_gauge(registry, "fenceguard_floor", "Fence of every resource without a record of its own");
-  write_duration_ =
-      &prometheus::BuildHistogram()
-           .Name("fenceguard_write_duration_seconds")
-           .Help("From a write's arrival, whole, to its answer")
-           .Register(registry)
-           .Add({}, prometheus::Histogram::BucketBoundaries{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
-                                                            0.1, 0.25, 0.5, 1, 2.5, 5, 10});
+  write_duration_ = &add_histogram(registry, "fenceguard_write_duration_seconds",
+                                   "From a write's arrival, whole, to its answer");
+  upstream_duration_ = &add_histogram(registry, "fenceguard_upstream_duration_seconds",
+                                      "From a request's last byte to the storage to the end of its answer");
+  lane_waiting_ =
+      &add_gauge(registry, "fenceguard_lane_waiting", "Claims that wait in a lane for older writes");
+  lane_closed_ =
+      &add_gauge(registry, "fenceguard_lane_closed",
+                 "Resources closed by an outcome that is not known, until the settle time is over");
+  settle_closures_ = &add_counter(registry, "fenceguard_settle_closures_total",
+                                  "How often a resource was closed by an outcome that is not known");
   prometheus::BuildGauge()
       .Name("fenceguard_build_info")
       .Help("Always 1; the version is the label")
@@ -135,6 +145,16 @@ void Metrics::set_leases_waiting(std::size_t count) {
 
 void Metrics::observe_write(std::chrono::nanoseconds duration) {
   write_duration_->Observe(std::chrono::duration<double>(duration).count());
+}
+
+void Metrics::observe_upstream(std::chrono::nanoseconds duration) {
+  upstream_duration_->Observe(std::chrono::duration<double>(duration).count());
+}
+
+void Metrics::set_lanes(const Lanes& lanes) {
+  lane_waiting_->Set(static_cast<double>(lanes.waiting));
+  lane_closed_->Set(static_cast<double>(lanes.closed));
+  settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
 }
 
 std::string Metrics::render(const StoreStatus& status, std::int64_t in_flight) {

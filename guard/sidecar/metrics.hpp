@@ -63,6 +63,15 @@ class Metrics {
   void count_source_regression();
   void set_leases_waiting(std::size_t count);
   void observe_write(std::chrono::nanoseconds duration);
+  // From the last byte of a request to a storage of its own to the end of its answer, or of the wait for it.
+  void observe_upstream(std::chrono::nanoseconds duration);
+  // The lanes of the moment; settle_closures counts from the start.
+  struct Lanes {
+    std::int64_t waiting = 0;
+    std::int64_t closed = 0;
+    std::int64_t settle_closures = 0;
+  };
+  void set_lanes(const Lanes& lanes);
 
   // Everything as Prometheus text, with these values of the moment.
   [[nodiscard]] std::string render(const StoreStatus& status, std::int64_t in_flight);
@@ -83,6 +92,10 @@ class Metrics {
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;
   prometheus::Histogram* write_duration_;
+  prometheus::Histogram* upstream_duration_;
+  prometheus::Gauge* lane_waiting_;
+  prometheus::Gauge* lane_closed_;
+  prometheus::Counter* settle_closures_;
 };
 
 }  // namespace fenceguard

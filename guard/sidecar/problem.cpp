@@ -71,10 +71,11 @@ const ProblemKind& kind_of(Problem problem) noexcept {
 
 http::Response to_response(Problem problem, const ProblemDetails& details) {
   const ProblemKind& kind = kind_of(problem);
+  const unsigned status = details.status != 0 ? details.status : kind.status;
   boost::json::object body;
   body["type"] = "urn:fenceguard:problem:" + std::string{kind.name};
   body["title"] = kind.title;
-  body["status"] = kind.status;
+  body["status"] = status;
   body["detail"] = details.detail;
   if (!details.verdict.empty()) body["verdict"] = details.verdict;
   if (details.resource != nullptr) body["resource"] = details.resource->name();
@@ -82,12 +83,12 @@ http::Response to_response(Problem problem, const ProblemDetails& details) {
   if (details.highest) body["highest"] = std::to_string(*details.highest);
 
   http::Response response;
-  response.status = kind.status;
+  response.status = status;
   response.fields.add("Content-Type", "application/problem+json");
   response.fields.add("Cache-Control", "no-store");
   if (!details.verdict.empty()) response.fields.add("Fencing-Verdict", std::string{details.verdict});
   if (details.highest) response.fields.add("Fencing-Highest", std::to_string(*details.highest));
-  if (kind.status == 503) response.fields.add("Retry-After", "1");
+  if (status == 503) response.fields.add("Retry-After", retry_after_seconds(details.retry_after));
   response.body = boost::json::serialize(body) + "\n";
   return response;
 }
@@ -122,6 +123,7 @@ http::Response fault_response(const Fault& fault, const Resource* resource) {
   details.detail = fault.message;
   details.verdict = fault_verdict(fault.kind);
   details.resource = resource;
+  details.retry_after = fault.retry_after;
   return to_response(fault_problem(fault.kind), details);
 }
 

@@ -58,6 +58,8 @@ struct ProblemDetails {
   const Resource* resource = nullptr;
   std::optional<Token> token{};
   std::optional<std::int64_t> highest{};
+  std::chrono::milliseconds retry_after{};  // of a 503
+  unsigned status = 0;                      // in place of the kind's own; 0: the kind's
 };
 
 struct ProblemKind {

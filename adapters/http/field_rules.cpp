@@ -1,0 +1,112 @@
+#include "adapters/http/field_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "adapters/http/field_names.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+bool is_one_of(std::string_view name, std::span<const std::string_view> names) noexcept {
+  return std::any_of(names.begin(), names.end(), [&](auto known) { return is_same_name(known, name); });
+}
+
+// Written anew for the upstream, or answered here. The method overrides let a request be another one than was
+// judged.
+constexpr std::array<std::string_view, 11> not_for_upstream = {"Host",
+                                                               "Expect",
+                                                               "Via",
+                                                               "Forwarded",
+                                                               "X-Forwarded-For",
+                                                               "X-Forwarded-Proto",
+                                                               "X-Forwarded-Host",
+                                                               "X-HTTP-Method-Override",
+                                                               "X-HTTP-Method",
+                                                               "X-Method-Override",
+                                                               "Destination"};
+
+// Appends 'NAME: earlier values, ' and leaves the line open.
+void begin_list(std::string& out, std::string_view name, const http::Fields& fields) {
+  out.append(name).append(": ");
+  for (const auto& [field, value] : fields) {
+    if (is_same_name(field, name) && !value.empty()) out.append(value).append(", ");
+  }
+}
+
+void append_forwarded(std::string& out, std::string_view host, const Client& client) {
+  const bool is_ipv6 = client.peer.find(':') != std::string_view::npos;
+  out.append("for=").append(is_ipv6 ? "\"[" : "").append(client.peer).append(is_ipv6 ? "]\"" : "");
+  // A host that would need escapes in quotes is none.
+  if (!host.empty() && host.find_first_of("\"\\") == std::string_view::npos)
+    out.append(";host=\"").append(host).append("\"");
+  out.append(client.is_tls ? ";proto=https" : ";proto=http");
+}
+
+}  // namespace
+
+void ConnectionOptions::add(std::string_view value) {
+  for_each_element(value, [this](std::string_view name) { names_.push_back(name); });
+}
+
+bool ConnectionOptions::lists(std::string_view name) const noexcept {
+  return std::any_of(names_.begin(), names_.end(), [&](auto listed) { return is_same_name(listed, name); });
+}
+
+bool is_hop_by_hop(std::string_view name) noexcept {
+  if (name.empty()) return true;
+  switch (folded(name.front())) {
+    case 'c':
+      return is_one_of(name, std::array<std::string_view, 2>{"Connection", "Content-Length"});
+    case 'h':
+      return is_same_name(name, "HTTP2-Settings");
+    case 'k':
+      return is_same_name(name, "Keep-Alive");
+    case 'p':
+      return is_one_of(name, std::array<std::string_view, 3>{"Proxy-Connection", "Proxy-Authenticate",
+                                                             "Proxy-Authorization"});
+    case 't':
+      return is_one_of(name, std::array<std::string_view, 3>{"TE", "Trailer", "Transfer-Encoding"});
+    case 'u':
+      return is_same_name(name, "Upgrade");
+    default:
+      return false;
+  }
+}
+
+bool passes_to_upstream(std::string_view name, bool is_claim_forwarded) noexcept {
+  if (is_hop_by_hop(name)) return false;
+  if (begins_with_name(name, "Fencing-")) return is_claim_forwarded && name.find('_') == name.npos;
+  switch (folded(name.front())) {
+    case 'd':
+    case 'e':
+    case 'f':
+    case 'h':
+    case 'v':
+    case 'x':
+      return !is_one_of(name, not_for_upstream);
+    default:
+      return true;
+  }
+}
+
+bool passes_to_client(std::string_view name) noexcept {
+  // The server writes Date itself.
+  return !is_hop_by_hop(name) && !begins_with_name(name, "Fencing-") && !is_same_name(name, "Date");
+}
+
+void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client) {
+  const auto host = fields.single("Host").value_or(std::string_view{});
+  begin_list(out, "Via", fields);
+  out.append("1.1 fenceguard\r\n");
+  begin_list(out, "X-Forwarded-For", fields);
+  out.append(client.peer).append("\r\nX-Forwarded-Proto: ").append(client.is_tls ? "https" : "http");
+  if (!host.empty()) out.append("\r\nX-Forwarded-Host: ").append(host);
+  out.append("\r\n");
+  begin_list(out, "Forwarded", fields);
+  append_forwarded(out, host, client);
+  out.append("\r\n");
+}
+
+}  // namespace fenceguard::proxy

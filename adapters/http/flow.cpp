@@ -1,0 +1,251 @@
+#include "adapters/http/flow.hpp"
+
+#include "adapters/http/answers.hpp"
+#include "guard/sidecar/problem.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+bool is_success(unsigned status) noexcept {
+  return status >= 200 && status < 300;
+}
+
+std::string_view what_came_of(Passage passage) noexcept {
+  switch (passage) {
+    case Passage::unsent:
+      return "The storage cannot be reached.";
+    case Passage::late:
+      return "The storage did not answer in time.";
+    case Passage::silent:
+      return "The storage closed the connection without an answer.";
+    case Passage::cut_off:
+      return "The body did not come to its end while it was being passed on.";
+    case Passage::broken:
+      return "The storage's answer is incomplete or malformed.";
+    case Passage::whole:
+    case Passage::begun:
+      break;
+  }
+  return "The storage's answer does not say whether the write took effect.";
+}
+
+}  // namespace
+
+http::Task<void> Flow::run() {
+  if (co_await turn_away()) co_return;
+  if (stream_.has_body() && !stream_.take_whole_body(body_) && co_await read_small_body()) co_return;
+  begun_ = std::chrono::steady_clock::now();
+  if (is_fenced() && co_await enter()) co_return;
+  if (operation_->is_write()) {
+    co_await write();
+  } else {
+    co_await read();
+  }
+}
+
+http::Task<bool> Flow::turn_away() {
+  auto parsed = parse_operation(stream_.request(), {context_.resource_depth, context_.keys});
+  if (auto* operation = std::get_if<Operation>(&parsed)) {
+    operation_ = std::move(*operation);
+    co_return false;
+  }
+  auto& turned = std::get<Turned>(parsed);
+  if (turned.why == Turned::Why::missing) context_.metrics.count_missing();
+  if (turned.why == Turned::Why::not_signed) {
+    context_.metrics.count_unsigned();
+    context_.log.not_signed("request", *turned.claim);
+  }
+  co_await stream_.respond(std::move(turned.response));
+  co_return true;
+}
+
+// What is small is read before the lane is entered, so that a slow client holds no lane; of the rest, the
+// first part, but for a client that waits to be told to send.
+http::Task<bool> Flow::read_small_body() {
+  const auto announced = stream_.body_bytes();
+  is_whole_ = false;
+  if (announced.value_or(0) > Forwarding::piece_bytes_max && stream_.expects_continue()) co_return false;
+  while (body_.size() < Forwarding::piece_bytes_max) {
+    const auto piece = co_await stream_.read_body(body_, Forwarding::piece_bytes_max - body_.size());
+    if (piece == http::Piece::some) continue;
+    is_whole_ = piece == http::Piece::end;
+    if (is_whole_) co_return false;
+    if (piece != http::Piece::gone) co_await stream_.respond(stream_.refused());
+    co_return true;
+  }
+  co_return false;
+}
+
+http::Task<bool> Flow::enter() {
+  const auto kind = operation_->is_write() ? Kind::write : Kind::read;
+  auto entry = pass_.enter(kind, operation_->claims, stream_);
+  if (!entry) {
+    entry = co_await pass_.wait_entered(stream_);
+    if (!entry) {
+      co_await stream_.respond(
+          upstream_unavailable(503, "The client went away while it waited.", resource()));
+      co_return true;
+    }
+  }
+  if (const auto* entered = std::get_if<Entered>(&*entry)) {
+    note_entered(*entered);
+    co_return false;
+  }
+  co_await stream_.respond(not_entered(*entry));
+  co_return true;
+}
+
+void Flow::note_entered(const Entered& entered) {
+  ruling_ = entered.rulings.at(operation_->own);
+  if (operation_->is_write()) return;
+  context_.metrics.count(Verdict::admitted);
+  if (ruling_.changed) context_.metrics.count_advance();
+  context_.log.ruled("read", own_claim(), ruling_);
+}
+
+http::Response Flow::not_entered(const Entry& entry) {
+  if (const auto* failed = std::get_if<Failed>(&entry)) {
+    note_fault(failed->fault.kind, failed->fault.message);
+    return fault_response(failed->fault, &resource());
+  }
+  const auto& refused = std::get<Refused>(entry);
+  const auto& claim = operation_->claims.at(refused.claim);
+  context_.metrics.count(refused.ruling.verdict);
+  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling);
+  return turned_down(claim, refused.ruling);
+}
+
+Outgoing Flow::compose() {
+  BodyFraming framing{!body_.empty() || !is_whole_, body_.size()};
+  if (!is_whole_) framing.bytes = stream_.body_bytes();
+  const bool is_chunked = framing.has_body && !framing.bytes;
+  head_.reserve(1024);
+  write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
+                     pool_.options().origin, framing);
+  if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
+  return {.head = head_,
+          .body = body_,
+          .rest = is_whole_ ? nullptr : &stream_,
+          .is_chunked = is_chunked,
+          .answers_head = operation_->method.name == "HEAD",
+          .is_write = operation_->is_write(),
+          .is_last = asks_to_close(operation_->method, framing),
+          .may_repeat = is_whole_ && !operation_->is_write(),
+          .drops_cache_rules = is_fenced() && !operation_->is_write()};
+}
+
+http::Task<void> Flow::write() {
+  auto passage = co_await forwarding_.run(compose());
+  const bool is_streamed = passage == Passage::begun && ending_of(Passage::whole) != Ending::unknown;
+  if (is_streamed) {
+    add_ruling(forwarding_.answer(), ruling_);
+    passage = co_await pass_on();
+  }
+  observe();
+  const auto ending = ending_of(passage);
+  if (ending == Ending::unknown) forwarding_.reset();
+  if (!pass_.leave(ending)) co_await pass_.wait_left();
+  auto answer = write_answer(passage, ending);
+  context_.metrics.observe_write(std::chrono::steady_clock::now() - begun_);
+  if (!is_streamed) {
+    co_await stream_.respond(std::move(answer));
+  } else if (passage == Passage::whole && !pass_.fault()) {
+    co_await finish_streamed();
+  }
+}
+
+Ending Flow::ending_of(Passage passage) {
+  if (passage == Passage::unsent) return Ending::unsent;
+  const auto status = forwarding_.answer().status;
+  // Whoever says that it is done before he was told all of it does not mean this write.
+  const bool is_unproven = !proves_end(status) || (forwarding_.is_early() && is_success(status));
+  if (passage != Passage::whole || is_unproven) return Ending::unknown;
+  return is_success(status) ? Ending::took_effect : Ending::refused;
+}
+
+http::Response Flow::write_answer(Passage passage, Ending ending) {
+  if (ending == Ending::unsent) {
+    note_fault(FaultKind::unavailable, what_came_of(passage));
+    return upstream_unavailable(503, what_came_of(passage), resource());
+  }
+  if (ending == Ending::unknown) {
+    const auto status = forwarding_.answer().status;
+    const bool is_timeout = passage == Passage::late ||
+                            (passage == Passage::whole && (status == 408 || status == 504)) ||
+                            (passage == Passage::cut_off && forwarding_.body_end() == http::Piece::late);
+    note_fault(FaultKind::unknown, what_came_of(passage));
+    return outcome_unknown(is_timeout ? 504 : 502, what_came_of(passage), own_claim(), ruling_);
+  }
+  if (pass_.fault()) {
+    note_fault(FaultKind::unknown, pass_.fault()->message);
+    return outcome_unknown(500, pass_.fault()->message, own_claim(), ruling_);
+  }
+  context_.metrics.count(Verdict::admitted);
+  context_.log.ruled("write", own_claim(), ruling_);
+  auto& answer = forwarding_.answer();
+  add_ruling(answer, ruling_);
+  return std::exchange(answer, {});
+}
+
+http::Task<void> Flow::read() {
+  auto passage = co_await forwarding_.run(compose());
+  observe();
+  if (passage != Passage::whole && passage != Passage::begun) {
+    co_await stream_.respond(unanswered_read(passage));
+    co_return;
+  }
+  auto& answer = forwarding_.answer();
+  if (is_fenced()) add_ruling(answer, ruling_);
+  add_cache_rules(answer, is_fenced());
+  const bool is_head = operation_->method.name == "HEAD";
+  if (passage == Passage::whole && (!is_head || forwarding_.body_bytes())) {
+    if (is_head) answer.head_length = forwarding_.body_bytes();
+    co_await stream_.respond(std::move(answer));
+    co_return;
+  }
+  passage = passage == Passage::begun ? co_await pass_on() : passage;
+  if (passage == Passage::whole) co_await finish_streamed();
+}
+
+http::Task<Passage> Flow::pass_on() {
+  auto& answer = forwarding_.answer();
+  auto body = std::exchange(answer.body, {});
+  const bool is_write = operation_->is_write();
+  const auto timeout = pool_.options().upstream_timeout;
+  is_client_gone_ = !co_await stream_.begin(std::move(answer), forwarding_.body_bytes());
+  for (;;) {
+    is_client_gone_ = is_client_gone_ || !co_await stream_.write(body);
+    // Of a write the end of the answer is awaited in any case.
+    if (is_client_gone_ && !is_write) co_return Passage::cut_off;
+    answer.body.swap(body);
+    answer.body.clear();
+    const auto passage = co_await forwarding_.read_on(
+        (is_write ? forwarding_.sent_at() : std::chrono::steady_clock::now()) + timeout);
+    if (passage != Passage::begun) co_return passage;
+    answer.body.swap(body);
+  }
+}
+
+http::Task<void> Flow::finish_streamed() {
+  auto& answer = forwarding_.answer();
+  if (is_client_gone_) co_return;
+  if (co_await stream_.write(answer.body)) co_await stream_.finish();
+}
+
+http::Response Flow::unanswered_read(Passage passage) {
+  const unsigned status = passage == Passage::unsent ? 503 : passage == Passage::late ? 504 : 502;
+  note_fault(FaultKind::unavailable, what_came_of(passage));
+  return upstream_unavailable(status, what_came_of(passage), resource());
+}
+
+void Flow::note_fault(FaultKind kind, std::string_view why) {
+  context_.metrics.count(kind);
+  context_.log.failed(operation_->is_write() ? "write" : "read", resource(), Fault{kind, std::string{why}});
+}
+
+void Flow::observe() {
+  if (forwarding_.sent_at() == http::SteadyTime{}) return;
+  context_.metrics.observe_upstream(std::chrono::steady_clock::now() - forwarding_.sent_at());
+}
+
+}  // namespace fenceguard::proxy

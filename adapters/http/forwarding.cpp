@@ -1,0 +1,244 @@
+#include "adapters/http/forwarding.hpp"
+
+#include "adapters/http/early_watch.hpp"
+#include "adapters/http/field_names.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+constexpr std::size_t read_bytes_min = 16 * 1024;
+constexpr std::size_t head_bytes_max = 64 * 1024;
+constexpr unsigned interim_answers_max = 16;
+
+http::SteadyTime after(std::chrono::milliseconds duration) {
+  return std::chrono::steady_clock::now() + duration;
+}
+
+}  // namespace
+
+bool proves_end(unsigned status) noexcept {
+  return status != 202 && status != 408 && status != 502 && status != 503 && status != 504;
+}
+
+http::Task<Passage> Forwarding::run(Outgoing outgoing) {
+  outgoing_ = outgoing;
+  for (;;) {
+    connection_ = pool_.take();
+    if (!connection_) connection_ = co_await pool_.connect(after(pool_.options().upstream_timeout));
+    if (!connection_) co_return Passage::unsent;
+    const bool was_kept = connection_->is_reused();
+    const auto passage = co_await exchange();
+    const bool is_repeated =
+        was_kept && (passage == Passage::unsent || (passage == Passage::silent && outgoing_.may_repeat));
+    if (!is_repeated) co_return passage;
+  }
+}
+
+http::Task<Passage> Forwarding::exchange() {
+  auto head = outgoing_.head;
+  auto body = outgoing_.body;
+  auto& channel = connection_->channel();
+  const auto error = channel.write_now(head, body);
+  if (error && error != http::asio::error::would_block) {
+    // A socket that refuses the first byte has taken none.
+    const bool is_unsent = !channel.is_tls();
+    reset();
+    co_return is_unsent ? Passage::unsent : Passage::broken;
+  }
+  if (!head.empty() || !body.empty() || outgoing_.rest != nullptr) {
+    if (const auto end = co_await send_rest(head, body)) co_return *end;
+  }
+  sent_at_ = std::chrono::steady_clock::now();
+  connection_->set_deadline(sent_at_ + pool_.options().upstream_timeout);
+  if (is_heard_) {
+    if (const auto end = take()) co_return *end;
+  }
+  co_return co_await receive();
+}
+
+http::Task<Passage> Forwarding::receive() {
+  while (!connection_->is_late()) {
+    auto& buffer = connection_->buffer();
+    is_large_ = is_large_ || (body_ && body_->bytes_left().value_or(piece_bytes_max) > read_bytes_min);
+    buffer.reserve(is_large_ ? piece_bytes_max : read_bytes_min);
+    const auto [error, bytes] = co_await connection_->channel().read_some(buffer.room(), buffer.room_bytes());
+    if (error) co_return ended(error);
+    is_heard_ = true;
+    buffer.commit(bytes);
+    if (const auto end = take()) co_return *end;
+  }
+  reset();
+  co_return Passage::late;
+}
+
+http::Task<Passage> Forwarding::read_on(http::SteadyTime until) {
+  if (connection_->is_late()) {
+    reset();
+    co_return Passage::late;
+  }
+  connection_->set_deadline(until);
+  if (!connection_->buffer().empty()) {
+    if (const auto end = take()) co_return *end;
+  }
+  co_return co_await receive();
+}
+
+http::Task<Forwarding::MaybePassage> Forwarding::send_rest(std::string_view head, std::string_view body) {
+  if (!head.empty() || !body.empty()) {
+    if (const auto end = co_await send_part(head, body)) co_return end;
+  }
+  if (outgoing_.rest == nullptr || is_early_) co_return std::nullopt;
+  co_return co_await send_pieces();
+}
+
+http::Task<Forwarding::MaybePassage> Forwarding::send_pieces() {
+  bool is_first = outgoing_.body.empty();
+  for (auto piece = http::Piece::some; piece == http::Piece::some && !has_early_answer(); is_first = false) {
+    connection_->clear_deadline();
+    piece_.clear();
+    piece = co_await outgoing_.rest->read_body(piece_, piece_bytes_max);
+    if (piece != http::Piece::some && piece != http::Piece::end) {
+      body_end_ = piece;
+      reset();
+      co_return Passage::cut_off;
+    }
+    chunk_line_.clear();
+    if (outgoing_.is_chunked && !piece_.empty()) write_chunk_line(chunk_line_, piece_.size(), is_first);
+    if (const auto end = co_await send_part(chunk_line_, piece_)) co_return end;
+    if (piece == http::Piece::end && outgoing_.is_chunked && !is_early_) {
+      chunk_line_.clear();
+      write_chunk_line(chunk_line_, 0, is_first && piece_.empty());
+      if (const auto end = co_await send_part(chunk_line_, {})) co_return end;
+    }
+    if (is_early_) break;
+  }
+  co_return std::nullopt;
+}
+
+// Nothing: it was sent, or an answer came before it was.
+http::Task<Forwarding::MaybePassage> Forwarding::send_part(std::string_view head, std::string_view body) {
+  auto& channel = connection_->channel();
+  if (connection_->is_late()) {
+    reset();
+    co_return Passage::late;
+  }
+  auto error = channel.write_now(head, body);
+  if (error == http::asio::error::would_block) error = {};
+  if (!error && (!head.empty() || !body.empty())) {
+    connection_->set_deadline(after(pool_.options().upstream_timeout));
+    EarlyWatch watch{channel};
+    error = co_await channel.write_all(head, body);
+    if (error && watch.has_fired()) is_early_ = true;
+  }
+  if (connection_->is_late()) {
+    reset();
+    co_return Passage::late;
+  }
+  // Who closes may have answered before.
+  if (error) is_early_ = true;
+  co_return std::nullopt;
+}
+
+bool Forwarding::has_early_answer() {
+  if (is_early_ || connection_->is_late()) return is_early_ = true;
+  auto& buffer = connection_->buffer();
+  buffer.reserve(read_bytes_min);
+  const auto [error, bytes] = connection_->channel().read_now(buffer.room(), buffer.room_bytes());
+  if (error == http::asio::error::would_block) return false;
+  is_early_ = true;
+  if (error) return true;
+  is_heard_ = true;
+  buffer.commit(bytes);
+  return true;
+}
+
+Forwarding::MaybePassage Forwarding::take() {
+  auto& buffer = connection_->buffer();
+  while (!body_) {
+    const auto state = scanner_.scan(buffer.view());
+    if (state == http::HeadScanner::State::malformed) return broken();
+    if (state == http::HeadScanner::State::incomplete) {
+      if (buffer.size() < head_bytes_max) return std::nullopt;
+      return broken();
+    }
+    if (const auto end = take_head()) return end;
+  }
+  buffer.consume(body_->read(buffer.view(), answer_.body));
+  if (body_->is_odd()) return broken();
+  if (body_->is_complete()) return complete();
+  if (answer_.body.size() >= piece_bytes_max) return Passage::begun;
+  return std::nullopt;
+}
+
+Forwarding::MaybePassage Forwarding::take_head() {
+  auto& buffer = connection_->buffer();
+  // An empty line before it belongs to no answer.
+  if (scanner_.skip() > 0 || scanner_.end() > head_bytes_max) return broken();
+  const auto head = read_answer_head(buffer.view().substr(0, scanner_.end()));
+  if (!head) return broken();
+  if (!head->is_interim()) {
+    take_fields(*head);
+    body_.emplace(*head, outgoing_.answers_head);
+  } else if (++interim_answers_ > interim_answers_max) {
+    return broken();
+  }
+  buffer.consume(scanner_.end());
+  scanner_ = {};
+  return std::nullopt;
+}
+
+void Forwarding::take_fields(const AnswerHead& head) {
+  answer_.status = head.status;
+  answer_.fields.reserve(head.fields.size() + 3);
+  for (const auto& [name, value] : head.fields) {
+    if (!passes_to_client(name) || head.connection.lists(name)) continue;
+    if (outgoing_.drops_cache_rules && is_same_name(name, "Cache-Control")) continue;
+    answer_.fields.add(std::string{name}, std::string{value});
+  }
+  body_bytes_ = head.body_bytes;
+  idle_max_ = head.idle_max;
+  is_proof_ = !outgoing_.is_write || proves_end(head.status);
+  is_reusable_ = is_proof_ && !head.is_http_1_0 && !head.connection.closes() && !outgoing_.is_last;
+}
+
+Passage Forwarding::ended(const http::Channel::Error& error) {
+  if (connection_->is_late()) {
+    reset();
+    return Passage::late;
+  }
+  if (!is_heard_) {
+    reset();
+    return Passage::silent;
+  }
+  if (error == http::asio::error::eof && body_) {
+    body_->end();
+    if (body_->is_complete()) return complete();
+  }
+  return broken();
+}
+
+Passage Forwarding::complete() {
+  const bool is_kept = is_reusable_ && !is_early_ && !body_->lasts_to_end() && connection_->buffer().empty();
+  if (is_kept) {
+    connection_->clear_deadline();
+    if (is_large_) connection_->buffer().shrink();
+    pool_.keep(std::move(connection_), idle_max_);
+  } else if (is_early_ || !is_proof_ || !connection_->buffer().empty()) {
+    reset();
+  }
+  connection_.reset();
+  return Passage::whole;
+}
+
+Passage Forwarding::broken() noexcept {
+  reset();
+  return Passage::broken;
+}
+
+void Forwarding::reset() noexcept {
+  if (!connection_) return;
+  connection_->channel().reset();
+  connection_.reset();
+}
+
+}  // namespace fenceguard::proxy

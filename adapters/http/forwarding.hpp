@@ -1,0 +1,116 @@
+#pragma once
+
+// Forwarding: one request on its way to the upstream and its answer on the way back. It says what was seen of
+// the answer; what that means for a write is not decided here.
+//
+// Thread safety: the loop's thread only.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "adapters/http/answer_reader.hpp"
+#include "adapters/http/upstream_pool.hpp"
+#include "guard/http/message.hpp"
+#include "guard/http/request_reader.hpp"
+#include "guard/http/stream.hpp"
+
+namespace fenceguard::proxy {
+
+// What came of a request, as far as it was seen.
+enum class Passage {
+  whole,    // the answer is here, to its end
+  begun,    // so far its head and a part of its body
+  unsent,   // certainly nothing was sent
+  silent,   // the connection ended before a byte of an answer
+  broken,   // a half or odd answer, or a fault of the connection
+  late,     // the deadline passed
+  cut_off,  // the client did not send the rest of the body
+};
+
+// A request as bytes. What the views show outlives the call.
+struct Outgoing {
+  std::string_view head;
+  std::string_view body;         // in the framing that head announces
+  http::Stream* rest = nullptr;  // more body comes from here
+  bool is_chunked = false;
+  bool answers_head = false;  // it is a HEAD
+  bool is_write = false;
+  bool is_last = false;            // head asks the upstream to close
+  bool may_repeat = false;         // it changes nothing: sent once more where a kept connection had ended
+  bool drops_cache_rules = false;  // Cache-Control of the answer is not taken over
+};
+
+// Whether a complete answer with this status says how a write ended. 202 is a promise; the others are what
+// servers say that have lost sight of it.
+[[nodiscard]] bool proves_end(unsigned status) noexcept;
+
+class Forwarding {
+ public:
+  // What is held of an answer's body, or sent of a request's, at a time.
+  static constexpr std::size_t piece_bytes_max = 64 * 1024;
+
+  explicit Forwarding(UpstreamPool& pool) : pool_{pool} {}
+  ~Forwarding() { reset(); }
+  Forwarding(const Forwarding&) = delete;
+  Forwarding& operator=(const Forwarding&) = delete;
+
+  // Sends the request and reads the answer, up to about piece_bytes_max of its body.
+  [[nodiscard]] http::Task<Passage> run(Outgoing outgoing);
+  // Reads on, after 'begun': appends up to about as much to the answer's body. Within until.
+  [[nodiscard]] http::Task<Passage> read_on(http::SteadyTime until);
+
+  // The answer without what is for one hop only. body: what was read and not taken out yet.
+  [[nodiscard]] http::Response& answer() noexcept { return answer_; }
+  // Its body's length, where its head tells it.
+  [[nodiscard]] std::optional<std::uint64_t> body_bytes() const noexcept { return body_bytes_; }
+  // It came before the request was sent to its end.
+  [[nodiscard]] bool is_early() const noexcept { return is_early_; }
+  // When the last byte was sent; what the deadline counts from.
+  [[nodiscard]] http::SteadyTime sent_at() const noexcept { return sent_at_; }
+  // How the client's body ended, after cut_off.
+  [[nodiscard]] http::Piece body_end() const noexcept { return body_end_; }
+
+  // Resets the connection, if there still is one: nothing of the request is delivered afterwards.
+  void reset() noexcept;
+
+ private:
+  using MaybePassage = std::optional<Passage>;
+
+  [[nodiscard]] http::Task<Passage> exchange();
+  [[nodiscard]] http::Task<Passage> receive();
+  [[nodiscard]] http::Task<MaybePassage> send_rest(std::string_view head, std::string_view body);
+  [[nodiscard]] http::Task<MaybePassage> send_pieces();
+  [[nodiscard]] http::Task<MaybePassage> send_part(std::string_view head, std::string_view body);
+  [[nodiscard]] bool has_early_answer();
+  // Looks at what has come. Nothing: more must come.
+  [[nodiscard]] MaybePassage take();
+  [[nodiscard]] MaybePassage take_head();
+  void take_fields(const AnswerHead& head);
+  [[nodiscard]] Passage ended(const http::Channel::Error& error);
+  [[nodiscard]] Passage complete();
+  [[nodiscard]] Passage broken() noexcept;
+
+  UpstreamPool& pool_;
+  Outgoing outgoing_;
+  std::unique_ptr<UpstreamConnection> connection_;
+  http::HeadScanner scanner_;
+  std::optional<AnswerBody> body_;
+  http::Response answer_;
+  std::optional<std::uint64_t> body_bytes_;
+  std::optional<std::chrono::seconds> idle_max_;
+  http::SteadyTime sent_at_{};
+  std::string piece_;
+  std::string chunk_line_;
+  http::Piece body_end_ = http::Piece::end;
+  unsigned interim_answers_ = 0;
+  bool is_heard_ = false;  // a byte of an answer has come
+  bool is_early_ = false;
+  bool is_proof_ = false;  // the answer says how a write ended
+  bool is_reusable_ = false;
+  bool is_large_ = false;  // the answer took more memory than most
+};
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,52 @@
+#pragma once
+
+// LanePass: one operation's way through its lane, for a coroutine: in, with a wait where one is needed, and
+// out. A write that was let in and whose end nobody told goes out as unknown.
+//
+// Thread safety: the loop's thread only.
+
+#include <optional>
+
+#include "adapters/http/lanes.hpp"
+#include "guard/http/loop.hpp"
+#include "guard/http/stream.hpp"
+#include "guard/http/wakeup.hpp"
+
+namespace fenceguard::proxy {
+
+class LanePass {
+ public:
+  explicit LanePass(Lanes& lanes) : lanes_{lanes} {}
+  // REQUIRES: no wait is under way. If a write is still in the lane, nothing can deliver it any more.
+  ~LanePass();
+  LanePass(const LanePass&) = delete;
+  LanePass& operator=(const LanePass&) = delete;
+
+  // Asks to be let in. Nothing: wait_entered() tells.
+  [[nodiscard]] std::optional<Entry> enter(Kind kind, std::vector<Claim> claims, http::Stream& stream);
+  // Nothing: the client went away, and the operation is withdrawn.
+  [[nodiscard]] http::Task<std::optional<Entry>> wait_entered(http::Stream& stream);
+
+  // The write is over. False: wait_left() must be called before the client is told. REQUIRES: it was let in.
+  [[nodiscard]] bool leave(Ending ending);
+  [[nodiscard]] http::Task<void> wait_left();
+  // What became of recording a sequence, once it left.
+  [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
+
+ private:
+  void take_entry(const Entry& entry) noexcept;
+  void client_gone();
+
+  Lanes& lanes_;
+  http::Loop* loop_ = nullptr;
+  http::Wakeup wakeup_;
+  Ticket ticket_ = 0;
+  std::optional<Entry> entry_;  // told by another thread
+  std::optional<Fault> fault_;
+  bool is_write_ = false;
+  bool is_told_ = false;
+  bool is_withdrawn_ = false;
+  bool is_inside_ = false;
+};
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,135 @@
+#include "adapters/http/operation.hpp"
+
+#include "adapters/http/field_names.hpp"
+#include "guard/sidecar/claim_fields.hpp"
+#include "guard/sidecar/problem.hpp"
+#include "guard/sidecar/signature.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+constexpr std::string_view destination_prefix = "Fencing-Destination-";
+
+Turned turned_malformed(std::string reason) {
+  return {malformed(std::move(reason)), Turned::Why::malformed, std::nullopt};
+}
+
+Turned turned_missing(const Resource& resource, std::string detail) {
+  ProblemDetails details{std::move(detail)};
+  details.verdict = "missing";
+  details.resource = &resource;
+  return {to_response(Problem::missing, details), Turned::Why::missing, std::nullopt};
+}
+
+// The fields of the second claim, under the names of a first one. known is false where one is not.
+struct DestinationFields {
+  http::Fields fields;
+  bool is_known = true;
+};
+
+DestinationFields destination_fields(const http::Fields& fields) {
+  DestinationFields found;
+  for (const auto& [name, value] : fields) {
+    if (!begins_with_name(name, destination_prefix)) continue;
+    const auto rest = std::string_view{name}.substr(destination_prefix.size());
+    const bool is_known =
+        is_same_name(rest, "Token") || is_same_name(rest, "Holder") || is_same_name(rest, "Signature");
+    found.is_known = found.is_known && is_known;
+    found.fields.add("Fencing-" + std::string{rest}, value);
+  }
+  return found;
+}
+
+class Parser {
+ public:
+  Parser(const http::Request& head, const OperationRules& rules) : head_{head}, rules_{rules} {}
+
+  std::variant<Operation, Turned> parse() {
+    auto target = parse_target(head_.target, rules_.resource_depth);
+    if (auto* bad = std::get_if<BadPath>(&target)) return turned_malformed(std::move(bad->reason));
+    const auto method = find_method(head_.method);
+    if (!method) return Turned{method_not_allowed(known_methods()), Turned::Why::malformed, std::nullopt};
+    Operation operation{*method, std::move(std::get<Target>(target)), {}, {}, 0};
+    if (auto turned = read_claim(operation)) return std::move(*turned);
+    if (auto turned = read_destination(operation)) return std::move(*turned);
+    return operation;
+  }
+
+ private:
+  using Objection = std::optional<Turned>;
+
+  // The one place where signatures are looked at.
+  Objection check(const Claim& claim, std::string_view field) const {
+    auto response = check_signature(rules_.keys, claim, head_.fields, field);
+    if (!response) return std::nullopt;
+    const auto why = response->status == 401 ? Turned::Why::not_signed : Turned::Why::malformed;
+    return Turned{std::move(*response), why, claim};
+  }
+
+  Objection read_claim(Operation& operation) const {
+    auto parsed = parse_claim_fields(head_.fields);
+    if (auto* bad = std::get_if<BadClaim>(&parsed)) return turned_malformed(std::move(bad->reason));
+    if (auto* given = std::get_if<ClaimFields>(&parsed)) {
+      if (!operation.is_write()) given->sequence.reset();
+      operation.claims.push_back(given->on(operation.target.resource));
+      return check(operation.claims.front(), signature_field);
+    }
+    if (!operation.is_write()) return std::nullopt;
+    return turned_missing(operation.target.resource,
+                          "A write carries the token of a lease in Fencing-Token, and its holder in "
+                          "Fencing-Holder.");
+  }
+
+  Objection read_destination(Operation& operation) const {
+    auto given = destination_fields(head_.fields);
+    if (!given.is_known) return turned_malformed("A destination has a token, a holder and a signature only.");
+    if (operation.method.kind != Method::Kind::pair) {
+      if (given.fields.begin() == given.fields.end()) return std::nullopt;
+      return turned_malformed("Fencing-Destination-… belongs to MOVE and COPY only.");
+    }
+    const auto destination = head_.fields.single("Destination");
+    if (!destination) return turned_malformed("MOVE and COPY name one Destination.");
+    auto target = parse_destination(*destination, head_.fields.single("Host").value_or(std::string_view{}),
+                                    rules_.resource_depth);
+    if (auto* bad = std::get_if<BadPath>(&target)) return turned_malformed(std::move(bad->reason));
+    operation.destination = std::move(std::get<Target>(target));
+    return read_destination_claim(operation, given.fields);
+  }
+
+  Objection read_destination_claim(Operation& operation, const http::Fields& fields) const {
+    auto parsed = parse_claim_fields(fields);
+    if (const auto* bad = std::get_if<BadClaim>(&parsed))
+      return turned_malformed("The destination's claim: " + bad->reason);
+    const auto& resource = operation.destination->resource;
+    const auto& own = operation.claims.front();
+    const bool is_one_resource = resource == own.resource;
+    const auto* given = std::get_if<ClaimFields>(&parsed);
+    if (given == nullptr) {
+      if (is_one_resource) return std::nullopt;
+      return turned_missing(resource,
+                            "MOVE and COPY carry a second claim in Fencing-Destination-Token and "
+                            "Fencing-Destination-Holder.");
+    }
+    auto claim = given->on(resource);
+    if (auto turned = check(claim, destination_signature_field)) return turned;
+    if (is_one_resource) {
+      if (claim == own.without_sequence()) return std::nullopt;
+      return turned_malformed("Both paths are one resource, so both claims must be the same.");
+    }
+    const bool is_first = resource < own.resource;
+    operation.own = is_first ? 1 : 0;
+    operation.claims.insert(is_first ? operation.claims.begin() : operation.claims.end(), std::move(claim));
+    return std::nullopt;
+  }
+
+  const http::Request& head_;
+  const OperationRules& rules_;
+};
+
+}  // namespace
+
+std::variant<Operation, Turned> parse_operation(const http::Request& head, const OperationRules& rules) {
+  return Parser{head, rules}.parse();
+}
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,50 @@
+#pragma once
+
+// Operation: a request to the proxy as what is to be judged and forwarded, or the answer that turns it away
+// before anything is judged. Nothing here moves a fence.
+//
+// Pure; safe to use from any thread.
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "adapters/http/methods.hpp"
+#include "adapters/http/target.hpp"
+#include "guard/claim.hpp"
+#include "guard/http/message.hpp"
+
+namespace fenceguard {
+class ClaimKeys;
+}
+
+namespace fenceguard::proxy {
+
+struct Operation {
+  Method method;
+  Target target;
+  std::optional<Target> destination;  // of a MOVE or COPY
+  // In the order of their resources' names: none for a plain read, two where two resources are touched.
+  std::vector<Claim> claims;
+  std::size_t own = 0;  // which claim is for target
+
+  [[nodiscard]] bool is_write() const noexcept { return method.kind != Method::Kind::read; }
+};
+
+struct Turned {
+  enum class Why { malformed, missing, not_signed };
+  http::Response response;
+  Why why = Why::malformed;
+  std::optional<Claim> claim;  // that was not signed as it must be
+};
+
+struct OperationRules {
+  std::size_t resource_depth = 0;
+  const ClaimKeys* keys =
+      nullptr;  // claims must be signed with one of these; null: no signature is asked for
+};
+
+[[nodiscard]] std::variant<Operation, Turned> parse_operation(const http::Request& head,
+                                                              const OperationRules& rules);
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,34 @@
+#pragma once
+
+// ProxyService: HTTP/1.1 in front of a storage that knows nothing of tokens: every write and every fenced
+// read goes through the lane of its resource, and is forwarded on the thread that its client's connection
+// lives on.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <memory>
+
+#include "adapters/http/lanes.hpp"
+#include "adapters/http/upstream_options.hpp"
+#include "guard/sidecar/data_service.hpp"
+
+namespace fenceguard::proxy {
+
+class ProxyService : public DataService {
+ public:
+  // lanes outlive the service. Throws Unavailable if a thread cannot be made.
+  ProxyService(const ServiceContext& context, Lanes& lanes, UpstreamOptions options);
+  // As drain(0).
+  ~ProxyService() override;
+
+  std::string listen(const std::string& address) override;
+  bool drain(std::chrono::milliseconds timeout) override;
+  [[nodiscard]] std::int64_t in_flight() const noexcept override;
+  [[nodiscard]] LaneFigures lanes() const override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fenceguard::proxy

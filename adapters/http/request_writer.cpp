@@ -1,0 +1,60 @@
+#include "adapters/http/request_writer.hpp"
+
+#include <array>
+#include <charconv>
+
+#include "adapters/http/field_names.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+void append_number(std::string& out, std::uint64_t number, int base) {
+  std::array<char, 20> digits;
+  out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number, base).ptr);
+}
+
+void append_framing(std::string& out, const Method& method, const BodyFraming& framing) {
+  if (asks_to_close(method, framing)) out.append("Connection: close\r\n");
+  if (framing.has_body && !framing.bytes) {
+    out.append("Transfer-Encoding: chunked\r\n");
+  } else if (framing.has_body || method.states_empty_body) {
+    out.append("Content-Length: ");
+    append_number(out, framing.bytes.value_or(0), 10);
+    out.append("\r\n");
+  }
+}
+
+}  // namespace
+
+bool asks_to_close(const Method& method, const BodyFraming& framing) noexcept {
+  return framing.has_body && !method.has_body;
+}
+
+void write_request_head(std::string& out, const Operation& operation, const http::Fields& fields,
+                        const Client& client, const Origin& origin, const BodyFraming& framing) {
+  const Target& target = operation.target;
+  out.append(operation.method.name).append(" ").append(origin.base_path).append(target.path);
+  out.append(target.query).append(" HTTP/1.1\r\nHost: ").append(origin.host).append("\r\n");
+  ConnectionOptions listed;
+  for (const auto& [name, value] : fields) {
+    if (is_same_name(name, "Connection")) listed.add(value);
+  }
+  for (const auto& [name, value] : fields) {
+    if (!passes_to_upstream(name, origin.is_claim_forwarded) || listed.lists(name)) continue;
+    out.append(name).append(": ").append(value).append("\r\n");
+  }
+  if (operation.destination) {
+    out.append("Destination: ").append(origin.base_path).append(operation.destination->path).append("\r\n");
+  }
+  append_forwarding_fields(out, fields, client);
+  append_framing(out, operation.method, framing);
+  out.append("\r\n");
+}
+
+void write_chunk_line(std::string& out, std::size_t bytes, bool is_first) {
+  if (!is_first) out.append("\r\n");
+  append_number(out, bytes, 16);
+  out.append(bytes == 0 ? "\r\n\r\n" : "\r\n");
+}
+
+}  // namespace fenceguard::proxy

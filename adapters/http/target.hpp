@@ -1,0 +1,31 @@
+#pragma once
+
+// Target: what a request to the proxy names, and how it is named to the upstream. One spelling only: the path
+// is decoded once, checked, judged, and encoded anew, so that the upstream is told exactly what was judged.
+//
+// Pure; safe to use from any thread.
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "guard/sidecar/resource_path.hpp"
+
+namespace fenceguard::proxy {
+
+struct Target {
+  Resource resource;
+  std::string path;   // encoded: everything but unreserved characters and slashes as %XX; begins with a slash
+  std::string query;  // as it came, with its question mark; empty if there is none
+};
+
+// Reads a request target. resource_depth as for parse_resource_path().
+[[nodiscard]] std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t resource_depth);
+
+// Reads the Destination of a MOVE or COPY (RFC 4918, section 10.3): a path, or an absolute URL of this very
+// host, which is what the request's Host says.
+[[nodiscard]] std::variant<Target, BadPath> parse_destination(std::string_view destination,
+                                                              std::string_view host,
+                                                              std::size_t resource_depth);
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,133 @@
+#include "adapters/http/upstream_pool.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <algorithm>
+
+namespace fenceguard::proxy {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t idle_connections_max = 128;
+// A server that closes an idle connection may do so while a request is on its way, and that request's outcome
+// is then unknown. So we part well before it would.
+constexpr milliseconds parting_ahead{2'000};
+constexpr milliseconds idle_max_unless_told{4'000};
+constexpr milliseconds idle_max_in_any_case{60'000};
+// Deadlines that come close together are looked after together.
+constexpr milliseconds sweep_apart_min{10};
+constexpr milliseconds user_timeout_min{100};
+
+void set_options(http::Socket& socket, milliseconds settle) {
+  const int on = 1;
+  const auto user_timeout = static_cast<unsigned>(std::max(settle / 2, user_timeout_min).count());
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
+}
+
+}  // namespace
+
+UpstreamPool::UpstreamPool(const UpstreamOptions& options, std::shared_ptr<http::Loop> loop)
+    : options_{options}, loop_{std::move(loop)}, timer_{loop_->context()} {}
+
+UpstreamPool::~UpstreamPool() = default;
+
+std::unique_ptr<UpstreamConnection> UpstreamPool::take() {
+  const auto now = std::chrono::steady_clock::now();
+  while (!idle_.empty()) {
+    auto connection = std::move(idle_.back());
+    idle_.pop_back();
+    const bool is_fit = connection->deadline() > now && connection->channel().is_quiet();
+    connection->clear_deadline();
+    if (is_fit) return connection;
+  }
+  return nullptr;
+}
+
+std::unique_ptr<UpstreamConnection> UpstreamPool::open(const http::Endpoint& endpoint) {
+  http::Socket socket{loop_->context()};
+  boost::system::error_code error;
+  socket.open(endpoint.protocol(), error);
+  if (error) return nullptr;
+  set_options(socket, options_.settle);
+  auto channel =
+      options_.tls ? http::Channel{std::move(socket), options_.tls} : http::Channel{std::move(socket)};
+  return std::make_unique<UpstreamConnection>(*this, std::move(channel));
+}
+
+http::Task<std::unique_ptr<UpstreamConnection>> UpstreamPool::connect(http::SteadyTime deadline) {
+  for (const auto& endpoint : options_.endpoints) {
+    auto connection = open(endpoint);
+    if (!connection) continue;
+    connection->set_deadline(deadline);
+    const auto [error] = co_await connection->channel().socket().async_connect(endpoint, http::as_result);
+    if (!error && !connection->is_late()) {
+      const bool is_shaken = !options_.tls || !co_await connection->channel().handshake();
+      if (is_shaken && !connection->is_late()) {
+        connection->clear_deadline();
+        co_return connection;
+      }
+    }
+    if (connection->is_late()) break;
+  }
+  co_return nullptr;
+}
+
+void UpstreamPool::keep(std::unique_ptr<UpstreamConnection> connection,
+                        std::optional<std::chrono::seconds> idle_max) {
+  auto period = idle_max_unless_told;
+  if (idle_max)
+    period = std::min<milliseconds>(milliseconds{*idle_max} - parting_ahead, idle_max_in_any_case);
+  if (period <= milliseconds{0} || loop_->is_draining()) return;
+  if (idle_.size() >= idle_connections_max) idle_.erase(idle_.begin());
+  connection->begin_idle();
+  connection->set_deadline(std::chrono::steady_clock::now() + period);
+  idle_.push_back(std::move(connection));
+}
+
+void UpstreamPool::cut_at(http::SteadyTime moment) {
+  loop_->post([this, moment] {
+    cut_at_ = moment;
+    arm(moment);
+  });
+}
+
+void UpstreamPool::add(UpstreamConnection& connection) {
+  connections_.push_back(&connection);
+  connection.place_in_pool = connections_.size() - 1;
+}
+
+void UpstreamPool::remove(UpstreamConnection& connection) noexcept {
+  connections_.back()->place_in_pool = connection.place_in_pool;
+  std::swap(connections_[connection.place_in_pool], connections_.back());
+  connections_.pop_back();
+}
+
+void UpstreamPool::arm(http::SteadyTime deadline) {
+  if (deadline < wakes_at_) sleep_until(deadline);
+}
+
+void UpstreamPool::sleep_until(http::SteadyTime moment) {
+  wakes_at_ = moment;
+  timer_.expires_at(moment);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) sweep();
+  });
+}
+
+void UpstreamPool::sweep() {
+  const auto now = std::chrono::steady_clock::now();
+  std::erase_if(idle_, [&](const auto& connection) { return connection->deadline() <= now; });
+  const bool is_cut = cut_at_ <= now;
+  auto earliest = is_cut ? http::SteadyTime::max() : cut_at_;
+  for (auto* connection : connections_) {
+    if (is_cut || connection->deadline() <= now) connection->expire();
+    earliest = std::min(earliest, connection->deadline());
+  }
+  wakes_at_ = http::SteadyTime::max();
+  if (earliest != http::SteadyTime::max()) sleep_until(std::max(earliest, now + sweep_apart_min));
+}
+
+}  // namespace fenceguard::proxy
