@@ -4,6 +4,15 @@
 #include <charconv>
 
 namespace fenceguard::http {
+namespace {
+
+bool holds_control(std::string_view line) {
+  return std::any_of(line.begin(), line.end(), [](char c) {
+    return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == '\x7f';
+  });
+}
+
+}  // namespace
 
 std::size_t ChunkReader::read(std::string_view data, std::string& body, std::size_t bytes_max) {
   std::size_t used = 0;
@@ -24,9 +33,8 @@ std::size_t ChunkReader::step(std::string_view data, std::string& body, std::siz
   }
   if (feed > line_bytes_max) return refuse(400, "a line of the chunked body is too long");
   const auto line = data.substr(0, feed);
-  const bool ends_well =
-      !line.empty() && line.find('\r') == feed - 1 && line.find('\0') == std::string_view::npos;
-  if (!ends_well) return refuse(400, "a line of the chunked body is malformed");
+  if (line.empty() || line.back() != '\r' || holds_control(line.substr(0, feed - 1)))
+    return refuse(400, "a line of the chunked body is malformed");
   take_line(line.substr(0, feed - 1));
   return feed + 1;
 }

@@ -44,6 +44,25 @@ bool is_digits(boost::beast::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+bool all_of(std::string_view text, std::string_view characters) {
+  return text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// A name or a number, and perhaps a port; and no sign at which two readers might split it differently.
+bool is_host(std::string_view value) {
+  constexpr std::string_view digits = "0123456789";
+  constexpr std::string_view number_characters = "0123456789ABCDEFabcdef:.";
+  constexpr std::string_view name_characters =
+      "-._~%!$&'()*+;=0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const bool is_number = value.starts_with('[');
+  const auto end = value.find(is_number ? ']' : ':');
+  if (is_number && end == std::string_view::npos) return false;
+  const auto host = is_number ? value.substr(1, end - 1) : value.substr(0, end);
+  const auto port = value.substr(std::min(value.size(), is_number ? end + 1 : end));
+  return !host.empty() && all_of(host, is_number ? number_characters : name_characters) &&
+         (port.empty() || (port.front() == ':' && all_of(port.substr(1), digits)));
+}
+
 bool holds(std::string_view text, char c) {
   return text.find(c) != std::string_view::npos;
 }
@@ -104,6 +123,7 @@ void RequestReader::check_field(beast_http::field id, Text value) {
   switch (id) {
     case beast_http::field::host:
       ++hosts_;
+      if (!is_host({value.data(), value.size()})) refusal_ = Refusal{400, "Host is malformed"};
       break;
     case beast_http::field::content_length:
       if (++content_lengths_ > 1) refusal_ = Refusal{400, "Content-Length is repeated"};
@@ -117,7 +137,7 @@ void RequestReader::check_field(beast_http::field id, Text value) {
       break;
     case beast_http::field::expect:
       if (version_ < 11) break;
-      if (!boost::beast::iequals(value, "100-continue"))
+      if (expects_continue_ || !boost::beast::iequals(value, "100-continue"))
         refusal_ = Refusal{417, "100-continue is all that is met"};
       expects_continue_ = true;
       break;
