@@ -5,13 +5,14 @@
 namespace fenceguard::http {
 namespace {
 
-// A body in chunks passes through the buffer; this much of it at a time.
+// A body in chunks always passes through the buffer; up to this much of it at a time.
 constexpr std::size_t chunked_buffer_bytes = 16 * 1024;
+// Below this share of its room what came is little.
+constexpr std::size_t flowing_share = 8;
 // What a long body earns for what has come of it.
 constexpr std::uint64_t bytes_before_earning = 1024 * 1024;
 constexpr std::uint64_t bytes_per_second_earned = 64 * 1024;
 
-// Before 100-continue is sent: a client that waits for it has taken nothing that could be in the way.
 constexpr std::string_view continue_head = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
@@ -27,6 +28,7 @@ void BodyReader::begin(const RequestReader& head) {
   time_left_ = limits_.body_max;
   refusal_.reset();
   must_ask_ = head.expects_continue();
+  is_flowing_ = false;
   is_complete_ = !head.has_body();
 }
 
@@ -72,9 +74,9 @@ std::optional<Piece> BodyReader::take_buffered(std::string& out, std::size_t byt
   return std::nullopt;
 }
 
-// What is not in chunks goes straight to where it is wanted.
 Task<Channel::Read> BodyReader::wait_for_more(std::string& out, std::size_t bytes_max) {
-  if (chunks_) return connection_.fill(chunked_buffer_bytes);
+  is_straight_ = is_flowing_ && !chunks_;
+  if (!is_straight_) return connection_.fill(is_flowing_ ? chunked_buffer_bytes : ReadBuffer::small);
   const auto before = out.size();
   const auto room = static_cast<std::size_t>(std::min<std::uint64_t>(bytes_max, bytes_left_));
   out.resize(before + room);
@@ -82,8 +84,13 @@ Task<Channel::Read> BodyReader::wait_for_more(std::string& out, std::size_t byte
 }
 
 Connection::Arrival BodyReader::take(const Channel::Read& read, std::string& out, std::size_t before) {
-  if (chunks_) return connection_.filled(read);
+  if (!is_straight_) {
+    const auto arrival = connection_.filled(read);
+    is_flowing_ = connection_.buffer().room_bytes() == 0;
+    return arrival;
+  }
   const auto [error, received] = read;
+  is_flowing_ = received >= (out.size() - before) / flowing_share;
   out.resize(before + received);
   bytes_left_ -= received;
   is_complete_ = bytes_left_ == 0;
@@ -108,7 +115,7 @@ Task<Piece> BodyReader::read(std::string& out, std::size_t bytes_max) {
       co_return refuse(Piece::gone, chunks_ ? Refusal{400, "the body ends before its last chunk"}
                                             : Refusal{400, "the body is shorter than its Content-Length"});
     }
-    if (!chunks_) co_return is_complete_ ? Piece::end : Piece::some;
+    if (is_straight_) co_return is_complete_ ? Piece::end : Piece::some;
   }
 }
 

@@ -45,6 +45,8 @@ class BodyReader {
   [[nodiscard]] Task<bool> ask_for_it();
   // Takes from the buffer. Nothing if more must come first.
   [[nodiscard]] std::optional<Piece> take_buffered(std::string& out, std::size_t bytes_max);
+  // Waits for bytes: where little comes at a time for the connection's buffer, so that a client which
+  // trickles costs little; where much comes for out itself.
   [[nodiscard]] Task<Channel::Read> wait_for_more(std::string& out, std::size_t bytes_max);
   [[nodiscard]] Connection::Arrival take(const Channel::Read& read, std::string& out, std::size_t before);
   void earn_time(std::size_t bytes) noexcept;
@@ -60,6 +62,8 @@ class BodyReader {
   std::chrono::nanoseconds time_left_{0};
   std::optional<Refusal> refusal_;
   bool must_ask_ = false;
+  bool is_flowing_ = false;   // what came last filled the room that there was
+  bool is_straight_ = false;  // the present wait is for out itself
   bool is_complete_ = false;
 };
 
