@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "adapters/schemes.hpp"
+#include "guard/claim_keys.hpp"
 #include "guard/cli/output.hpp"
 #include "guard/error.hpp"
 
@@ -24,6 +25,15 @@ std::string read_bearer(const std::string& path) {
   }
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
   return line;
+}
+
+// Those of --claim-key, if it is given. Throws InvalidInput.
+std::optional<ClaimKeys> open_keys(const Settings& settings) {
+  if (!settings.is_given("claim-key")) return std::nullopt;
+  if (settings.is_given("server")) {
+    throw InvalidInput("--claim-key is for --source and --storage: a guard that runs signs by itself");
+  }
+  return ClaimKeys::from_file(settings.text("claim-key"), settings.text("claim-space"));
 }
 
 // The guard, open only for as long as an advance takes, because meanwhile no other can be. Another client
@@ -86,6 +96,10 @@ void require_one_way(const Settings& settings) {
   }
 }
 
+std::string given_signature(const Settings& settings) {
+  return settings.has("signature") ? settings.text("signature") : std::string{};
+}
+
 ControlClient open_server(const Settings& settings) {
   const auto server = settings.url("server").value();
   if (!server.user.empty() || !server.password.empty()) {
@@ -97,13 +111,16 @@ ControlClient open_server(const Settings& settings) {
 }
 
 std::unique_ptr<TokenSource> open_source(const Settings& settings) {
-  if (settings.is_given("server")) return std::make_unique<RemoteSource>(open_server(settings));
+  if (settings.is_given("server")) {
+    return std::make_unique<RemoteSource>(open_server(settings), given_signature(settings));
+  }
   const auto source = settings.url(settings.is_given("source") ? "source" : "storage");
   return schemes().open_source(source.value());
 }
 
 Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options) {
   require_sensible_ttl(options.ttl);
+  const auto keys = open_keys(settings);
   if (const auto storage = settings.url("storage")) {
     static_cast<void>(schemes().find(*storage));
   } else if (!settings.is_given("server")) {
@@ -122,7 +139,11 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
         return taken;  // not fresh: the refusal is the truth, and no reason to lift the source
       lift(source, *grant, ruling.highest);
     } else if (refresh(source, *grant)) {
-      return {.grant = std::move(grant), .refusal = {}};
+      auto signature = keys ? keys->sign(grant->claim) : std::string{};
+      if (const auto* remote = dynamic_cast<const RemoteSource*>(&source)) {
+        signature = remote->signature_of(grant->claim);
+      }
+      return {.grant = std::move(grant), .refusal = {}, .signature = std::move(signature)};
     }
   }
   return taken;

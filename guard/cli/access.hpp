@@ -53,8 +53,24 @@ inline constexpr Setting wait_setting{.name = "wait",
                                       .fallback = "30s",
                                       .help = "how long to wait for the lock; 0s tries once"};
 
+inline constexpr Setting claim_key_setting{
+    .name = "claim-key",
+    .placeholder = "FILE",
+    .help = "with --source or --storage: sign the claim with the keys in this file"};
+inline constexpr Setting claim_space_setting{.name = "claim-space",
+                                             .placeholder = "NAME",
+                                             .fallback = "fenceguard",
+                                             .help = "the namespace that is signed, as at the guard"};
+inline constexpr Setting signature_setting{
+    .name = "signature",
+    .placeholder = "TEXT",
+    .help = "with --server: the claim's signature, as granted, for a guard that asks for it"};
+
 // Throws InvalidInput if --server is given together with --storage or --source, or if none of the three is.
 void require_one_way(const Settings& settings);
+
+// --signature, if the command has it and it is given; else empty.
+[[nodiscard]] std::string given_signature(const Settings& settings);
 
 // The client for --server with its bearer token. REQUIRES: --server is given.
 [[nodiscard]] ControlClient open_server(const Settings& settings);
@@ -64,11 +80,12 @@ void require_one_way(const Settings& settings);
 
 // A grant that no guard refuses: waits for the lock, and with --storage advances the guard; a grant that is
 // fresh and yet refused lifts the source and is taken again, a bounded number of times. Without --storage and
-// --server it says on stderr that nothing was advanced.
+// --server it says on stderr that nothing was advanced. Signed by --claim-key, or by the guard of --server.
 struct Taken {
   std::optional<Grant> grant;  // nothing: not taken
   std::optional<Verdict>
-      refusal;  // why not, if the guard refused it; nothing: the lock stayed held by others
+      refusal;              // why not, if the guard refused it; nothing: the lock stayed held by others
+  std::string signature{};  // of the grant's claim; empty: nobody signed it
 };
 [[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
 

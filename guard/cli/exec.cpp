@@ -148,15 +148,19 @@ class Acquisition {
 // The command's life under its lease.
 class Tenure {
  public:
-  Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease)
-      : supervisor_{supervisor}, signals_{signals}, lease_{lease} {}
+  // signature: of the lease's claim; empty: none.
+  Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease, std::string signature)
+      : supervisor_{supervisor}, signals_{signals}, lease_{lease}, signature_{std::move(signature)} {}
 
   // Runs the command to its end; answers its wait status. is_lost() tells whether the lease was.
   int run() {
     const std::stop_callback on_loss{lease_.lost(), [this] { bell_.ring(); }};
     const auto& claim = lease_.claim();
-    supervisor_.run({"FENCING_RESOURCE=" + claim.resource.name(), "FENCING_TOKEN=" + to_string(claim.token),
-                     "FENCING_HOLDER=" + claim.holder.id()});
+    std::vector<std::string> variables{"FENCING_RESOURCE=" + claim.resource.name(),
+                                       "FENCING_TOKEN=" + to_string(claim.token),
+                                       "FENCING_HOLDER=" + claim.holder.id()};
+    if (!signature_.empty()) variables.push_back("FENCING_SIGNATURE=" + signature_);
+    supervisor_.run(variables);
     for (;;) {
       std::array<pollfd, 3> ready{{{supervisor_.descriptor(), POLLIN, 0},
                                    {signals_.descriptor(), POLLIN, 0},
@@ -215,6 +219,7 @@ class Tenure {
   Supervisor& supervisor_;
   const Signals& signals_;
   Lease& lease_;
+  const std::string signature_;
   Bell bell_;
   pid_t group_ = 0;
   bool is_lost_ = false;
@@ -238,11 +243,12 @@ int exit_code(int wait_status) {
 
 // What may hold a password or a token of ours is not the command's business.
 std::vector<std::string> hidden_variables() {
-  std::vector<std::string> names;
+  // The signature of an outer exec is not for this claim.
+  std::vector<std::string> names{"FENCING_SIGNATURE"};
   for (const auto& command : commands()) {
     for (const auto& setting : command.settings) {
-      const bool is_private =
-          setting.kind == Kind::url || setting.kind == Kind::secret || setting.kind == Kind::token;
+      const bool is_private = setting.kind == Kind::url || setting.kind == Kind::secret ||
+                              setting.kind == Kind::token || setting.name == signature_setting.name;
       if (is_private) names.push_back(variable_name(setting.name));
     }
   }
@@ -279,7 +285,7 @@ int exec(const Settings& settings) {
     return not_acquired;
   }
   Lease lease{acquisition.source(), *taken.grant};
-  Tenure tenure{supervisor, signals, lease};
+  Tenure tenure{supervisor, signals, lease, taken.signature};
   const int status = tenure.run();
   if (tenure.is_lost() || !release(lease)) return exit_lost;
   return exit_code(status);
@@ -302,12 +308,13 @@ Command exec_command() {
           .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE -- COMMAND…",
           .summary = "run a command under a lock",
           .settings = {source_setting, storage_setting, server_setting, server_token_setting,
-                       server_token_file_setting, resource_setting, ttl_setting, wait_setting, kill_after,
-                       conflict, config_setting},
+                       server_token_file_setting, resource_setting, ttl_setting, wait_setting,
+                       claim_key_setting, claim_space_setting, kill_after, conflict, config_setting},
           .run = exec,
           .notes =
-              "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment. Exit "
-              "status: the command's own; 124 the lease was lost and the command ended; 125 a fault of exec; "
+              "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment, and "
+              "FENCING_SIGNATURE where the claim is signed. Exit status: the command's own; 124 the lease "
+              "was lost and the command ended; 125 a fault of exec; "
               "126 "
               "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
           .usage_status = exit_own_fault,

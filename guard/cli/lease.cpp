@@ -56,6 +56,7 @@ int acquire(const Settings& settings) {
   std::optional<EndingSignals> signals;
   if (source->lives_by_connection()) signals.emplace();
   auto report = claim_report(taken.grant->claim);
+  if (!taken.signature.empty()) report.add("signature", taken.signature);
   if (settings.is_on("json")) {
     report.add_number("ttl_ms", taken.grant->ttl.count()).print(true);
   } else {
@@ -145,8 +146,8 @@ std::vector<Command> lease_commands() {
       {.name = "lease acquire",
        .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
        .summary = "take the lock and print its token; it stays held for its time to live",
-       .settings =
-           with_way({storage_setting, resource_setting, ttl_setting, wait_setting, new_holder_setting}),
+       .settings = with_way({storage_setting, resource_setting, ttl_setting, wait_setting, new_holder_setting,
+                             claim_key_setting, claim_space_setting}),
        .run = acquire,
        .notes =
            "With --server or --storage the guard has been advanced before the token is printed. Where a "
@@ -155,13 +156,14 @@ std::vector<Command> lease_commands() {
       {.name = "lease renew",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER --holder ID [--ttl TIME]",
        .summary = "extend a lease that is held",
-       .settings =
-           with_way({source_of_setting, resource_setting, token_setting, holder_setting, ttl_setting}),
+       .settings = with_way({source_of_setting, resource_setting, token_setting, holder_setting,
+                             signature_setting, ttl_setting}),
        .run = renew},
       {.name = "lease release",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER --holder ID",
        .summary = "give the lock back",
-       .settings = with_way({source_of_setting, resource_setting, token_setting, holder_setting}),
+       .settings =
+           with_way({source_of_setting, resource_setting, token_setting, holder_setting, signature_setting}),
        .run = release},
       {.name = "lease show",
        .synopsis = "--source URL | --server URL  --resource RESOURCE",

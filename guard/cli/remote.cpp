@@ -132,6 +132,7 @@ ControlClient::Answer ControlClient::send(const Call& call) const {
     request.fields.add("Fencing-Token", to_string(call.claim->token));
     if (!call.claim->holder.id().empty()) request.fields.add("Fencing-Holder", call.claim->holder.id());
   }
+  if (!call.signature.empty()) request.fields.add("Fencing-Signature", call.signature);
   if (call.body) {
     request.fields.add("Content-Type", "application/json");
     request.body = json::serialize(*call.body);
@@ -141,6 +142,19 @@ ControlClient::Answer ControlClient::send(const Call& call) const {
   Answer answer{.status = response.status, .fields = response.fields, .body = parse_body(response)};
   if (!is_ruling(answer.status)) raise_status(answer);
   return answer;
+}
+
+std::string RemoteSource::signature_of(const Claim& claim) const {
+  const std::scoped_lock lock{mutex_};
+  const auto found = granted_.find(claim.resource.name());
+  if (found == granted_.end() || found->second.first != claim.token) return signature_;
+  return found->second.second;
+}
+
+void RemoteSource::remember(const Claim& claim, std::string signature) {
+  if (signature.empty()) return;
+  const std::scoped_lock lock{mutex_};
+  granted_.insert_or_assign(claim.resource.name(), std::pair{claim.token, std::move(signature)});
 }
 
 std::variant<Grant, Held> RemoteSource::ask(const Ask& ask) {
@@ -156,6 +170,7 @@ std::variant<Grant, Held> RemoteSource::ask(const Ask& ask) {
     throw OutcomeUnknown("the server answered what is no grant");
   Grant grant{.claim = {ask.resource, token_in(answer.body), ask.holder, std::nullopt}, .ttl = ask.ttl};
   grant.is_new = answer.status == 201;
+  remember(grant.claim, std::string{answer.fields.single("Fencing-Signature").value_or("")});
   return grant;
 }
 
@@ -170,14 +185,24 @@ Renewal RemoteSource::renew(const Claim& claim, milliseconds ttl) {
   const auto answer = client_.send({.method = "PUT",
                                     .target = lease_target(claim.resource),
                                     .claim = claim,
+                                    .signature = signature_of(claim),
                                     .body = json::object{{"ttl_ms", ttl.count()}},
                                     .timeout = timeout});
+  if (const auto fresh = answer.fields.single("Fencing-Signature"); fresh && answer.status == 200) {
+    remember(claim, std::string{*fresh});
+  }
   return answer.status == 200 ? Renewal::renewed : Renewal::lost;
 }
 
 Release RemoteSource::release(const Claim& claim) {
-  const auto answer = client_.send(
-      {.method = "DELETE", .target = lease_target(claim.resource), .claim = claim, .timeout = release_max});
+  const auto answer = client_.send({.method = "DELETE",
+                                    .target = lease_target(claim.resource),
+                                    .claim = claim,
+                                    .signature = signature_of(claim),
+                                    .timeout = release_max});
+  const std::scoped_lock lock{mutex_};
+  const auto found = granted_.find(claim.resource.name());
+  if (found != granted_.end() && found->second.first == claim.token) granted_.erase(found);
   return answer.status < 300 ? Release::released : Release::not_held;
 }
 
@@ -273,8 +298,10 @@ FencePage RemoteFences::list(const FenceListing& listing) {
 }
 
 Ruling RemoteFences::advance(const Claim& claim) {
-  const auto answer =
-      client_.send({.method = "POST", .target = fence_target(claim.resource) + "/advance", .claim = claim});
+  const auto answer = client_.send({.method = "POST",
+                                    .target = fence_target(claim.resource) + "/advance",
+                                    .claim = claim,
+                                    .signature = signature_});
   const auto verdict = parse_verdict(answer.fields.single("Fencing-Verdict").value_or(""));
   if (!verdict) throw OutcomeUnknown("the server's answer holds no verdict");
   Ruling ruling;

@@ -6,6 +6,8 @@
 
 #include <boost/json/object.hpp>
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -25,6 +27,7 @@ class ControlClient {
     std::string method;
     std::string target;
     std::optional<Claim> claim{};  // goes into the Fencing-Token and Fencing-Holder fields
+    std::string signature{};       // goes into the Fencing-Signature field; empty: none
     std::optional<boost::json::object> body{};
     std::chrono::milliseconds timeout{30'000};
   };
@@ -46,7 +49,10 @@ class ControlClient {
 // The leases of a running guard. A token that it grants has been advanced at the guard already.
 class RemoteSource : public TokenSource {
  public:
-  explicit RemoteSource(ControlClient client) : client_{std::move(client)} {}
+  // signature: of a claim that was granted before, to renew or release it; empty: none. Those that are
+  // granted from now on are remembered.
+  explicit RemoteSource(ControlClient client, std::string signature = {})
+      : client_{std::move(client)}, signature_{std::move(signature)} {}
 
   [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                                       std::chrono::milliseconds ttl) override;
@@ -65,6 +71,9 @@ class RemoteSource : public TokenSource {
   [[nodiscard]] std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                                   const AcquireOptions& options) override;
 
+  // What the guard signed the claim with when it granted it; empty: nothing.
+  [[nodiscard]] std::string signature_of(const Claim& claim) const;
+
  private:
   struct Ask {
     const Resource& resource;
@@ -76,14 +85,21 @@ class RemoteSource : public TokenSource {
   // Sets asked_at so that the term counts from a moment close to the grant. Nothing if the lease is gone
   // meanwhile.
   [[nodiscard]] std::optional<Grant> dated(Grant grant, BootClock::time_point asked_at);
+  void remember(const Claim& claim, std::string signature);
 
   ControlClient client_;
+  const std::string signature_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::pair<Token, std::string>, std::less<>>
+      granted_;  // by resource; not released yet
 };
 
 // The fences of a running guard.
 class RemoteFences : public Fences {
  public:
-  explicit RemoteFences(ControlClient client) : client_{std::move(client)} {}
+  // signature: of the claim that will be advanced; empty: none.
+  explicit RemoteFences(ControlClient client, std::string signature = {})
+      : client_{std::move(client)}, signature_{std::move(signature)} {}
 
   [[nodiscard]] FenceView show(const Resource& resource) override;
   [[nodiscard]] FencePage list(const FenceListing& listing) override;
@@ -93,6 +109,7 @@ class RemoteFences : public Fences {
 
  private:
   ControlClient client_;
+  const std::string signature_;
 };
 
 }  // namespace fenceguard::cli

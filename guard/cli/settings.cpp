@@ -217,6 +217,10 @@ const Setting& Settings::find(std::string_view name) const {
   return *found;
 }
 
+bool Settings::has(std::string_view name) const noexcept {
+  return std::ranges::find(table_, name, &Setting::name) != table_.end();
+}
+
 bool Settings::is_given(std::string_view name) const {
   return given_.contains(find(name).name);
 }

@@ -55,6 +55,9 @@ class Settings {
                                      const std::vector<std::string>& arguments,
                                      std::span<const std::string_view> known_elsewhere = {});
 
+  // The command has this setting.
+  [[nodiscard]] bool has(std::string_view name) const noexcept;
+
   // Given by flag, variable or file, and not merely the default.
   [[nodiscard]] bool is_given(std::string_view name) const;
 
