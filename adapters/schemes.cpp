@@ -3,6 +3,9 @@
 #ifdef FENCEGUARD_ETCD
 #include "adapters/etcd/scheme.hpp"
 #endif
+#ifdef FENCEGUARD_HTTP
+#include "adapters/http/scheme.hpp"
+#endif
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/scheme.hpp"
 #endif
@@ -36,6 +39,9 @@ const SchemeTable& schemes() {
 #endif
 #ifdef FENCEGUARD_ETCD
       etcd::scheme(),
+#endif
+#ifdef FENCEGUARD_HTTP
+      proxy::scheme(),
 #endif
   }};
   return table;

@@ -32,6 +32,7 @@ struct Scheme {
   std::vector<std::string> names;
   std::function<std::unique_ptr<TokenSource>(const Url&)> open_source;
   std::function<std::unique_ptr<Storage>(const Url&, const StorageOptions&)> open_storage;
+  bool needs_state = false;  // LaneOptions::state must be given to open_storage
   std::function<std::unique_ptr<UnguardedDoor>(const Url&)> open_unguarded;
   // For storages without objects, whose clients write to them themselves. place: a fresh name.
   std::function<std::unique_ptr<DirectDoor>(const Url&, const std::string& place)> open_direct;

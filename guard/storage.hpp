@@ -55,7 +55,7 @@ struct StorageOptions {
   // How long to wait for another guard that has the state locked; it is let in when that process is dead, not
   // when it is silent.
   std::chrono::milliseconds lock_wait{1'000};
-  LaneOptions lane;  // for a storage that has no atomic check of its own
+  LaneOptions lane{};  // for a storage that has no atomic check of its own
 };
 
 }  // namespace fenceguard

@@ -8,6 +8,7 @@
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
 #include "guard/cli/output.hpp"
+#include "guard/cli/state.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::cli {
@@ -39,6 +40,13 @@ void print(const std::vector<Finding>& findings, bool as_json) {
   print_out(lines);
 }
 
+// Where both are in one place, what it is like is told once.
+void add_new(std::vector<Finding>& findings, std::vector<Finding> more) {
+  for (auto& finding : more) {
+    if (std::ranges::find(findings, finding) == findings.end()) findings.push_back(std::move(finding));
+  }
+}
+
 int doctor(const Settings& settings) {
   const auto source = settings.url("source");
   const auto storage = settings.url("storage");
@@ -46,10 +54,9 @@ int doctor(const Settings& settings) {
   std::vector<Finding> findings;
   if (source) findings = schemes().examine_source(*source);
   if (storage) {
-    // Where both are in one place, what it is like is told once.
-    for (auto&& finding : schemes().examine_storage(*storage)) {
-      if (std::ranges::find(findings, finding) == findings.end()) findings.push_back(std::move(finding));
-    }
+    add_new(findings, schemes().examine_storage(*storage));
+    if (const auto keeper = fence_keeper(settings, *storage); schemes().find(*storage).needs_state)
+      add_new(findings, schemes().examine_storage(keeper));
   }
   print(findings, settings.is_on("json"));
   const bool is_in_danger = std::ranges::count(findings, Finding::Level::danger, &Finding::level) > 0;
@@ -62,9 +69,9 @@ Command doctor_command() {
   Setting storage = storage_setting;
   storage.help = "the storage that is protected; a guard may be running on it";
   return {.name = "doctor",
-          .synopsis = "[--source URL] [--storage URL]",
+          .synopsis = "[--source URL] [--storage URL] [--state URL]",
           .summary = "check the settings that safety rests on, one line each; exit 1 on a danger",
-          .settings = {source_setting, storage, json_setting, config_setting},
+          .settings = {source_setting, storage, state_setting, json_setting, config_setting},
           .run = doctor};
 }
 

@@ -10,6 +10,7 @@
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
 #include "guard/cli/output.hpp"
+#include "guard/cli/state.hpp"
 #include "guard/error.hpp"
 #include "guard/wait_for.hpp"
 
@@ -35,13 +36,21 @@ SourcePointer separate_source(const Settings& settings) {
   return settings.is_given("source") ? schemes().open_source(*settings.url("source")) : nullptr;
 }
 
-// A guard of our own. A separate source means that missing state must be created by 'fence init'.
+enum class Through { guard, fences_alone };
+
+// A guard of our own, or where it is stopped its fences alone. A separate source means that missing state
+// must be created by 'fence init'.
 std::unique_ptr<LocalFences> open_local(const Settings& settings, const StorageOptions& options,
-                                        SourcePointer source) {
-  const auto storage = settings.url("storage");
+                                        SourcePointer source, Through through = Through::guard) {
+  auto storage = settings.url("storage");
   if (!storage) throw InvalidInput("--storage is missing");
+  const bool is_kept_elsewhere = schemes().find(*storage).needs_state;
+  const bool is_only_looked_at = options.mode == StorageOptions::Mode::inspect;
+  const bool is_alone = is_kept_elsewhere && (through == Through::fences_alone || is_only_looked_at);
   try {
-    return std::make_unique<LocalFences>(schemes().open_storage(*storage, options), std::move(source));
+    auto opened = is_alone ? schemes().open_storage(fence_keeper(settings, *storage), options)
+                           : open_with_state(settings, *storage, options);
+    return std::make_unique<LocalFences>(std::move(opened), std::move(source));
   } catch (const Unavailable& error) {
     if (options.mode == StorageOptions::Mode::inspect) throw;
     throw Unavailable(fmt::format("{} (a guard that is running is reached by --server)", error.what()));
@@ -55,7 +64,7 @@ std::unique_ptr<Fences> open_fences(const Settings& settings, StorageOptions::Mo
   if (is_remote == settings.is_given("storage")) throw InvalidInput("give either --storage or --server");
   if (is_remote && source)
     throw InvalidInput("--server names a running guard with its own source; give it alone");
-  if (is_remote) return std::make_unique<RemoteFences>(open_server(settings));
+  if (is_remote) return std::make_unique<RemoteFences>(open_server(settings), given_signature(settings));
   return open_local(settings, {.mode = mode}, std::move(source));
 }
 
@@ -170,7 +179,7 @@ int rebase(const Settings& settings) {
   const auto resource = settings.resource();
   const auto to = settings.token("to");
   const auto by = settings.is_given("by") ? settings.text("by") : user_at_host();
-  const auto fences = open_local(settings, {}, nullptr);
+  const auto fences = open_local(settings, {}, nullptr, Through::fences_alone);
   const auto before = fences->show(resource).highest();
   if (before > to.value()) {
     complain(fmt::format(
@@ -186,7 +195,7 @@ int rebase(const Settings& settings) {
 }
 
 std::vector<Setting> with_guard(std::vector<Setting> settings) {
-  settings.insert(settings.begin(), {storage_setting, server_setting});
+  settings.insert(settings.begin(), {storage_setting, state_setting, server_setting});
   settings.insert(settings.end(),
                   {server_token_setting, server_token_file_setting, json_setting, config_setting});
   return settings;
@@ -208,13 +217,14 @@ std::vector<Command> stopped_guard_commands() {
       {.name = "fence init",
        .synopsis = "--storage URL [--source URL | --floor NUMBER]",
        .summary = "create the guard's state, or raise its floor after a restore",
-       .settings = {storage_setting, fence_source_setting, floor, json_setting, config_setting},
+       .settings = {storage_setting, state_setting, fence_source_setting, floor, json_setting,
+                    config_setting},
        .run = init,
        .notes = "With --source it draws a number: nothing that was granted before is admitted afterwards."},
       {.name = "fence rebase",
        .synopsis = "--storage URL --resource RESOURCE --to NUMBER [--by NAME]",
        .summary = "set a fence by hand, on a stopped guard, and record who did it",
-       .settings = {storage_setting, resource_setting, to, by, json_setting, config_setting},
+       .settings = {storage_setting, state_setting, resource_setting, to, by, json_setting, config_setting},
        .run = rebase,
        .notes = "Lowering a fence forfeits the guarantee of no stale write (G1) for that resource."},
   };
@@ -225,7 +235,7 @@ std::vector<Command> changing_commands() {
       {.name = "fence advance",
        .synopsis = "--storage URL | --server URL  --resource RESOURCE --token NUMBER [--holder ID]",
        .summary = "make a token the resource's highest, so that lower ones are refused",
-       .settings = with_guard({resource_setting, token_setting, holder_setting}),
+       .settings = with_guard({resource_setting, token_setting, holder_setting, signature_setting}),
        .run = advance},
       {.name = "fence revoke",
        .synopsis = "--storage URL [--source URL] | --server URL  --resource RESOURCE",

@@ -5,50 +5,28 @@
 
 #include <array>
 #include <csignal>
+#include <functional>
+#include <future>
 #include <thread>
 
 #include "adapters/schemes.hpp"
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
 #include "guard/cli/output.hpp"
+#include "guard/cli/serve_settings.hpp"
+#include "guard/cli/state.hpp"
 #include "guard/error.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/sidecar.hpp"
+#include "guard/sidecar/standby.hpp"
 #include "guard/wait_for.hpp"
 
 namespace fenceguard::cli {
 namespace {
 
+// Opening takes no longer where nobody else has the state.
+constexpr std::chrono::milliseconds standby_after{300};
 constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "off"};
-
-std::vector<Setting> settings_table() {
-  using enum Kind;
-  return {
-      {"listen", address, "ADDR", "127.0.0.1:7420",
-       "data side: HOST:PORT (port 0: a free one) or unix:/path; a storage that keeps no objects has none"},
-      {"control", address, "ADDR", "127.0.0.1:7421", "control side, likewise"},
-      {"probe", address, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
-      {"storage", url, "URL", "sqlite:fenceguard.db", "what is protected"},
-      {"source", url, "URL", "", "the token source; left out, the storage's own"},
-      {"state", url, "URL", "", "where the fences are kept, for a storage that cannot keep them itself"},
-      {"init", flag, "", "", "create missing state: draw a number from --source and make it the floor"},
-      {"resource-depth", number, "N", "0", "the first N segments of a path are the resource; 0: all of them"},
-      {"max-jump", number, "N", "1099511627776",
-       "refuse a token so far above the highest one seen; 0: no bound"},
-      {"cache", number, "ENTRIES", "100000", "fences kept in memory"},
-      {"control-token-file", text, "FILE", "", "bearer tokens of the control side, with a role each"},
-      {"control-host", text, "NAME", "", "a further host name that the control side is called by", true},
-      {"body-limit", number, "BYTES", "8388608", "largest body of a request"},
-      {"threads", number, "N", "1", "event loops"},
-      {"drain-timeout", duration, "TIME", "10s", "how long requests may take to end after SIGTERM"},
-      {"idle-timeout", duration, "TIME", "60s", "how long a connection may stay idle"},
-      {"header-timeout", duration, "TIME", "10s", "how long a header block may take"},
-      {"body-timeout", duration, "TIME", "60s", "how long a body may take"},
-      {"log-level", text, "LEVEL", "info", "trace, debug, info, warning, error or off; on stderr"},
-      {"example-config", flag, "", "", "print an INI file with every default, commented out"},
-      config_setting,
-  };
-}
 
 void start_log(const std::string& level) {
   if (std::ranges::find(log_levels, level) == log_levels.end()) {
@@ -81,33 +59,6 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::int64_t number_within(const Settings& settings, std::string_view name, std::int64_t least,
-                           std::int64_t most) {
-  const auto value = settings.number(name);
-  if (value < least || value > most) throw InvalidInput(fmt::format("--{}: {} to {}", name, least, most));
-  return value;
-}
-
-SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
-  SidecarOptions options;
-  options.listen = settings.text("listen");
-  options.control = settings.text("control");
-  options.probe = settings.text("probe");
-  options.control_token_file = settings.text("control-token-file");
-  options.control_hosts = settings.list("control-host");
-  options.storage_scheme = schemes().find(storage).names.front();
-  options.resource_depth =
-      static_cast<std::size_t>(number_within(settings, "resource-depth", 0, Resource::bytes_max));
-  options.threads = static_cast<unsigned>(number_within(settings, "threads", 1, 256));
-  options.drain_timeout = settings.duration("drain-timeout");
-  options.data_limits.body_bytes_max =
-      static_cast<std::size_t>(number_within(settings, "body-limit", 0, 1LL << 40));
-  options.data_limits.idle_max = settings.duration("idle-timeout");
-  options.data_limits.header_max = settings.duration("header-timeout");
-  options.data_limits.body_max = settings.duration("body-timeout");
-  return options;
-}
-
 // What a server stands on, in the order in which it is made.
 struct Parts {
   std::unique_ptr<TokenSource> separate_source;
@@ -116,20 +67,12 @@ struct Parts {
 };
 
 Parts open_parts(const Settings& settings, const Url& storage_url) {
-  if (settings.is_given("state")) {
-    throw InvalidInput(fmt::format("--state: a {}: storage keeps the fences with its data; leave it out",
-                                   storage_url.scheme));
-  }
   Parts parts;
   const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
   if (is_separate) parts.separate_source = schemes().open_source(*settings.url("source"));
   // A separate source went on while the state was away: its number must be the floor from the first moment
   // on.
-  const StorageOptions options{
-      .initialise = !is_separate,
-      .jump_max = settings.number("max-jump"),
-      .cache_entries = static_cast<std::size_t>(number_within(settings, "cache", 1, 1LL << 32))};
-  parts.storage = schemes().open_storage(storage_url, options);
+  parts.storage = open_with_state(settings, storage_url, storage_options(settings, !is_separate));
   parts.source = is_separate ? parts.separate_source.get() : parts.storage->own_source();
   const bool takes_floor = is_separate || (parts.source != nullptr && !parts.storage->initialises_itself());
   if (takes_floor && settings.is_on("init")) {
@@ -143,6 +86,27 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
   return parts;
 }
 
+// Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
+// (healthy, not ready). A signal to stop ends the process: nothing has been served yet.
+Parts await_parts(const Settings& settings, const Url& storage_url, const sigset_t& signals,
+                  SidecarOptions& options) {
+  auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url));
+  if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
+  const Standby standby{options.control, options.probe};
+  options.control = standby.control_address();
+  options.probe = standby.probe_address();
+  spdlog::info("event=waiting reason=\"another guard has the state\"");
+  while (opening.wait_for(std::chrono::milliseconds{0}) != std::future_status::ready) {
+    constexpr timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
+    const int number = sigtimedwait(&signals, nullptr, &pause);
+    if (number == SIGTERM || number == SIGINT) {
+      spdlog::info("event=stopped clean=true");
+      std::_Exit(exit_done);
+    }
+  }
+  return opening.get();
+}
+
 // A storage without objects has no data side: its clients write to it themselves, and carry their claims
 // there. Whoever asked for one is told so, and served the rest.
 void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
@@ -154,13 +118,19 @@ void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOp
                                  storage.scheme)));
 }
 
-void reload(Sidecar& sidecar) {
+// A file that is bad is told, and what was read before stays.
+void reload(std::string_view what, const std::function<void()>& read) {
   try {
-    sidecar.reload_tokens();
-    spdlog::info("event=tokens_reloaded");
+    read();
+    spdlog::info("event={}_reloaded", what);
   } catch (const Error& error) {
-    spdlog::error("event=tokens_kept reason={}", quoted(error.what()));
+    spdlog::error("event={}_kept reason={}", what, quoted(error.what()));
   }
+}
+
+void reload(Sidecar& sidecar) {
+  reload("tokens", [&] { sidecar.reload_tokens(); });
+  reload("keys", [&] { sidecar.reload_keys(); });
 }
 
 // Ends the process at once when told a second time, while the sidecar drains.
@@ -178,7 +148,7 @@ void end_at_second_signal() {
 
 int serve(const Settings& settings) {
   if (settings.is_on("example-config")) {
-    print_out(example_configuration(settings_table()));
+    print_out(example_configuration(serve_settings()));
     return exit_done;
   }
   start_log(settings.text("log-level"));
@@ -186,8 +156,10 @@ int serve(const Settings& settings) {
   raise_descriptor_limit();
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
-  const auto parts = open_parts(settings, storage_url);
-  if (parts.storage->objects() == nullptr) leave_out_data_side(settings, storage_url, options);
+  const auto parts = await_parts(settings, storage_url, signals, options);
+  if (parts.storage->objects() == nullptr && !schemes().find(storage_url).needs_state) {
+    leave_out_data_side(settings, storage_url, options);
+  }
   Sidecar sidecar{*parts.storage, parts.source, std::move(options)};
   const std::string data = sidecar.data_address().empty() ? "none" : sidecar.data_address();
   spdlog::info("event=listening data={} control={} storage={} version={}", data, sidecar.control_address(),
@@ -209,12 +181,12 @@ Command serve_command() {
       .name = "serve",
       .synopsis = "[--storage URL] [--source URL] [--listen ADDR] [--control ADDR] [OPTION…]",
       .summary = "run a guard in front of a storage",
-      .settings = settings_table(),
+      .settings = serve_settings(),
       .run = serve,
       .notes =
           "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
           "storage whose clients write to it themselves (postgres:). SIGTERM and SIGINT drain and end it, "
-          "SIGHUP reads the file of bearer tokens again."};
+          "SIGHUP reads the files of bearer tokens and of claim keys again."};
 }
 
 }  // namespace fenceguard::cli

@@ -4,20 +4,19 @@
 
 #include <mutex>
 
+#include "guard/claim_keys.hpp"
 #include "guard/http/address.hpp"
 #include "guard/sidecar/access_tokens.hpp"
 #include "guard/sidecar/control_side.hpp"
+#include "guard/sidecar/data_service.hpp"
 #include "guard/sidecar/data_side.hpp"
 #include "guard/sidecar/json_body.hpp"
 
 namespace fenceguard {
 namespace {
 
-// Null if there is to be no data side.
-ObjectStore* objects_of(Storage& storage, const SidecarOptions& options) {
-  if (options.listen.empty()) return nullptr;
-  if (ObjectStore* objects = storage.objects()) return objects;
-  throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
+std::shared_ptr<const http::TlsContext> open_tls(const SidecarOptions& options) {
+  return options.tls.certificate_file.empty() ? nullptr : http::TlsContext::server(options.tls);
 }
 
 std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {
@@ -30,6 +29,14 @@ std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {
   return std::make_unique<AccessTokens>();
 }
 
+std::unique_ptr<ClaimKeys> open_keys(const SidecarOptions& options) {
+  if (!options.claim_key_file.empty()) {
+    return std::make_unique<ClaimKeys>(ClaimKeys::from_file(options.claim_key_file, options.claim_space));
+  }
+  if (options.require_signature) throw InvalidInput("--require-signature needs the keys of --claim-key");
+  return nullptr;
+}
+
 }  // namespace
 
 class Sidecar::Impl {
@@ -37,18 +44,21 @@ class Sidecar::Impl {
   Impl(Storage& storage, TokenSource* source, SidecarOptions options)
       : options_{std::move(options)},
         tokens_{open_tokens(options_)},
+        keys_{open_keys(options_)},
+        tls_{open_tls(options_)},
+        signatures_{keys_.get(), options_.require_signature ? keys_.get() : nullptr},
         metrics_{options_.storage_scheme},
         desk_{source != nullptr ? std::make_unique<LeaseDesk>(*source, storage.fences(), metrics_, log_)
                                 : nullptr},
         hosts_{options_.control_hosts},
-        probe_side_{storage.fences(), metrics_, [this] { return data_.in_flight(); }},
-        control_side_{
-            {storage.fences(), source, desk_.get(), metrics_, log_, pending_}, hosts_, *tokens_, probe_side_},
+        probe_side_{storage.fences(), metrics_, [this] { return look_at_data_side(); }},
+        control_side_{{storage.fences(), source, desk_.get(), metrics_, log_, pending_, signatures_},
+                      hosts_,
+                      *tokens_,
+                      probe_side_},
         data_{options_.threads},
         control_{1} {
-    if (ObjectStore* objects = objects_of(storage, options_)) {
-      data_side_.emplace(*objects, metrics_, log_, options_.resource_depth);
-    }
+    if (!options_.listen.empty()) make_data_side(storage);
     try {
       listen();
     } catch (...) {
@@ -66,7 +76,7 @@ class Sidecar::Impl {
     probe_side_.set_draining();
     if (desk_) desk_->close();
     const auto begun = BootClock::now();
-    was_clean_ = data_.drain(options_.drain_timeout);
+    was_clean_ = service_ ? service_->drain(options_.drain_timeout) : data_.drain(options_.drain_timeout);
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - begun);
     const auto left = std::max(options_.drain_timeout - spent, std::chrono::milliseconds{0});
     was_clean_ = control_.drain(left) && was_clean_;
@@ -79,6 +89,29 @@ class Sidecar::Impl {
     return was_clean_;
   }
 
+  void make_data_side(Storage& storage) {
+    service_ = storage.data_service({.metrics = metrics_,
+                                     .log = log_,
+                                     .keys = signatures_.required,
+                                     .tls = tls_,
+                                     .resource_depth = options_.resource_depth,
+                                     .threads = options_.threads,
+                                     .limits = options_.data_limits});
+    if (service_) return;
+    ObjectStore* objects = storage.objects();
+    if (objects == nullptr)
+      throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
+    data_side_.emplace(*objects, metrics_, log_, options_.resource_depth, signatures_.required);
+  }
+
+  // Requests that are not answered. Brings the metrics of the lanes up to the moment.
+  [[nodiscard]] std::int64_t look_at_data_side() {
+    if (!service_) return data_.in_flight();
+    const auto lanes = service_->lanes();
+    metrics_.set_lanes({lanes.waiting, lanes.closed, lanes.settle_closures});
+    return service_->in_flight();
+  }
+
   void listen() {
     http::Limits limits;
     limits.body_bytes_max = JsonBody::bytes_max;
@@ -86,17 +119,22 @@ class Sidecar::Impl {
     hosts_.set_address(control_address_);
     if (!options_.probe.empty()) control_.listen(options_.probe, probe_side_, limits);
     // Last, so that nothing is written by a guard that then fails to start.
-    if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits);
+    if (service_) data_address_ = service_->listen(options_.listen);
+    if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits, tls_);
   }
 
   SidecarOptions options_;
   std::unique_ptr<AccessTokens> tokens_;
+  std::unique_ptr<ClaimKeys> keys_;
+  std::shared_ptr<const http::TlsContext> tls_;
+  SignatureRules signatures_;
   Metrics metrics_;
   RefusalLog log_;
   PendingCalls pending_;
   std::unique_ptr<LeaseDesk> desk_;
   HostCheck hosts_;
   std::optional<DataSide> data_side_;
+  std::shared_ptr<DataService> service_;
   ProbeSide probe_side_;
   ControlSide control_side_;
   std::string data_address_;
@@ -121,6 +159,9 @@ const std::string& Sidecar::control_address() const noexcept {
 }
 void Sidecar::reload_tokens() {
   impl_->tokens_->reload();
+}
+void Sidecar::reload_keys() {
+  if (impl_->keys_) impl_->keys_->reload();
 }
 bool Sidecar::stop() {
   return impl_->stop();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "guard/http/server.hpp"
+#include "guard/http/tls.hpp"
 #include "guard/storage.hpp"
 #include "guard/token_source.hpp"
 
@@ -31,6 +32,10 @@ struct SidecarOptions {
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};
   http::Limits data_limits;
+  http::TlsServerFiles tls;                // of the data side; empty: in the clear
+  std::string claim_key_file;              // signs the leases that are granted here; empty: they are unsigned
+  std::string claim_space = "fenceguard";  // the namespace that is signed
+  bool require_signature = false;          // refuse claims that are not signed. REQUIRES: claim_key_file
 };
 
 class Sidecar {
@@ -50,6 +55,8 @@ class Sidecar {
   // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput
   // then.
   void reload_tokens();
+  // Likewise the keys of signed claims.
+  void reload_keys();
 
   // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.
   bool stop();

@@ -47,7 +47,7 @@ class Usage(support.BinaryTest):
             (["serve", "--drain-timeout", "10"], "--drain-timeout"),
             (["serve", "--drain-timeout", "-1s"], "--drain-timeout"),
             (["serve", "--cache", "many"], "--cache"),
-            (["serve", "--threads", "0"], "--threads"),
+            (["serve", "--threads", "257"], "--threads"),
             (["serve", "--log-level", "loud"], "--log-level"),
             (["serve", "--state", "sqlite:x.db"], "--state"),
             (["serve", "--listen", "nonsense"], "address"),
