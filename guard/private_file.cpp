@@ -49,7 +49,7 @@ std::string read_private_file(const std::string& kind, const std::string& path, 
     if (got == 0) break;
     length += static_cast<std::size_t>(got);
   }
-  if (length > bytes_max) throw refuse("has more than " + std::to_string(bytes_max) + " bytes");
+  if (length > bytes_max) throw refuse("has more than " + std::to_string(bytes_max / 1024) + " KiB");
   content.resize(length);
   return content;
 }

@@ -161,7 +161,7 @@ TEST_F(ClaimKeysTest, AMalformedFileIsRefusedWithItsLineAndWithoutTheKey) {
   refuses("old " + second + "AAAA", "line 1: a key has 32 to 64 bytes");
   refuses("old " + first + "\nold " + second, "line 2: this KEYID comes twice");
   refuses("a " + first + "\nb " + second + "\nc " + first, "more than two");
-  refuses("old " + first + "\n" + std::string(20'000, '#'), "more than 16384 bytes");
+  refuses("old " + first + "\n" + std::string(20'000, '#'), "more than 16 KiB");
 }
 
 TEST_F(ClaimKeysTest, TheNamespaceIsVisibleAscii) {

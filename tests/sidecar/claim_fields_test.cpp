@@ -53,11 +53,13 @@ TEST(ClaimFields, ARepeatedFieldIsBadEvenIfEqual) {
   EXPECT_TRUE(is_bad({{"Fencing-Token", "1"}, {"fencing-token", "1"}}));
   EXPECT_TRUE(is_bad({{"Fencing-Token", "1"}, {"Fencing-Holder", "a"}, {"Fencing-Holder", "a"}}));
   EXPECT_TRUE(is_bad({{"Fencing-Token", "1"}, {"Fencing-Sequence", "1"}, {"Fencing-Sequence", "1"}}));
+  EXPECT_TRUE(is_bad({{"Fencing-Token", "1"}, {"Fencing-Signature", "a.b"}, {"fencing-signature", "a.b"}}));
 }
 
-TEST(ClaimFields, AHolderOrSequenceWithoutATokenIsBad) {
+TEST(ClaimFields, WhatBelongsToATokenIsBadWithoutOne) {
   EXPECT_TRUE(is_bad({{"Fencing-Holder", "a"}}));
   EXPECT_TRUE(is_bad({{"Fencing-Sequence", "1"}}));
+  EXPECT_TRUE(is_bad({{"Fencing-Signature", "a.b"}}));
 }
 
 TEST(ClaimFields, AHolderIsVisibleAscii) {
