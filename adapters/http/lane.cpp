@@ -56,7 +56,11 @@ Verdict Lane::verdict(const Claim& claim) const {
 bool Lane::adopt(const FenceView& found) {
   bool changed = view.floor < found.floor;
   view.floor = std::max(view.floor, found.floor);
-  if (!found.record) return changed;
+  if (!found.record) {
+    // Folded into the floor, which at the same height knows no holder.
+    if (view.record && view.record->token.value() <= found.floor) view.record.reset();
+    return changed;
+  }
   if (!view.record || view.record->token < found.record->token) {
     view.record = found.record;
     return true;
@@ -67,6 +71,13 @@ bool Lane::adopt(const FenceView& found) {
     view.record->sequence = std::max(view.record->sequence, found.record->sequence);
   }
   return changed;
+}
+
+bool Lane::adopt(const Ruling& ruling) {
+  // Above its record a resource has only the floor.
+  const bool record_stands = ruling.fence && ruling.fence->token.value() == ruling.highest;
+  const bool floor_counts = ruling.verdict != Verdict::admitted && !record_stands;
+  return adopt(FenceView{ruling.fence, floor_counts ? ruling.highest : 0});
 }
 
 Lane* LaneBook::find_lane(std::string_view name) const {

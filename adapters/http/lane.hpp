@@ -96,6 +96,7 @@ struct Lane {
   // Takes over what the store says, which may be older than what is known: a fence never falls. True if
   // claims that equal the fence may be refused now, but for their sequence.
   bool adopt(const FenceView& found);
+  bool adopt(const Ruling& ruling);
 };
 
 // The lanes and passages that there are. What was dropped is used again.

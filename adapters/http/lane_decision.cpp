@@ -81,7 +81,7 @@ bool LaneTable::Impl::is_known(Lane& lane, const Resource& resource) {
   auto fence = remembered_.find(resource);
   if (!fence) return false;
   // The floor was below it, and rises by what makes everything forgotten.
-  (void)lane.adopt({std::move(fence), 0});
+  (void)lane.adopt(FenceView{std::move(fence), 0});
   lane.is_known = true;
   return true;
 }
@@ -176,7 +176,7 @@ void LaneTable::Impl::raised(const Claim& claim, const Outcome<Ruling>& outcome,
     lose(lane, passage, claim.resource, outcome.fault());
   } else {
     const Ruling& ruling = outcome.value();
-    adopt(lane, claim.resource, {ruling.fence, 0}, turn);
+    adopt(lane, claim.resource, FenceView{ruling.fence, 0}, turn);
     if (ruling.verdict != Verdict::admitted) {
       // The store knows more than was known here: a floor, perhaps.
       lane.is_known = false;

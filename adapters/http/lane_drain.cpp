@@ -190,7 +190,7 @@ void LaneTable::Impl::recorded(const Claim& claim, Ticket ticket, const Outcome<
   Lane& lane = *book_.find_lane(claim.resource.name());
   if (outcome.ok()) {
     if (lane.unrecorded && lane.unrecorded->ticket == ticket) lane.unrecorded.reset();
-    if (lane.adopt({outcome.value().fence, 0})) sweep(lane, turn);
+    if (lane.adopt(outcome.value())) sweep(lane, turn);
     // Between a failed raise and the next look nothing is known.
     if (lane.is_known && lane.view.record) remembered_.put(claim.resource, *lane.view.record);
   } else {

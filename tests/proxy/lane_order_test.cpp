@@ -316,6 +316,25 @@ TEST_F(LaneOrder, AForgottenFenceIsLookedUpAgain) {
   EXPECT_EQ(lanes_.state(next), "entered");
 }
 
+TEST_F(LaneOrder, ADuplicateIsNotLetInBecauseTheStoreNoLongerKnowsItsToken) {
+  const Ticket first = lanes_.write("a", 34, 7);
+  const Ticket twice = lanes_.write("a", 34, 7);
+  lanes_.store["a"] = {std::nullopt, 34};
+  lanes_.table.forget_fences();
+  lanes_.end(first);
+  EXPECT_EQ(lanes_.state(first), "left");
+  EXPECT_EQ(lanes_.state(twice), "stale");
+}
+
+TEST_F(LaneOrder, ARecordThatWasFoldedIntoAFloorOfItsOwnHeightIsRefused) {
+  const Ticket in_flight = lanes_.write("a", 34);
+  lanes_.store["a"] = {std::nullopt, 34};
+  lanes_.table.forget_fences();
+  EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
+  lanes_.end(in_flight);
+  EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
+}
+
 // The store was asked before, and answers after, everything was to be forgotten.
 TEST_F(LaneOrder, AnAnswerFromBeforeTheForgettingIsNotBelieved) {
   stand("a", 34);

@@ -1,0 +1,343 @@
+#include "tests/proxy/lane_simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fenceguard::test {
+
+using namespace proxy;
+
+LaneSimulation::LaneSimulation(const Settings& settings) : settings_{settings}, random_{settings.seed} {
+  start_guard();
+}
+
+std::string LaneSimulation::run() {
+  for (int i = 0; i < settings_.actions && violation_.empty(); ++i) {
+    schedule(Time{random(6)}, [this] { act(); });
+    while (!events_.empty() && events_.top().at <= now_ + Time{5} && violation_.empty()) run_events();
+  }
+  is_ending_ = true;
+  if (!table_) start_guard();
+  while (!events_.empty() && violation_.empty()) run_events();
+  if (violation_.empty()) check_end();
+  return violation_;
+}
+
+void LaneSimulation::schedule(Time delay, std::function<void()> run) {
+  events_.push({now_ + delay, next_order_++, std::move(run)});
+}
+
+void LaneSimulation::run_events() {
+  const Event event = events_.top();
+  events_.pop();
+  now_ = event.at;
+  event.run();
+}
+
+void LaneSimulation::violate(const std::string& what) {
+  if (violation_.empty())
+    violation_ = fmt::format("seed {}, at {} ms: {}", settings_.seed, now_.count(), what);
+}
+
+// One thing that a client, or fate, does.
+void LaneSimulation::act() {
+  if (chance(2)) stop_guard();
+  if (!table_) return;
+  if (chance(1)) compact();
+  const std::string resource = fmt::format("r{}", random(3));
+  const Claim claim = choose_claim(resource);
+  const int what = random(100);
+  if (what < 45) {
+    ask(Kind::write, {claim});
+  } else if (what < 60) {
+    const bool again = chance(30) && sequences_[claim.token.value()] > 0;
+    const int number = again ? sequences_[claim.token.value()] : ++sequences_[claim.token.value()];
+    ask(Kind::write, {claim.with(Sequence{number})});
+  } else if (what < 75) {
+    ask(Kind::write, {claim, choose_claim(fmt::format("r{}", random(3)))});
+  } else if (what < 85) {
+    ask(Kind::read, {claim});
+  } else if (what < 95) {
+    ask(Kind::advance, {claim});
+  } else if (what < 97) {
+    ask(Kind::revoke, {claim});
+  } else if (!operations_.empty()) {
+    const Ticket ticket = next_ticket_ - 1 - static_cast<Ticket>(random(3));
+    const auto found = operations_.find(ticket);
+    if (found == operations_.end() || found->second.life != life_) return;
+    feed([&](Actions& actions) {
+      if (table_->withdraw(ticket, now_, actions))
+        found->second.is_answered = found->second.is_refused = true;
+    });
+  }
+}
+
+// Of a new grant, or of one of the last: its holder does not know that it was overtaken.
+Claim LaneSimulation::choose_claim(const std::string& resource) {
+  auto& grants = grants_[resource];
+  if (grants.empty() || chance(25)) grants.push_back(++issued_);
+  const std::size_t back = std::min(grants.size() - 1, static_cast<std::size_t>(random(3)));
+  const std::int64_t token = grants[grants.size() - 1 - back];
+  return {Resource{resource}, Token{token}, Holder{fmt::format("h{}", token)}, std::nullopt};
+}
+
+void LaneSimulation::ask(Kind kind, std::vector<Claim> claims) {
+  const Ticket ticket = next_ticket_++;
+  Operation operation;
+  operation.kind = kind;
+  operation.claims = claims;
+  operation.life = life_;
+  operation.asked_at = now_;
+  operations_.emplace(ticket, std::move(operation));
+  // As Lanes does: durably, before the first write is let in.
+  if (kind == Kind::write) is_marked_ = true;
+  feed([&](Actions& actions) { table_->ask({ticket, kind, std::move(claims)}, now_, actions); });
+}
+
+void LaneSimulation::let_in(const Entered& entered) {
+  Operation& operation = operations_.at(entered.ticket);
+  if (operation.is_answered) violate("an operation was answered twice");
+  operation.is_answered = operation.is_entered = true;
+  ++counts_.entered;
+  if (operation.asked_at < now_) ++counts_.waited;
+  if (operation.kind == Kind::revoke) return;
+  for (const Claim& claim : operation.claims) {
+    auto& highest = highest_entered_[claim.resource.name()];
+    if (claim.token.value() < highest) {
+      violate(fmt::format("{}: {} was let in after {}", claim.resource.name(), claim.token.value(), highest));
+    }
+    highest = std::max(highest, claim.token.value());
+    if (claim.sequence &&
+        acknowledged_.contains({claim.resource.name(), claim.token.value(), claim.sequence->value()}))
+      violate("a write that was acknowledged was let in again");
+  }
+  if (operation.kind == Kind::write) forward(entered.ticket);
+}
+
+// What becomes of a write: answered, refused, never sent, or its end is not seen.
+void LaneSimulation::forward(Ticket ticket) {
+  Operation& operation = operations_.at(ticket);
+  const int fate = random(100);
+  const auto end_after = [&](Time delay, Ending ending) {
+    schedule(delay, [this, ticket, ending] { end(ticket, ending); });
+  };
+  const auto apply_after = [&](Time delay) {
+    operation.apply_at = now_ + delay;
+    schedule(delay, [this, ticket] { apply(ticket); });
+  };
+  if (fate < 70 || is_ending_) {
+    const Time applied{random(20)};
+    apply_after(applied);
+    end_after(applied + Time{random(20)}, Ending::took_effect);
+  } else if (fate < 78) {
+    end_after(Time{random(20)}, Ending::refused);
+  } else if (fate < 82) {
+    end_after(Time{0}, Ending::unsent);
+  } else {
+    const Time given_up{10 + random(50)};
+    end_after(given_up, Ending::unknown);
+    const Time last = given_up + settings_.upstream_settle - Time{1};
+    if (chance(80)) apply_after(Time{random(static_cast<int>(last.count()) + 1)});
+  }
+}
+
+void LaneSimulation::apply(Ticket ticket) {
+  Operation& operation = operations_.at(ticket);
+  if (operation.is_applied || operation.apply_at != now_) return;
+  operation.is_applied = true;
+  ++counts_.applied;
+  if (operation.is_over || operation.life != life_) ++counts_.applied_late;
+  if (operation.is_refused) violate("a write that was reported as refused took effect");
+  for (const Claim& claim : operation.claims) {
+    const std::int64_t highest = highest_entered_[claim.resource.name()];
+    if (claim.token.value() < highest) {
+      violate(fmt::format("{}: a write of {} took effect after {} was let in", claim.resource.name(),
+                          claim.token.value(), highest));
+    }
+    if (claim.sequence) applied_.emplace(claim.resource.name(), claim.token.value(), claim.sequence->value());
+  }
+}
+
+void LaneSimulation::end(Ticket ticket, Ending ending) {
+  Operation& operation = operations_.at(ticket);
+  if (operation.life != life_ || !table_) return;
+  operation.is_over = true;
+  if (ending == Ending::unknown) {
+    ++counts_.unknown;
+    if (!settings_.tells_unknown) ending = Ending::refused;
+  } else if (ending == Ending::took_effect) {
+    operation.took_effect = true;
+  } else {
+    operation.is_refused = true;
+  }
+  feed([&](Actions& actions) { table_->ended(ticket, ending, now_, actions); });
+}
+
+void LaneSimulation::note_refusal(const Refused& refused) {
+  Operation& operation = operations_.at(refused.ticket);
+  if (operation.is_answered) violate("an operation was answered twice");
+  operation.is_answered = true;
+  if (refused.ruling.verdict != Verdict::duplicate) {
+    operation.is_refused = true;
+    return;
+  }
+  ++counts_.duplicates;
+  const Claim& claim = operation.claims.at(refused.claim);
+  if (!applied_.contains({claim.resource.name(), claim.token.value(), claim.sequence->value()}))
+    violate("a duplicate of a write that did not take effect");
+}
+
+void LaneSimulation::note_left(const Left& left) {
+  const Operation& operation = operations_.at(left.ticket);
+  if (left.fault || !operation.took_effect) return;
+  if (!operation.is_applied) violate("a write was acknowledged that did not take effect");
+  for (const Claim& claim : operation.claims) {
+    if (!claim.sequence || highest_entered_[claim.resource.name()] > claim.token.value()) continue;
+    acknowledged_.emplace(claim.resource.name(), claim.token.value(), claim.sequence->value());
+  }
+}
+
+// Killed, or stopped in order: what was sent is on its way, what the store was asked may or may not be done.
+void LaneSimulation::stop_guard() {
+  if (!table_) return;
+  if (chance(30) && table_->is_settled(now_)) is_marked_ = false;
+  table_.reset();
+  ++life_;
+  ++counts_.crashes;
+  for (auto& [ticket, operation] : operations_) {
+    const Time last = now_ + settings_.upstream_settle - Time{1};
+    if (operation.is_applied || !operation.apply_at || *operation.apply_at <= last) continue;
+    operation.apply_at = last;
+    schedule(last - now_, [this, id = ticket] { apply(id); });
+  }
+  schedule(Time{random(40)}, [this] {
+    if (!table_) start_guard();
+  });
+}
+
+void LaneSimulation::start_guard() {
+  table_.emplace(LaneLimits{settings_.settle, 20, 40, 2});
+  if (is_marked_ && settings_.closes_at_restart) table_->close_all(now_ + settings_.settle);
+}
+
+// Below every grant that is the latest of its resource.
+void LaneSimulation::compact() {
+  std::int64_t lowest_live = issued_ + 1;
+  for (const auto& [resource, grants] : grants_) lowest_live = std::min(lowest_live, grants.back());
+  call_store<bool>(
+      [this, lowest_live] {
+        std::erase_if(records_, [&](const auto& entry) {
+          const std::int64_t token = entry.second.token.value();
+          if (token >= lowest_live) return false;
+          floor_ = std::max(floor_, token);
+          return true;
+        });
+        return true;
+      },
+      [this](const Outcome<bool>&, Actions&) { table_->forget_fences(); });
+}
+
+// Every operation was answered, and every resource is open again.
+void LaneSimulation::check_end() {
+  for (const auto& [ticket, operation] : operations_) {
+    if (operation.life == life_ && !operation.is_answered) violate("an operation was never answered");
+  }
+  now_ += settings_.settle + Time{1};
+  feed([&](Actions& actions) { table_->tick(now_, actions); });
+  while (!events_.empty() && violation_.empty()) run_events();
+  for (const auto& [resource, grants] : grants_) {
+    const Ticket ticket = next_ticket_;
+    const std::int64_t token = ++issued_;
+    ask(Kind::write, {{Resource{resource}, Token{token}, Holder{fmt::format("h{}", token)}, std::nullopt}});
+    while (!events_.empty() && violation_.empty()) run_events();
+    if (!operations_.at(ticket).is_entered) violate(resource + " did not open again");
+  }
+  if (table_->figures().lanes != 0) violate("an idle lane was kept");
+  if (!table_->is_settled(now_)) violate("the lanes did not settle");
+}
+
+void LaneSimulation::feed(const std::function<void(Actions&)>& event) {
+  Actions actions;
+  event(actions);
+  const auto due = table_->due();
+  if (due) {
+    schedule(std::max(*due - now_, Time{0}), [this, life = life_] {
+      if (life != life_ || !table_->due() || *table_->due() > now_) return;
+      feed([&](Actions& late) { table_->tick(now_, late); });
+    });
+  }
+  take(actions);
+}
+
+void LaneSimulation::take(const Actions& actions) {
+  for (const Action& action : actions) {
+    if (const auto* entered = std::get_if<Entered>(&action)) {
+      let_in(*entered);
+    } else if (const auto* refused = std::get_if<Refused>(&action)) {
+      note_refusal(*refused);
+    } else if (const auto* failed = std::get_if<Failed>(&action)) {
+      operations_.at(failed->ticket).is_answered = operations_.at(failed->ticket).is_refused = true;
+    } else if (const auto* left = std::get_if<Left>(&action)) {
+      note_left(*left);
+    } else if (const auto* load = std::get_if<Load>(&action)) {
+      const auto look = [this, name = load->resource.name()] {
+        const auto found = records_.find(name);
+        return FenceView{found == records_.end() ? std::nullopt : std::optional{found->second}, floor_};
+      };
+      call_store<FenceView>(look, [this, resource = load->resource](const auto& outcome, Actions& late) {
+        table_->loaded(resource, outcome, now_, late);
+      });
+    } else if (const auto* raise = std::get_if<Raise>(&action)) {
+      call_store<Ruling>([this, claim = raise->claim] { return rule(claim); },
+                         [this, claim = raise->claim](const auto& outcome, Actions& late) {
+                           table_->raised(claim, outcome, now_, late);
+                         });
+    } else if (const auto* close = std::get_if<Close>(&action)) {
+      const auto apply = [this, name = close->resource.name()] {
+        const auto found = records_.find(name);
+        if (found == records_.end()) return FenceView{std::nullopt, floor_};
+        found->second.closed = true;
+        return FenceView{found->second, floor_};
+      };
+      call_store<FenceView>(apply, [this, call = *close](const auto& outcome, Actions& late) {
+        table_->closed(call.resource, call.ticket, outcome, now_, late);
+      });
+    } else if (const auto* record = std::get_if<Record>(&action)) {
+      call_store<Ruling>([this, claim = record->claim] { return rule(claim); },
+                         [this, call = *record](const auto& outcome, Actions& late) {
+                           table_->recorded(call.claim, call.ticket, outcome, now_, late);
+                         });
+    }
+  }
+}
+
+Ruling LaneSimulation::rule(const Claim& claim) {
+  const auto found = records_.find(claim.resource.name());
+  const Ruling ruling =
+      judge({found == records_.end() ? std::nullopt : std::optional{found->second}, floor_}, claim);
+  if (ruling.changed) records_.insert_or_assign(claim.resource.name(), *ruling.fence);
+  return ruling;
+}
+
+// Answered in order, late, and sometimes with a fault: nothing done, or nobody knows. A guard that has died
+// meanwhile hears nothing, and what it asked for is done or not.
+template <class T, class Apply, class Answer>
+void LaneSimulation::call_store(Apply apply, Answer answer) {
+  store_at_ = std::max(store_at_, now_ + Time{random(4)});
+  schedule(store_at_ - now_, [this, life = life_, apply, answer] {
+    const int fate = is_ending_ ? 99 : random(100);
+    if (life != life_ || !table_) {
+      if (fate < 50) (void)apply();
+      return;
+    }
+    Outcome<T> outcome{Fault{fate < 3 ? FaultKind::unavailable : FaultKind::unknown, "the store's fault"}};
+    if (fate >= 6 || (fate >= 3 && chance(50))) {
+      T value = apply();
+      if (fate >= 6) outcome = std::move(value);
+    }
+    feed([&](Actions& actions) { answer(outcome, actions); });
+  });
+}
+
+}  // namespace fenceguard::test
