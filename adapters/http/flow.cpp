@@ -10,20 +10,20 @@ bool is_success(unsigned status) noexcept {
   return status >= 200 && status < 300;
 }
 
-std::string_view what_came_of(Passage passage) noexcept {
-  switch (passage) {
-    case Passage::unsent:
+std::string_view what_came_of(Seen seen) noexcept {
+  switch (seen) {
+    case Seen::unsent:
       return "The storage cannot be reached.";
-    case Passage::late:
+    case Seen::late:
       return "The storage did not answer in time.";
-    case Passage::silent:
+    case Seen::silent:
       return "The storage closed the connection without an answer.";
-    case Passage::cut_off:
+    case Seen::cut_off:
       return "The body did not come to its end while it was being passed on.";
-    case Passage::broken:
+    case Seen::broken:
       return "The storage's answer is incomplete or malformed.";
-    case Passage::whole:
-    case Passage::begun:
+    case Seen::whole:
+    case Seen::begun:
       break;
   }
   return "The storage's answer does not say whether the write took effect.";
@@ -32,10 +32,19 @@ std::string_view what_came_of(Passage passage) noexcept {
 }  // namespace
 
 http::Task<void> Flow::run() {
-  if (co_await turn_away()) co_return;
-  if (stream_.has_body() && !stream_.take_whole_body(body_) && co_await read_small_body()) co_return;
+  // g++ 12 goes wrong where a co_await stands within another expression, or is given a temporary by value:
+  // each stands in a statement of its own here.
+  bool is_done = co_await turn_away();
+  if (is_done) co_return;
+  if (stream_.has_body() && !stream_.take_whole_body(body_)) {
+    is_done = co_await read_small_body();
+    if (is_done) co_return;
+  }
   begun_ = std::chrono::steady_clock::now();
-  if (is_fenced() && co_await enter()) co_return;
+  if (is_fenced()) {
+    is_done = co_await enter();
+    if (is_done) co_return;
+  }
   if (operation_->is_write()) {
     co_await write();
   } else {
@@ -70,7 +79,10 @@ http::Task<bool> Flow::read_small_body() {
     if (piece == http::Piece::some) continue;
     is_whole_ = piece == http::Piece::end;
     if (is_whole_) co_return false;
-    if (piece != http::Piece::gone) co_await stream_.respond(stream_.refused());
+    if (piece != http::Piece::gone) {
+      auto refused = stream_.refused();
+      co_await stream_.respond(std::move(refused));
+    }
     co_return true;
   }
   co_return false;
@@ -91,7 +103,8 @@ http::Task<bool> Flow::enter() {
     note_entered(*entered);
     co_return false;
   }
-  co_await stream_.respond(not_entered(*entry));
+  auto response = not_entered(*entry);
+  co_await stream_.respond(std::move(response));
   co_return true;
 }
 
@@ -135,46 +148,47 @@ Outgoing Flow::compose() {
 }
 
 http::Task<void> Flow::write() {
-  auto passage = co_await forwarding_.run(compose());
-  const bool is_streamed = passage == Passage::begun && ending_of(Passage::whole) != Ending::unknown;
+  const auto outgoing = compose();
+  auto seen = co_await forwarding_.run(outgoing);
+  const bool is_streamed = seen == Seen::begun && ending_of(Seen::whole) != Ending::unknown;
   if (is_streamed) {
     add_ruling(forwarding_.answer(), ruling_);
-    passage = co_await pass_on();
+    seen = co_await pass_on();
   }
   observe();
-  const auto ending = ending_of(passage);
+  const auto ending = ending_of(seen);
   if (ending == Ending::unknown) forwarding_.reset();
-  if (!pass_.leave(ending)) co_await pass_.wait_left();
-  auto answer = write_answer(passage, ending);
+  const bool has_left = pass_.leave(ending);
+  if (!has_left) co_await pass_.wait_left();
+  auto answer = write_answer(seen, ending);
   context_.metrics.observe_write(std::chrono::steady_clock::now() - begun_);
   if (!is_streamed) {
     co_await stream_.respond(std::move(answer));
-  } else if (passage == Passage::whole && !pass_.fault()) {
+  } else if (seen == Seen::whole && !pass_.fault()) {
     co_await finish_streamed();
   }
 }
 
-Ending Flow::ending_of(Passage passage) {
-  if (passage == Passage::unsent) return Ending::unsent;
+Ending Flow::ending_of(Seen seen) {
+  if (seen == Seen::unsent) return Ending::unsent;
   const auto status = forwarding_.answer().status;
   // Whoever says that it is done before he was told all of it does not mean this write.
   const bool is_unproven = !proves_end(status) || (forwarding_.is_early() && is_success(status));
-  if (passage != Passage::whole || is_unproven) return Ending::unknown;
+  if (seen != Seen::whole || is_unproven) return Ending::unknown;
   return is_success(status) ? Ending::took_effect : Ending::refused;
 }
 
-http::Response Flow::write_answer(Passage passage, Ending ending) {
+http::Response Flow::write_answer(Seen seen, Ending ending) {
   if (ending == Ending::unsent) {
-    note_fault(FaultKind::unavailable, what_came_of(passage));
-    return upstream_unavailable(503, what_came_of(passage), resource());
+    note_fault(FaultKind::unavailable, what_came_of(seen));
+    return upstream_unavailable(503, what_came_of(seen), resource());
   }
   if (ending == Ending::unknown) {
     const auto status = forwarding_.answer().status;
-    const bool is_timeout = passage == Passage::late ||
-                            (passage == Passage::whole && (status == 408 || status == 504)) ||
-                            (passage == Passage::cut_off && forwarding_.body_end() == http::Piece::late);
-    note_fault(FaultKind::unknown, what_came_of(passage));
-    return outcome_unknown(is_timeout ? 504 : 502, what_came_of(passage), own_claim(), ruling_);
+    const bool is_timeout = seen == Seen::late || (seen == Seen::whole && (status == 408 || status == 504)) ||
+                            (seen == Seen::cut_off && forwarding_.body_end() == http::Piece::late);
+    note_fault(FaultKind::unknown, what_came_of(seen));
+    return outcome_unknown(is_timeout ? 504 : 502, what_came_of(seen), own_claim(), ruling_);
   }
   if (pass_.fault()) {
     note_fault(FaultKind::unknown, pass_.fault()->message);
@@ -188,40 +202,52 @@ http::Response Flow::write_answer(Passage passage, Ending ending) {
 }
 
 http::Task<void> Flow::read() {
-  auto passage = co_await forwarding_.run(compose());
+  const auto outgoing = compose();
+  auto seen = co_await forwarding_.run(outgoing);
   observe();
-  if (passage != Passage::whole && passage != Passage::begun) {
-    co_await stream_.respond(unanswered_read(passage));
+  if (seen != Seen::whole && seen != Seen::begun) {
+    auto response = unanswered_read(seen);
+    co_await stream_.respond(std::move(response));
     co_return;
   }
   auto& answer = forwarding_.answer();
   if (is_fenced()) add_ruling(answer, ruling_);
   add_cache_rules(answer, is_fenced());
   const bool is_head = operation_->method.name == "HEAD";
-  if (passage == Passage::whole && (!is_head || forwarding_.body_bytes())) {
+  if (seen == Seen::whole && (!is_head || forwarding_.body_bytes())) {
     if (is_head) answer.head_length = forwarding_.body_bytes();
     co_await stream_.respond(std::move(answer));
     co_return;
   }
-  passage = passage == Passage::begun ? co_await pass_on() : passage;
-  if (passage == Passage::whole) co_await finish_streamed();
+  if (seen == Seen::begun) {
+    seen = co_await pass_on();
+  } else {
+    const bool is_begun = co_await stream_.begin(std::move(answer), std::nullopt);
+    answer.body.clear();
+    is_client_gone_ = !is_begun;
+  }
+  if (seen == Seen::whole) co_await finish_streamed();
 }
 
-http::Task<Passage> Flow::pass_on() {
+http::Task<Seen> Flow::pass_on() {
   auto& answer = forwarding_.answer();
   auto body = std::exchange(answer.body, {});
   const bool is_write = operation_->is_write();
   const auto timeout = pool_.options().upstream_timeout;
-  is_client_gone_ = !co_await stream_.begin(std::move(answer), forwarding_.body_bytes());
+  const bool is_begun = co_await stream_.begin(std::move(answer), forwarding_.body_bytes());
+  is_client_gone_ = !is_begun;
   for (;;) {
-    is_client_gone_ = is_client_gone_ || !co_await stream_.write(body);
+    if (!is_client_gone_) {
+      const bool is_taken = co_await stream_.write(body);
+      is_client_gone_ = !is_taken;
+    }
     // Of a write the end of the answer is awaited in any case.
-    if (is_client_gone_ && !is_write) co_return Passage::cut_off;
+    if (is_client_gone_ && !is_write) co_return Seen::cut_off;
     answer.body.swap(body);
     answer.body.clear();
-    const auto passage = co_await forwarding_.read_on(
-        (is_write ? forwarding_.sent_at() : std::chrono::steady_clock::now()) + timeout);
-    if (passage != Passage::begun) co_return passage;
+    const auto begun = is_write ? forwarding_.sent_at() : std::chrono::steady_clock::now();
+    const auto seen = co_await forwarding_.read_on(begun + timeout);
+    if (seen != Seen::begun) co_return seen;
     answer.body.swap(body);
   }
 }
@@ -229,13 +255,14 @@ http::Task<Passage> Flow::pass_on() {
 http::Task<void> Flow::finish_streamed() {
   auto& answer = forwarding_.answer();
   if (is_client_gone_) co_return;
-  if (co_await stream_.write(answer.body)) co_await stream_.finish();
+  const bool is_taken = co_await stream_.write(answer.body);
+  if (is_taken) co_await stream_.finish();
 }
 
-http::Response Flow::unanswered_read(Passage passage) {
-  const unsigned status = passage == Passage::unsent ? 503 : passage == Passage::late ? 504 : 502;
-  note_fault(FaultKind::unavailable, what_came_of(passage));
-  return upstream_unavailable(status, what_came_of(passage), resource());
+http::Response Flow::unanswered_read(Seen seen) {
+  const unsigned status = seen == Seen::unsent ? 503 : seen == Seen::late ? 504 : 502;
+  note_fault(FaultKind::unavailable, what_came_of(seen));
+  return upstream_unavailable(status, what_came_of(seen), resource());
 }
 
 void Flow::note_fault(FaultKind kind, std::string_view why) {

@@ -35,7 +35,7 @@ class Flow {
   [[nodiscard]] http::Task<void> read();
 
   // Streams an answer that is too large to be held, but for its last piece.
-  [[nodiscard]] http::Task<Passage> pass_on();
+  [[nodiscard]] http::Task<Seen> pass_on();
   [[nodiscard]] http::Task<void> finish_streamed();
 
   [[nodiscard]] Outgoing compose();
@@ -43,10 +43,10 @@ class Flow {
   // Counts the time that the upstream took.
   void observe();
   // How the write ended, as far as was seen.
-  [[nodiscard]] Ending ending_of(Passage passage);
+  [[nodiscard]] Ending ending_of(Seen seen);
   [[nodiscard]] http::Response not_entered(const Entry& entry);
-  [[nodiscard]] http::Response write_answer(Passage passage, Ending ending);
-  [[nodiscard]] http::Response unanswered_read(Passage passage);
+  [[nodiscard]] http::Response write_answer(Seen seen, Ending ending);
+  [[nodiscard]] http::Response unanswered_read(Seen seen);
   // Counts and logs what is no ruling.
   void note_fault(FaultKind kind, std::string_view why);
 

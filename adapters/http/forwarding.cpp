@@ -20,21 +20,21 @@ bool proves_end(unsigned status) noexcept {
   return status != 202 && status != 408 && status != 502 && status != 503 && status != 504;
 }
 
-http::Task<Passage> Forwarding::run(Outgoing outgoing) {
+http::Task<Seen> Forwarding::run(Outgoing outgoing) {
   outgoing_ = outgoing;
   for (;;) {
     connection_ = pool_.take();
     if (!connection_) connection_ = co_await pool_.connect(after(pool_.options().upstream_timeout));
-    if (!connection_) co_return Passage::unsent;
+    if (!connection_) co_return Seen::unsent;
     const bool was_kept = connection_->is_reused();
-    const auto passage = co_await exchange();
+    const auto seen = co_await exchange();
     const bool is_repeated =
-        was_kept && (passage == Passage::unsent || (passage == Passage::silent && outgoing_.may_repeat));
-    if (!is_repeated) co_return passage;
+        was_kept && (seen == Seen::unsent || (seen == Seen::silent && outgoing_.may_repeat));
+    if (!is_repeated) co_return seen;
   }
 }
 
-http::Task<Passage> Forwarding::exchange() {
+http::Task<Seen> Forwarding::exchange() {
   auto head = outgoing_.head;
   auto body = outgoing_.body;
   auto& channel = connection_->channel();
@@ -43,20 +43,22 @@ http::Task<Passage> Forwarding::exchange() {
     // A socket that refuses the first byte has taken none.
     const bool is_unsent = !channel.is_tls();
     reset();
-    co_return is_unsent ? Passage::unsent : Passage::broken;
+    co_return is_unsent ? Seen::unsent : Seen::broken;
   }
   if (!head.empty() || !body.empty() || outgoing_.rest != nullptr) {
-    if (const auto end = co_await send_rest(head, body)) co_return *end;
+    const auto end = co_await send_rest(head, body);
+    if (end) co_return *end;
   }
   sent_at_ = std::chrono::steady_clock::now();
   connection_->set_deadline(sent_at_ + pool_.options().upstream_timeout);
   if (is_heard_) {
-    if (const auto end = take()) co_return *end;
+    const auto end = take();
+    if (end) co_return *end;
   }
   co_return co_await receive();
 }
 
-http::Task<Passage> Forwarding::receive() {
+http::Task<Seen> Forwarding::receive() {
   while (!connection_->is_late()) {
     auto& buffer = connection_->buffer();
     is_large_ = is_large_ || (body_ && body_->bytes_left().value_or(piece_bytes_max) > read_bytes_min);
@@ -68,13 +70,13 @@ http::Task<Passage> Forwarding::receive() {
     if (const auto end = take()) co_return *end;
   }
   reset();
-  co_return Passage::late;
+  co_return Seen::late;
 }
 
-http::Task<Passage> Forwarding::read_on(http::SteadyTime until) {
+http::Task<Seen> Forwarding::read_on(http::SteadyTime until) {
   if (connection_->is_late()) {
     reset();
-    co_return Passage::late;
+    co_return Seen::late;
   }
   connection_->set_deadline(until);
   if (!connection_->buffer().empty()) {
@@ -83,15 +85,16 @@ http::Task<Passage> Forwarding::read_on(http::SteadyTime until) {
   co_return co_await receive();
 }
 
-http::Task<Forwarding::MaybePassage> Forwarding::send_rest(std::string_view head, std::string_view body) {
+http::Task<Forwarding::MaybeSeen> Forwarding::send_rest(std::string_view head, std::string_view body) {
   if (!head.empty() || !body.empty()) {
-    if (const auto end = co_await send_part(head, body)) co_return end;
+    const auto end = co_await send_part(head, body);
+    if (end) co_return end;
   }
   if (outgoing_.rest == nullptr || is_early_) co_return std::nullopt;
   co_return co_await send_pieces();
 }
 
-http::Task<Forwarding::MaybePassage> Forwarding::send_pieces() {
+http::Task<Forwarding::MaybeSeen> Forwarding::send_pieces() {
   bool is_first = outgoing_.body.empty();
   for (auto piece = http::Piece::some; piece == http::Piece::some && !has_early_answer(); is_first = false) {
     connection_->clear_deadline();
@@ -100,27 +103,27 @@ http::Task<Forwarding::MaybePassage> Forwarding::send_pieces() {
     if (piece != http::Piece::some && piece != http::Piece::end) {
       body_end_ = piece;
       reset();
-      co_return Passage::cut_off;
+      co_return Seen::cut_off;
     }
     chunk_line_.clear();
     if (outgoing_.is_chunked && !piece_.empty()) write_chunk_line(chunk_line_, piece_.size(), is_first);
-    if (const auto end = co_await send_part(chunk_line_, piece_)) co_return end;
-    if (piece == http::Piece::end && outgoing_.is_chunked && !is_early_) {
-      chunk_line_.clear();
-      write_chunk_line(chunk_line_, 0, is_first && piece_.empty());
-      if (const auto end = co_await send_part(chunk_line_, {})) co_return end;
+    if (outgoing_.is_chunked && piece == http::Piece::end) {
+      write_chunk_line(last_chunk_, 0, is_first && piece_.empty());
+      piece_.append(last_chunk_);
     }
+    const auto end = co_await send_part(chunk_line_, piece_);
+    if (end) co_return end;
     if (is_early_) break;
   }
   co_return std::nullopt;
 }
 
 // Nothing: it was sent, or an answer came before it was.
-http::Task<Forwarding::MaybePassage> Forwarding::send_part(std::string_view head, std::string_view body) {
+http::Task<Forwarding::MaybeSeen> Forwarding::send_part(std::string_view head, std::string_view body) {
   auto& channel = connection_->channel();
   if (connection_->is_late()) {
     reset();
-    co_return Passage::late;
+    co_return Seen::late;
   }
   auto error = channel.write_now(head, body);
   if (error == http::asio::error::would_block) error = {};
@@ -132,7 +135,7 @@ http::Task<Forwarding::MaybePassage> Forwarding::send_part(std::string_view head
   }
   if (connection_->is_late()) {
     reset();
-    co_return Passage::late;
+    co_return Seen::late;
   }
   // Who closes may have answered before.
   if (error) is_early_ = true;
@@ -152,7 +155,7 @@ bool Forwarding::has_early_answer() {
   return true;
 }
 
-Forwarding::MaybePassage Forwarding::take() {
+Forwarding::MaybeSeen Forwarding::take() {
   auto& buffer = connection_->buffer();
   while (!body_) {
     const auto state = scanner_.scan(buffer.view());
@@ -166,11 +169,11 @@ Forwarding::MaybePassage Forwarding::take() {
   buffer.consume(body_->read(buffer.view(), answer_.body));
   if (body_->is_odd()) return broken();
   if (body_->is_complete()) return complete();
-  if (answer_.body.size() >= piece_bytes_max) return Passage::begun;
+  if (answer_.body.size() >= piece_bytes_max) return Seen::begun;
   return std::nullopt;
 }
 
-Forwarding::MaybePassage Forwarding::take_head() {
+Forwarding::MaybeSeen Forwarding::take_head() {
   auto& buffer = connection_->buffer();
   // An empty line before it belongs to no answer.
   if (scanner_.skip() > 0 || scanner_.end() > head_bytes_max) return broken();
@@ -201,14 +204,14 @@ void Forwarding::take_fields(const AnswerHead& head) {
   is_reusable_ = is_proof_ && !head.is_http_1_0 && !head.connection.closes() && !outgoing_.is_last;
 }
 
-Passage Forwarding::ended(const http::Channel::Error& error) {
+Seen Forwarding::ended(const http::Channel::Error& error) {
   if (connection_->is_late()) {
     reset();
-    return Passage::late;
+    return Seen::late;
   }
   if (!is_heard_) {
     reset();
-    return Passage::silent;
+    return Seen::silent;
   }
   if (error == http::asio::error::eof && body_) {
     body_->end();
@@ -217,7 +220,7 @@ Passage Forwarding::ended(const http::Channel::Error& error) {
   return broken();
 }
 
-Passage Forwarding::complete() {
+Seen Forwarding::complete() {
   const bool is_kept = is_reusable_ && !is_early_ && !body_->lasts_to_end() && connection_->buffer().empty();
   if (is_kept) {
     connection_->clear_deadline();
@@ -227,12 +230,12 @@ Passage Forwarding::complete() {
     reset();
   }
   connection_.reset();
-  return Passage::whole;
+  return Seen::whole;
 }
 
-Passage Forwarding::broken() noexcept {
+Seen Forwarding::broken() noexcept {
   reset();
-  return Passage::broken;
+  return Seen::broken;
 }
 
 void Forwarding::reset() noexcept {

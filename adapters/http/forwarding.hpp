@@ -20,7 +20,7 @@
 namespace fenceguard::proxy {
 
 // What came of a request, as far as it was seen.
-enum class Passage {
+enum class Seen {
   whole,    // the answer is here, to its end
   begun,    // so far its head and a part of its body
   unsent,   // certainly nothing was sent
@@ -58,9 +58,9 @@ class Forwarding {
   Forwarding& operator=(const Forwarding&) = delete;
 
   // Sends the request and reads the answer, up to about piece_bytes_max of its body.
-  [[nodiscard]] http::Task<Passage> run(Outgoing outgoing);
+  [[nodiscard]] http::Task<Seen> run(Outgoing outgoing);
   // Reads on, after 'begun': appends up to about as much to the answer's body. Within until.
-  [[nodiscard]] http::Task<Passage> read_on(http::SteadyTime until);
+  [[nodiscard]] http::Task<Seen> read_on(http::SteadyTime until);
 
   // The answer without what is for one hop only. body: what was read and not taken out yet.
   [[nodiscard]] http::Response& answer() noexcept { return answer_; }
@@ -77,21 +77,21 @@ class Forwarding {
   void reset() noexcept;
 
  private:
-  using MaybePassage = std::optional<Passage>;
+  using MaybeSeen = std::optional<Seen>;
 
-  [[nodiscard]] http::Task<Passage> exchange();
-  [[nodiscard]] http::Task<Passage> receive();
-  [[nodiscard]] http::Task<MaybePassage> send_rest(std::string_view head, std::string_view body);
-  [[nodiscard]] http::Task<MaybePassage> send_pieces();
-  [[nodiscard]] http::Task<MaybePassage> send_part(std::string_view head, std::string_view body);
+  [[nodiscard]] http::Task<Seen> exchange();
+  [[nodiscard]] http::Task<Seen> receive();
+  [[nodiscard]] http::Task<MaybeSeen> send_rest(std::string_view head, std::string_view body);
+  [[nodiscard]] http::Task<MaybeSeen> send_pieces();
+  [[nodiscard]] http::Task<MaybeSeen> send_part(std::string_view head, std::string_view body);
   [[nodiscard]] bool has_early_answer();
   // Looks at what has come. Nothing: more must come.
-  [[nodiscard]] MaybePassage take();
-  [[nodiscard]] MaybePassage take_head();
+  [[nodiscard]] MaybeSeen take();
+  [[nodiscard]] MaybeSeen take_head();
   void take_fields(const AnswerHead& head);
-  [[nodiscard]] Passage ended(const http::Channel::Error& error);
-  [[nodiscard]] Passage complete();
-  [[nodiscard]] Passage broken() noexcept;
+  [[nodiscard]] Seen ended(const http::Channel::Error& error);
+  [[nodiscard]] Seen complete();
+  [[nodiscard]] Seen broken() noexcept;
 
   UpstreamPool& pool_;
   Outgoing outgoing_;
@@ -104,6 +104,7 @@ class Forwarding {
   http::SteadyTime sent_at_{};
   std::string piece_;
   std::string chunk_line_;
+  std::string last_chunk_;
   http::Piece body_end_ = http::Piece::end;
   unsigned interim_answers_ = 0;
   bool is_heard_ = false;  // a byte of an answer has come

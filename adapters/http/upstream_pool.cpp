@@ -63,14 +63,14 @@ http::Task<std::unique_ptr<UpstreamConnection>> UpstreamPool::connect(http::Stea
     if (!connection) continue;
     connection->set_deadline(deadline);
     const auto [error] = co_await connection->channel().socket().async_connect(endpoint, http::as_result);
-    if (!error && !connection->is_late()) {
-      const bool is_shaken = !options_.tls || !co_await connection->channel().handshake();
-      if (is_shaken && !connection->is_late()) {
-        connection->clear_deadline();
-        co_return connection;
-      }
+    auto outcome = error;
+    if (!outcome && !connection->is_late() && options_.tls) {
+      outcome = co_await connection->channel().handshake();
     }
     if (connection->is_late()) break;
+    if (outcome) continue;
+    connection->clear_deadline();
+    co_return connection;
   }
   co_return nullptr;
 }

@@ -1,0 +1,180 @@
+// How a write ended, as far as the proxy can know: only a complete answer says it. Whatever else happens the
+// client is told that it is unknown, and the resource stays closed until the settle time is over.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "tests/proxy/guarded.hpp"
+#include "tests/proxy/upstream.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+GuardedOptions impatient() {
+  GuardedOptions options;
+  options.lane.upstream_timeout = 500ms * slowdown;
+  return options;
+}
+
+class EndingTest : public testing::Test {
+ protected:
+  ~EndingTest() override { EXPECT_THAT(upstream_.anomalies(), IsEmpty()); }
+
+  void expect_closed_then_open(const std::string& target) {
+    EXPECT_EQ(guarded_.service().lanes().closed, 1);
+    const auto closed = guarded_.put(target, 99);
+    EXPECT_EQ(closed.status, 503U);
+    EXPECT_EQ(verdict(closed), "unavailable");
+    EXPECT_NE(field(closed, "Retry-After"), "");
+    EXPECT_TRUE(http::eventually([&] { return guarded_.put(target, 99).status / 100 == 2; }));
+  }
+
+  Upstream upstream_;
+  Guarded guarded_{upstream_.url(), impatient()};
+};
+
+struct Case {
+  const char* words;
+  unsigned status;  // of the answer
+};
+void PrintTo(const Case& tried, std::ostream* out) {
+  *out << tried.words;
+}
+
+class UnknownEndingTest : public EndingTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(UnknownEndingTest, IsToldAsUnknownAndClosesTheResourceForTheSettleTime) {
+  const auto& [words, status] = GetParam();
+  ASSERT_EQ(guarded_.put("/a", 1).status, 201U);
+  const auto response = guarded_.put("/a", 2, words);
+  EXPECT_EQ(response.status, status);
+  EXPECT_EQ(verdict(response), "unknown");
+  EXPECT_EQ(field(response, "Fencing-Highest"), "2");
+  EXPECT_EQ(guarded_.metric("fenceguard_unknown_total"), 1);
+  EXPECT_EQ(guarded_.put("/other", 1).status, 201U) << "other resources stay open";
+  const auto first = upstream_.wait_for("seen", 3);
+  EXPECT_NE(first[1].connection, first[2].connection) << "its connection is not used again";
+  expect_closed_then_open("/a");
+  EXPECT_EQ(guarded_.service().lanes().settle_closures, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, UnknownEndingTest,
+    testing::Values(Case{"never", 504}, Case{"hold-answer=3s", 504}, Case{"drop", 502}, Case{"reset", 502},
+                    Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=408", 504},
+                    Case{"status=502", 502}, Case{"status=503", 502}, Case{"status=504", 504},
+                    Case{"half body=100", 502}, Case{"half chunked body=100", 502}, Case{"half-head", 502},
+                    Case{"garbage", 502}, Case{"both-framings body=5", 502},
+                    Case{"field=Content-Length_:5 field=Bad(Name:x", 502},
+                    Case{"field=Transfer-Encoding:gzip until-close", 502}, Case{"interim=101", 502}));
+
+class KnownEndingTest : public EndingTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(KnownEndingTest, IsToldAsTheStorageSaidItAndClosesNothing) {
+  const auto& [words, status] = GetParam();
+  guarded_.put("/a", 1);
+  const auto response = guarded_.put("/a", 2, words);
+  EXPECT_EQ(response.status, status);
+  EXPECT_EQ(verdict(response), "admitted");
+  EXPECT_EQ(guarded_.service().lanes().closed, 0);
+  EXPECT_EQ(guarded_.put("/a", 2).status, 204U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, KnownEndingTest,
+    testing::Values(Case{"status=200 body=10", 200}, Case{"status=207 body=10 chunked", 207},
+                    Case{"status=200 until-close body=10", 200}, Case{"status=200 http10 body=10", 200},
+                    Case{"status=201 close", 201}, Case{"status=404", 404}, Case{"status=409", 409},
+                    Case{"status=500", 500}, Case{"status=501", 501}, Case{"status=302", 302},
+                    Case{"interim=103", 204}, Case{"interim=100", 204},
+                    Case{"slow=2ms status=200 body=20 chunked", 200}, Case{"hang-up", 204}));
+
+TEST_F(EndingTest, ASecondAnswerIsNeverTakenForTheNextRequests) {
+  for (const auto* words : {"twice status=200 body=7", "more"}) {
+    const auto answered = upstream_.events("answered").size();
+    EXPECT_EQ(guarded_.put("/a", 1, words).status / 100, 2U);
+    // The second answer is in the kernel's hands now.
+    EXPECT_GT(upstream_.wait_for("answered", answered + 1).size(), answered);
+    EXPECT_EQ(guarded_.send("GET", "/none").status, 404U) << words;
+  }
+}
+
+TEST_F(EndingTest, AWriteOnAKeptConnectionThatEndsIsNeverSentTwiceAndAReadIs) {
+  // The upstream takes the connection away between two requests without having said so, at the moment when
+  // the second is on its way.
+  for (int round = 0; round < scaled(16); ++round) {
+    const auto before = upstream_.seen().size();
+    guarded_.send("GET", "/a", {{"Upstream-Do", "hang-up"}});
+    EXPECT_EQ(guarded_.send("GET", "/a").status, 404U);
+    EXPECT_EQ(upstream_.seen().size(), before + 2);
+    guarded_.send("GET", "/a", {{"Upstream-Do", "hang-up"}});
+    const auto target = "/w" + std::to_string(round);
+    const auto write = guarded_.put(target, 1);
+    EXPECT_TRUE(write.status == 201 || verdict(write) == "unknown") << write.status;
+    EXPECT_LE(upstream_.seen().size(), before + 4);
+  }
+}
+
+TEST_F(EndingTest, AReadWhoseConnectionEndsWithoutAWordIsTriedOnceMoreOnANewOne) {
+  EXPECT_EQ(guarded_.send("GET", "/a").status, 404U);
+  const auto read = guarded_.send("GET", "/a", {{"Upstream-Do", "drop"}});
+  EXPECT_EQ(read.status, 502U);
+  EXPECT_THAT(upstream_.seen(), SizeIs(3)) << "on the kept connection, and once on a new one";
+  EXPECT_EQ(guarded_.send("GET", "/a", {{"Upstream-Do", "drop"}}).status, 502U);
+  EXPECT_THAT(upstream_.seen(), SizeIs(4)) << "a new connection that ends is an answer";
+}
+
+TEST_F(EndingTest, AReadThatIsNotAnsweredIsNoUnknownWrite) {
+  EXPECT_EQ(guarded_.send("GET", "/a", {{"Upstream-Do", "never"}}).status, 504U);
+  const auto odd = guarded_.send("GET", "/a", claim(1, {{"Upstream-Do", "garbage"}}));
+  EXPECT_EQ(odd.status, 502U);
+  EXPECT_EQ(verdict(odd), "unavailable");
+  EXPECT_EQ(guarded_.service().lanes().closed, 0);
+  EXPECT_EQ(guarded_.metric("fenceguard_unknown_total"), 0);
+}
+
+TEST_F(EndingTest, TheTakeOverWaitsForTheOlderWriteAndFollowsIt) {
+  guarded_.put("/a", 33);
+  auto older = std::async(std::launch::async, [&] { return guarded_.put("/a", 34, "hold=300ms", "old"); });
+  ASSERT_THAT(upstream_.wait_for("seen", 2), SizeIs(2));
+  auto newer = std::async(std::launch::async, [&] { return guarded_.put("/a", 35, "", "new"); });
+  auto read = std::async(std::launch::async, [&] { return guarded_.send("GET", "/a", claim(35)); });
+  EXPECT_EQ(older.get().status, 204U);
+  EXPECT_EQ(newer.get().status, 204U);
+  EXPECT_THAT(read.get().body, testing::AnyOf("old", "new"));
+  const auto applied = upstream_.applied();
+  ASSERT_THAT(applied, SizeIs(3));
+  EXPECT_EQ(applied[1].body, "old");
+  EXPECT_EQ(applied[2].body, "new");
+  EXPECT_EQ(guarded_.put("/a", 34).status, 412U);
+}
+
+TEST_F(EndingTest, AfterAnUnknownWriteTheNextHolderIsClosedOutUntilItHasSettled) {
+  // 34 is delivered and held; it times out here; 35 asks, and asks again: closed, until 34 is certainly over.
+  guarded_.put("/a", 33);
+  const auto lost = guarded_.put("/a", 34, "hold=700ms");
+  if constexpr (slowdown == 1) {
+    EXPECT_EQ(lost.status, 504U);
+    EXPECT_EQ(guarded_.put("/a", 35, "", "new").status, 503U);
+    EXPECT_EQ(guarded_.put("/a", 35, "", "new").status, 503U);
+  }
+  EXPECT_TRUE(http::eventually([&] { return guarded_.put("/a", 35, "", "new").status == 204; }));
+  EXPECT_EQ(upstream_.applied().back().body, "new");
+}
+
+TEST_F(EndingTest, TwoWritesUnderOneTokenRunSideBySide) {
+  guarded_.put("/a", 34);
+  auto slow = std::async(std::launch::async, [&] { return guarded_.put("/a", 34, "hold=300ms", "slow"); });
+  ASSERT_THAT(upstream_.wait_for("seen", 2), SizeIs(2));
+  EXPECT_EQ(guarded_.put("/a", 34, "", "quick").status, 204U);
+  EXPECT_EQ(slow.get().status, 204U);
+  EXPECT_EQ(upstream_.applied()[1].body, "quick");
+}
+
+}  // namespace
+}  // namespace fenceguard::test

@@ -1,0 +1,124 @@
+#include "adapters/http/operation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fenceguard::proxy {
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+using testing::HasSubstr;
+
+std::variant<Operation, Turned> parse(const std::string& method, const std::string& target,
+                                      const Pairs& fields = {}, std::size_t depth = 0) {
+  http::Request request{method, target, {}, {}, false};
+  request.fields.add("Host", "guard");
+  for (const auto& [name, value] : fields) request.fields.add(name, value);
+  return parse_operation(request, {depth, nullptr});
+}
+
+unsigned status(const std::variant<Operation, Turned>& parsed) {
+  const auto* turned = std::get_if<Turned>(&parsed);
+  return turned == nullptr ? 0 : turned->response.status;
+}
+
+Pairs with_claim(Pairs fields) {
+  fields.insert(fields.begin(), {{"Fencing-Token", "34"}, {"Fencing-Holder", "h"}});
+  return fields;
+}
+
+TEST(OperationTest, APlainReadHasNoClaim) {
+  for (const auto* method : {"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"}) {
+    const auto parsed = parse(method, "/a");
+    ASSERT_EQ(status(parsed), 0U) << method;
+    EXPECT_TRUE(std::get<Operation>(parsed).claims.empty());
+    EXPECT_FALSE(std::get<Operation>(parsed).is_write());
+  }
+}
+
+TEST(OperationTest, AReadWithATokenIsFencedAndUsesUpNoSequence) {
+  const auto parsed = parse("GET", "/a", with_claim({{"Fencing-Sequence", "7"}}));
+  ASSERT_EQ(status(parsed), 0U);
+  ASSERT_EQ(std::get<Operation>(parsed).claims.size(), 1U);
+  EXPECT_EQ(std::get<Operation>(parsed).claims[0].sequence, std::nullopt);
+}
+
+TEST(OperationTest, EveryWriteNeedsAToken) {
+  for (const auto* method :
+       {"PUT", "POST", "PATCH", "DELETE", "MKCOL", "PROPPATCH", "LOCK", "UNLOCK", "MOVE", "COPY"}) {
+    const auto parsed = parse(method, "/a", {{"Destination", "/b"}});
+    EXPECT_EQ(status(parsed), 428U) << method;
+    EXPECT_EQ(std::get<Turned>(parsed).why, Turned::Why::missing);
+  }
+  EXPECT_EQ(status(parse("PUT", "/a", with_claim({}))), 0U);
+}
+
+TEST(OperationTest, AMethodThatIsNotKnownIs405EvenWithAToken) {
+  for (const auto* method : {"TRACE", "CONNECT", "get", "PURGE", "MKCALENDAR", "PUTX"}) {
+    const auto parsed = parse(method, "/a", with_claim({}));
+    EXPECT_EQ(status(parsed), 405U) << method;
+    EXPECT_THAT(std::string{*std::get<Turned>(parsed).response.fields.single("Allow")},
+                HasSubstr("PROPFIND"));
+  }
+}
+
+TEST(OperationTest, AMethodOverrideChangesNothingOfTheJudgement) {
+  for (const auto* name : {"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"}) {
+    EXPECT_FALSE(std::get<Operation>(parse("GET", "/a", {{name, "PUT"}})).is_write());
+    EXPECT_EQ(status(parse("POST", "/a", {{name, "GET"}})), 428U);
+  }
+}
+
+TEST(OperationTest, MovesAreJudgedByBothClaimsInTheOrderOfTheirNames) {
+  const Pairs second{
+      {"Destination", "/a"}, {"Fencing-Destination-Token", "5"}, {"Fencing-Destination-Holder", "d"}};
+  const auto operation = std::get<Operation>(parse("MOVE", "/b", with_claim(second)));
+  ASSERT_EQ(operation.claims.size(), 2U);
+  EXPECT_EQ(operation.claims[0], (Claim{Resource{"a"}, Token{5}, Holder{"d"}, {}}));
+  EXPECT_EQ(operation.claims[1], (Claim{Resource{"b"}, Token{34}, Holder{"h"}, {}}));
+  EXPECT_EQ(operation.own, 1U);
+  EXPECT_EQ(operation.destination->path, "/a");
+  EXPECT_EQ(std::get<Operation>(parse("COPY", "/A", with_claim(second))).own, 0U);
+}
+
+TEST(OperationTest, AMoveWithoutTheSecondClaimIsMissingIt) {
+  EXPECT_EQ(status(parse("MOVE", "/a", with_claim({{"Destination", "/b"}}))), 428U);
+  EXPECT_EQ(status(parse("MOVE", "/a", {{"Destination", "/b"}, {"Fencing-Destination-Token", "1"}})), 428U);
+}
+
+TEST(OperationTest, WithinOneResourceOneClaimSufficesAndTwoMustBeTheSame) {
+  const auto within = [](Pairs fields) {
+    fields.emplace_back("Destination", "/a/y");
+    return parse("MOVE", "/a/x", with_claim(std::move(fields)), 1);
+  };
+  EXPECT_EQ(std::get<Operation>(within({})).claims.size(), 1U);
+  const auto same = within({{"Fencing-Destination-Token", "34"}, {"Fencing-Destination-Holder", "h"}});
+  EXPECT_EQ(std::get<Operation>(same).claims.size(), 1U);
+  EXPECT_EQ(status(within({{"Fencing-Destination-Token", "35"}, {"Fencing-Destination-Holder", "h"}})), 400U);
+  EXPECT_EQ(status(within({{"Fencing-Destination-Token", "34"}, {"Fencing-Destination-Holder", "i"}})), 400U);
+}
+
+TEST(OperationTest, DestinationFieldsThatMeanNothingHereAreMalformed) {
+  const Pairs good{{"Destination", "/b"}, {"Fencing-Destination-Token", "5"}};
+  const auto with = [&](Pairs more) {
+    more.insert(more.end(), good.begin(), good.end());
+    return status(parse("COPY", "/a", with_claim(more)));
+  };
+  EXPECT_EQ(with({}), 0U);
+  EXPECT_EQ(with({{"Destination", "/c"}}), 400U);
+  EXPECT_EQ(with({{"Fencing-Destination-Token", "6"}}), 400U);
+  EXPECT_EQ(with({{"Fencing-Destination-Sequence", "6"}}), 400U);
+  EXPECT_EQ(with({{"Fencing-Destination-Else", "6"}}), 400U);
+  EXPECT_EQ(status(parse("PUT", "/a", with_claim({{"Fencing-Destination-Token", "6"}}))), 400U);
+  EXPECT_EQ(status(parse("COPY", "/a", with_claim({{"Fencing-Destination-Token", "6"}}))), 400U);
+}
+
+TEST(OperationTest, MalformedClaimsAre400) {
+  EXPECT_EQ(status(parse("PUT", "/a", {{"Fencing-Token", "034"}})), 400U);
+  EXPECT_EQ(status(parse("GET", "/a", {{"Fencing-Holder", "h"}})), 400U);
+  EXPECT_EQ(status(parse("PUT", "/a", {{"Fencing-Token", "1"}, {"Fencing-Token", "2"}})), 400U);
+  EXPECT_EQ(status(parse("PUT", "/a/../b", with_claim({}))), 400U);
+}
+
+}  // namespace
+}  // namespace fenceguard::proxy
