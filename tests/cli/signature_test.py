@@ -8,6 +8,7 @@ import signal
 import unittest
 
 import support
+import upstream_server
 from waiting import wait_until
 
 HIGHEST = "9223372036854775807"
@@ -142,6 +143,40 @@ class Signatures(support.BinaryTest):
         done = self.expect(0, "exec", "--source", "sqlite:leases.db", "--resource", "a", "--",
                            "sh", "-c", "echo ${FENCING_SIGNATURE-none}", env={"FENCING_SIGNATURE": "k1.outer"})
         self.assertEqual(done.stdout, "none\n")
+
+
+class OverAProxy(support.BinaryTest):
+    """The proxy asks for the signature of every claim, and nothing else reaches what it stands in front of."""
+
+    def setUp(self):
+        super().setUp()
+        self.upstream = upstream_server.Server()
+        self.addCleanup(self.upstream.remove)
+        keys = self.write_private("keys", key_line("k1", os.urandom(32)))
+        self.server = self.serve("--storage", self.upstream.url(), "--source", "sqlite:leases.db", "--init",
+                                 "--claim-key", keys, "--require-signature")
+
+    def test_only_signed_claims_are_forwarded(self):
+        lease = self.server.lease("a").json
+        for wrong in (fields(lease, signature=None), fields(lease, token=HIGHEST),
+                      fields(lease, signature=lease["signature"] + "A")):
+            for method in ("PUT", "GET", "DELETE", "MKCOL", "PROPFIND"):
+                answer = self.server.request(method, "/a", wrong, "x" if method == "PUT" else None)
+                self.assertEqual((answer.status, answer.headers["fencing-verdict"]), (401, "unsigned"), method)
+        self.assertEqual(self.upstream.seen(), [])
+        self.assertEqual(self.server.request("PUT", "/a", fields(lease), "70").status, 201)
+        self.assertNotIn(b"fencing-signature", self.upstream.seen()[0]["head"].lower())
+
+    def test_a_move_needs_both_signatures(self):
+        own, other = self.server.lease("a").json, self.server.lease("b").json
+        self.assertEqual(self.server.request("PUT", "/a", fields(own), "70").status, 201)
+        claim = {**fields(own), "Destination": f"http://{self.server.data}/b",
+                 "Fencing-Destination-Token": other["token"], "Fencing-Destination-Holder": other["holder"]}
+        for signed in ({}, {"Fencing-Destination-Signature": own["signature"]}):
+            self.assertEqual(self.server.request("MOVE", "/a", {**claim, **signed}).status, 401)
+        self.assertEqual(len(self.upstream.seen()), 1)
+        signed = {**claim, "Fencing-Destination-Signature": other["signature"]}
+        self.assertEqual(self.server.request("MOVE", "/a", signed).status, 201)
 
 
 class Usage(support.BinaryTest):
