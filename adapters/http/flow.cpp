@@ -165,7 +165,7 @@ http::Task<void> Flow::write() {
   if (!is_streamed) {
     co_await stream_.respond(std::move(answer));
   } else if (seen == Seen::whole && !pass_.fault()) {
-    co_await finish_streamed();
+    co_await finish_streamed(answer.body);
   }
 }
 
@@ -226,7 +226,7 @@ http::Task<void> Flow::read() {
     answer.body.clear();
     is_client_gone_ = !is_begun;
   }
-  if (seen == Seen::whole) co_await finish_streamed();
+  if (seen == Seen::whole) co_await finish_streamed(answer.body);
 }
 
 http::Task<Seen> Flow::pass_on() {
@@ -252,10 +252,9 @@ http::Task<Seen> Flow::pass_on() {
   }
 }
 
-http::Task<void> Flow::finish_streamed() {
-  auto& answer = forwarding_.answer();
+http::Task<void> Flow::finish_streamed(std::string_view rest) {
   if (is_client_gone_) co_return;
-  const bool is_taken = co_await stream_.write(answer.body);
+  const bool is_taken = co_await stream_.write(rest);
   if (is_taken) co_await stream_.finish();
 }
 

@@ -36,7 +36,7 @@ class Flow {
 
   // Streams an answer that is too large to be held, but for its last piece.
   [[nodiscard]] http::Task<Seen> pass_on();
-  [[nodiscard]] http::Task<void> finish_streamed();
+  [[nodiscard]] http::Task<void> finish_streamed(std::string_view rest);
 
   [[nodiscard]] Outgoing compose();
   void note_entered(const Entered& entered);

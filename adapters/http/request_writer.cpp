@@ -44,7 +44,9 @@ void write_request_head(std::string& out, const Operation& operation, const http
     out.append(name).append(": ").append(value).append("\r\n");
   }
   if (operation.destination) {
-    out.append("Destination: ").append(origin.base_path).append(operation.destination->path).append("\r\n");
+    // A path would do (RFC 4918, section 10.3), but not for Apache.
+    out.append("Destination: ").append(origin.is_tls ? "https://" : "http://").append(origin.host);
+    out.append(origin.base_path).append(operation.destination->path).append("\r\n");
   }
   append_forwarding_fields(out, fields, client);
   append_framing(out, operation.method, framing);

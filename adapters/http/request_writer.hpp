@@ -19,6 +19,7 @@ struct Origin {
   std::string host;       // the value of Host
   std::string base_path;  // in front of every path, encoded; empty or begins with a slash and ends without
   bool is_claim_forwarded = false;
+  bool is_tls = false;
 };
 
 struct BodyFraming {

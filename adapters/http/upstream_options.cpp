@@ -35,7 +35,7 @@ UpstreamOptions UpstreamOptions::from(const Url& url, const LaneOptions& lane) {
       has_port(url.authority) ? url.authority : url.authority + (is_tls ? ":443" : ":80"));
   UpstreamOptions options;
   options.endpoints = http::resolve(address);
-  options.origin = {url.authority, base_path_of(url.path), lane.forward_claim};
+  options.origin = {url.authority, base_path_of(url.path), lane.forward_claim, is_tls};
   options.upstream_timeout = lane.upstream_timeout;
   options.settle = lane.settle;
   if (is_tls) {

@@ -68,8 +68,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"never", 504}, Case{"hold-answer=3s", 504}, Case{"drop", 502}, Case{"reset", 502},
                     Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=408", 504},
                     Case{"status=502", 502}, Case{"status=503", 502}, Case{"status=504", 504},
-                    Case{"half body=100", 502}, Case{"half chunked body=100", 502}, Case{"half-head", 502},
-                    Case{"garbage", 502}, Case{"both-framings body=5", 502},
+                    Case{"status=200 half body=100", 502}, Case{"status=200 half chunked body=100", 502},
+                    Case{"half-head", 502}, Case{"garbage", 502}, Case{"both-framings body=5", 502},
                     Case{"field=Content-Length_:5 field=Bad(Name:x", 502},
                     Case{"field=Transfer-Encoding:gzip until-close", 502}, Case{"interim=101", 502}));
 
@@ -92,16 +92,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"status=201 close", 201}, Case{"status=404", 404}, Case{"status=409", 409},
                     Case{"status=500", 500}, Case{"status=501", 501}, Case{"status=302", 302},
                     Case{"interim=103", 204}, Case{"interim=100", 204},
-                    Case{"slow=2ms status=200 body=20 chunked", 200}, Case{"hang-up", 204}));
+                    Case{"slow=2ms status=200 body=20 chunked", 200}));
 
 TEST_F(EndingTest, ASecondAnswerIsNeverTakenForTheNextRequests) {
-  for (const auto* words : {"twice status=200 body=7", "more"}) {
-    const auto answered = upstream_.events("answered").size();
-    EXPECT_EQ(guarded_.put("/a", 1, words).status / 100, 2U);
-    // The second answer is in the kernel's hands now.
-    EXPECT_GT(upstream_.wait_for("answered", answered + 1).size(), answered);
-    EXPECT_EQ(guarded_.send("GET", "/none").status, 404U) << words;
-  }
+  EXPECT_EQ(guarded_.put("/a", 1, "twice status=200 body=7").status, 200U);
+  // The second answer is in the kernel's hands now.
+  EXPECT_THAT(upstream_.wait_for("answered"), SizeIs(1));
+  EXPECT_EQ(guarded_.send("GET", "/none").status, 404U);
 }
 
 TEST_F(EndingTest, AWriteOnAKeptConnectionThatEndsIsNeverSentTwiceAndAReadIs) {

@@ -198,7 +198,7 @@ TEST_F(ProxyTest, AMoveIsLetInByBothClaimsOrNotAtAll) {
   const auto moved = move(6, 10);
   EXPECT_EQ(moved.status, 204U);
   EXPECT_EQ(field(moved, "Fencing-Highest"), "6");
-  EXPECT_EQ(upstream_.applied().back().destination, "/b");
+  EXPECT_EQ(upstream_.applied().back().destination, upstream_.url() + "/b");
   EXPECT_EQ(guarded_.put("/b", 9).status, 412U);
 }
 

@@ -17,7 +17,7 @@ struct Sent {
   std::string method = "PUT";
   std::string target = "/a";
   Pairs fields{};
-  Origin origin{"store:80", "", false};
+  Origin origin{"store:80", "", false, false};
   BodyFraming framing{true, 5};
   Client client{"192.0.2.7", false};
 
@@ -105,10 +105,10 @@ TEST(RequestWriterTest, TheBasePathStandsInFrontOfTargetAndDestination) {
       .method = "MOVE",
       .target = "/a?x=1",
       .fields = {{"Destination", "http://guard/b"}, {"Fencing-Destination-Token", "1"}},
-      .origin = {"store", "/dav", false},
+      .origin = {"store", "/dav", false, false},
       .framing = {}}.head();
   EXPECT_THAT(head, StartsWith("MOVE /dav/a?x=1 HTTP/1.1\r\nHost: store\r\n"));
-  EXPECT_THAT(head, HasSubstr("\r\nDestination: /dav/b\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nDestination: http://store/dav/b\r\n"));
 }
 
 TEST(RequestWriterTest, AnEmptyBodyIsStatedWhereTheMethodHasOne) {
