@@ -5,10 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <future>
-#include <map>
+#include <mutex>
+#include <random>
+#include <set>
 #include <thread>
 
+#include "guard/lane_state.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -57,6 +62,23 @@ class OpenLanes {
     auto left = lanes_->leave(ticket, ending, [promise](Left late) { promise->set_value(std::move(late)); });
     return left ? left->fault : future.get().fault;
   }
+  // Asks until the resource is open; what stands in the way must say for how long.
+  [[nodiscard]] Entry enter_when_open(const Claim& claim) {
+    for (;;) {
+      const Ticket ticket = lanes_->new_ticket();
+      Entry entry = write(ticket, claim).get();
+      const auto* failed = std::get_if<Failed>(&entry);
+      if (failed == nullptr || failed->fault.retry_after > settle + milliseconds{1}) {
+        if (failed == nullptr) leave(ticket, Ending::took_effect);
+        return entry;
+      }
+      std::this_thread::sleep_for(failed->fault.retry_after);
+    }
+  }
+  [[nodiscard]] FenceView revoke(const std::string& resource, const std::optional<Claim>& lease = {}) {
+    return wait_for<FenceView>(
+        [&](Done<FenceView> done) { lanes_->fences().revoke(Resource{resource}, lease, std::move(done)); });
+  }
   [[nodiscard]] Ruling advance(const Claim& claim) { return StoreGuard{lanes_->fences()}.advance(claim); }
   [[nodiscard]] LaneState& state() { return *options_.state->lane_state(); }
   // The lanes end; the state stays open.
@@ -73,6 +95,17 @@ class LanesTest : public testing::Test {
   TempDir folder_;
   const std::string path_ = folder_.file("state.db");
 };
+
+// Waits for a condition; false if it does not come true in time.
+template <class Condition>
+bool becomes(Condition condition) {
+  const auto last = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > last) return false;
+    std::this_thread::sleep_for(milliseconds{1});
+  }
+  return true;
+}
 
 Verdict verdict_of(const Entry& entry) {
   return std::get<Refused>(entry).ruling.verdict;
@@ -99,6 +132,209 @@ TEST_F(LanesTest, AHigherTokenWaitsUntilTheOlderWriteIsOver) {
   EXPECT_EQ(waiting.wait_for(milliseconds{20}), std::future_status::timeout);
   lanes.leave(old, Ending::took_effect);
   EXPECT_TRUE(std::holds_alternative<Entered>(waiting.get()));
+}
+
+TEST_F(LanesTest, AnUnknownOutcomeClosesTheResourceUntilItHasSettledAndNoLonger) {
+  OpenLanes lanes{path_};
+  const Ticket old = lanes.enter(claim_of("a", 34));
+  auto waiting = lanes.write(lanes->new_ticket(), claim_of("a", 35, "b"));
+  const auto closed_at = std::chrono::steady_clock::now();
+  lanes.leave(old, Ending::unknown);
+  const Entry failed = waiting.get();
+  EXPECT_EQ(std::get<Failed>(failed).fault.kind, FaultKind::unavailable);
+  EXPECT_GT(std::get<Failed>(failed).fault.retry_after, milliseconds{0});
+  const Entry again = lanes.write(lanes->new_ticket(), claim_of("a", 35, "b")).get();
+  EXPECT_TRUE(std::holds_alternative<Failed>(again));
+  const Entry opened = lanes.enter_when_open(claim_of("a", 35, "b"));
+  EXPECT_TRUE(std::holds_alternative<Entered>(opened));
+  EXPECT_GE(std::chrono::steady_clock::now() - closed_at, settle);
+}
+
+// The timer, not the next request, forgets what has settled.
+TEST_F(LanesTest, ALaneThatHasSettledCostsNothing) {
+  OpenLanes lanes{path_};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::unknown);
+  EXPECT_EQ(lanes->figures().closed, 1u);
+  EXPECT_TRUE(becomes([&] { return lanes->figures().lanes == 0; }));
+  EXPECT_EQ(lanes->figures().closed, 0u);
+}
+
+TEST_F(LanesTest, AnAdvanceDrainsAndARevokeWaitsForTheHoldersOwnWrite) {
+  OpenLanes lanes{path_};
+  const Ticket old = lanes.enter(claim_of("a", 34));
+  auto advance = std::async(std::launch::async, [&] { return lanes.advance(claim_of("a", 35, "b")); });
+  EXPECT_TRUE(becomes([&] { return lanes->figures().waiting == 1; }));
+  lanes.leave(old, Ending::took_effect);
+  const Ruling ruling = advance.get();
+  EXPECT_EQ(ruling.verdict, Verdict::admitted);
+  ASSERT_TRUE(ruling.fence);
+  EXPECT_EQ(ruling.fence->token, Token{35});
+
+  const Ticket own = lanes.enter(claim_of("a", 35, "b"));
+  auto revoke = std::async(std::launch::async, [&] { return lanes.revoke("a"); });
+  EXPECT_TRUE(becomes([&] { return lanes->figures().waiting == 1; }));
+  lanes.leave(own, Ending::took_effect);
+  EXPECT_TRUE(revoke.get().record->closed);
+  EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 35, "b")).get()), Verdict::stale);
+  EXPECT_TRUE(lanes.revoke("a", claim_of("a", 40, "c")).record->closed) << "a lease that has not advanced";
+  EXPECT_EQ(lanes.advance(claim_of("a", 40, "c")).verdict, Verdict::stale);
+}
+
+TEST_F(LanesTest, TheFencesBehindTheLanesAreCompactedButNotSetByHand) {
+  OpenLanes lanes{path_};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+  lanes.leave(lanes.enter(claim_of("b", 40)), Ending::took_effect);
+  const auto compaction = wait_for<Compaction>(
+      [&](Done<Compaction> done) { lanes->fences().compact(Token{40}, std::move(done)); });
+  EXPECT_EQ(compaction.dropped, 1);
+  EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 34)).get()), Verdict::stale);
+  try {
+    (void)wait_for<FenceView>([&](Done<FenceView> done) {
+      lanes->fences().rebase({Resource{"a"}, Token{7}, "tester"}, std::move(done));
+    });
+    FAIL() << "a running guard's fence was set by hand";
+  } catch (const Unavailable& error) {
+    EXPECT_THAT(error.what(), HasSubstr("fenceguard fence rebase --storage sqlite:STATE"));
+  }
+  EXPECT_EQ(lanes->fences().status().state, StoreState::ready);
+}
+
+TEST_F(LanesTest, ASequenceIsDurableWhenItsClientMayBeTold) {
+  {
+    OpenLanes lanes{path_};
+    EXPECT_FALSE(lanes.leave(lanes.enter(claim_of("a", 34).with(Sequence{7})), Ending::took_effect));
+  }
+  OpenLanes lanes{path_};
+  const Entry twice = lanes.write(lanes->new_ticket(), claim_of("a", 34).with(Sequence{7})).get();
+  EXPECT_EQ(verdict_of(twice), Verdict::duplicate);
+}
+
+TEST_F(LanesTest, WhoGoesAwayIsNotAnswered) {
+  OpenLanes lanes{path_};
+  const Ticket old = lanes.enter(claim_of("a", 34));
+  std::atomic<bool> is_answered = false;
+  const Ticket gone = lanes->new_ticket();
+  EXPECT_FALSE(
+      lanes->enter({gone, Kind::write, {claim_of("a", 35)}}, [&](const Entry&) { is_answered = true; }));
+  EXPECT_TRUE(lanes->withdraw(gone));
+  lanes.leave(old, Ending::took_effect);
+  lanes.leave(lanes.enter(claim_of("a", 36)), Ending::took_effect);
+  EXPECT_FALSE(is_answered);
+  EXPECT_FALSE(lanes->withdraw(old));
+}
+
+TEST_F(LanesTest, TheMarkIsSetBeforeTheFirstWriteAndTakenAwayWhenAllIsOver) {
+  OpenLanes lanes{path_};
+  EXPECT_EQ(lanes.advance(claim_of("a", 34)).verdict, Verdict::admitted);
+  EXPECT_FALSE(lanes.state().is_marked_open()) << "what forwards nothing leaves nothing open";
+  const Ticket write = lanes.enter(claim_of("a", 34));
+  EXPECT_TRUE(lanes.state().is_marked_open());
+  lanes.leave(write, Ending::took_effect);
+  EXPECT_TRUE(lanes.state().is_marked_open()) << "once for a process";
+  lanes.stop();
+  EXPECT_FALSE(lanes.state().is_marked_open());
+  lanes.start();
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+}
+
+TEST_F(LanesTest, AStopThatLeftSomethingUnknownClosesEverythingAtTheNextStart) {
+  OpenLanes lanes{path_};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::unknown);
+  lanes.stop();
+  EXPECT_TRUE(lanes.state().is_marked_open());
+  const auto started = std::chrono::steady_clock::now();
+  lanes.start();
+  const Entry other = lanes.write(lanes->new_ticket(), claim_of("b", 7)).get();
+  EXPECT_EQ(std::get<Failed>(other).fault.kind, FaultKind::unavailable);
+  lanes.stop();
+  EXPECT_TRUE(lanes.state().is_marked_open()) << "a stop while everything is closed";
+  lanes.start();
+  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("b", 7))));
+  EXPECT_GE(std::chrono::steady_clock::now() - started, settle);
+}
+
+TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
+  OpenLanes lanes{path_, StorageOptions{}};
+  const auto command = "fenceguard fence init --storage sqlite:" + path_;
+  for (const Kind kind : {Kind::write, Kind::read, Kind::advance}) {
+    const Entry entry = lanes.ask({lanes->new_ticket(), kind, {claim_of("a", 34)}}).get();
+    EXPECT_EQ(std::get<Failed>(entry).fault.kind, FaultKind::unavailable);
+    EXPECT_THAT(std::get<Failed>(entry).fault.message, HasSubstr(command));
+  }
+  EXPECT_FALSE(lanes.state().is_marked_open());
+  EXPECT_EQ(
+      wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->fences().init(30, std::move(done)); }),
+      30);
+  EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 30)).get()), Verdict::stale);
+  lanes.leave(lanes.enter(claim_of("a", 31)), Ending::took_effect);
+}
+
+TEST_F(LanesTest, AnAbsurdTokenIsImplausibleAndMovesNothing) {
+  StorageOptions options = initialised();
+  options.jump_max = 1'000;
+  OpenLanes lanes{path_, options};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+  const Entry absurd = lanes.write(lanes->new_ticket(), claim_of("a", 2'000'000)).get();
+  EXPECT_EQ(std::get<Failed>(absurd).fault.kind, FaultKind::implausible);
+  lanes.leave(lanes.enter(claim_of("a", 35)), Ending::took_effect);
+}
+
+TEST_F(LanesTest, AStorageThatCannotKeepTheStateIsRefused) {
+  EXPECT_THROW((Lanes{LaneOptions{}, 0, 10}), InvalidInput);
+  LaneOptions options;
+  { const OpenStorage made{path_}; }
+  StorageOptions inspecting;
+  inspecting.mode = StorageOptions::Mode::inspect;
+  options.state = sqlite::open_storage(path_, inspecting);
+  EXPECT_THROW((Lanes{options, 0, 10}), InvalidInput);
+}
+
+// Threads write with rising tokens, and forget at times what became of a write; at no moment are writes of
+// two tokens under way on one resource.
+TEST_F(LanesTest, UnderManyThreadsNoTwoTokensAreUnderWayOnOneResource) {
+  OpenLanes lanes{path_};
+  struct UnderWay {
+    std::mutex mutex;
+    std::multiset<std::int64_t> tokens;
+    std::int64_t highest = 0;
+  };
+  std::array<UnderWay, 2> under_way;
+  std::atomic<std::int64_t> next{1};
+  std::atomic<int> entered{0};
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        std::mt19937 random{thread};
+        for (int i = 0; i < scaled(400); ++i) {
+          const std::size_t which = random() % 2;
+          const std::int64_t token = random() % 4 == 0 ? next++ : next.load();
+          const Ticket ticket = lanes->new_ticket();
+          auto future = lanes.write(ticket, claim_of("r/" + std::to_string(which), token));
+          if (random() % 8 == 0 && lanes->withdraw(ticket)) continue;
+          if (!std::holds_alternative<Entered>(future.get())) continue;
+          ++entered;
+          UnderWay& there = under_way[which];
+          {
+            const std::scoped_lock lock{there.mutex};
+            there.tokens.insert(token);
+            EXPECT_EQ(*there.tokens.begin(), *there.tokens.rbegin());
+            EXPECT_GE(token, there.highest);
+            there.highest = token;
+          }
+          std::this_thread::yield();
+          {
+            const std::scoped_lock lock{there.mutex};
+            there.tokens.erase(there.tokens.find(token));
+          }
+          lanes.leave(ticket, random() % 2 == 0 ? Ending::took_effect : Ending::refused);
+        }
+      });
+    }
+  }
+  EXPECT_GT(entered, 0);
+  EXPECT_EQ(lanes->figures().in_flight, 0u);
+  EXPECT_EQ(lanes->figures().waiting, 0u);
 }
 
 }  // namespace

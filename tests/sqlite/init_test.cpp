@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <future>
 #include <thread>
 
+#include "adapters/sqlite/file.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -156,6 +158,37 @@ TEST_F(Initialisation, AStoppedGuardKeepsItsLockAndADeadOneDoesNot) {
   guard.signal(SIGKILL);
   guard.wait();
   EXPECT_EQ(refusal(path_), "");
+}
+
+TEST_F(Initialisation, ASecondGuardWaitsAsLongAsItIsToldAndThenSaysSo) {
+  const OpenStorage guard{path_};
+  StorageOptions options = initialised();
+  options.lock_wait = std::chrono::milliseconds{50};
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const OpenStorage second{path_, options};
+    FAIL() << "there are two guards";
+  } catch (const Unavailable& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was after 50 ms of waiting"));
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - start, options.lock_wait);
+}
+
+// A process is stopped with SIGSTOP, and another one waits for its lock; then the first is killed.
+TEST_F(Initialisation, AWaitingGuardTakesOverWhenTheFirstIsDeadAndNotWhenItIsSilent) {
+  ChildProcess guard{{"open", path_}};
+  ASSERT_EQ(guard.read_line(), "open");
+  guard.signal(SIGSTOP);
+  auto second = std::async(std::launch::async, [this] {
+    StorageOptions options = initialised();
+    options.lock_wait = std::chrono::seconds{60};
+    return sqlite::open_storage(path_, options)->fences().status().state;
+  });
+  EXPECT_EQ(second.wait_for(std::chrono::milliseconds{1'500}), std::future_status::timeout);
+  EXPECT_TRUE(sqlite::GuardLock::is_taken(path_));
+  guard.signal(SIGKILL);
+  guard.wait();
+  EXPECT_EQ(second.get(), StoreState::ready);
 }
 
 // A guard of an older version runs on; nothing is upgraded under it.
