@@ -53,6 +53,9 @@ class Stream {
   // The answer to a body that did not come to its end.
   [[nodiscard]] virtual Response refused() const = 0;
 
+  // An answer is named before it is handed over, or comes from a function: what stands in braces within
+  // co_await is copied bitwise by g++ 12, and freed twice.
+
   // Sends an answer that is whole. After it, the connection goes on if nothing stands against it: an unread
   // body does. False: it could not be handed to the client.
   [[nodiscard]] virtual Task<bool> respond(Response response) = 0;
