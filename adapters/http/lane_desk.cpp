@@ -29,7 +29,8 @@ struct Overloaded : Cases... {
 }  // namespace
 
 LaneDesk::LaneDesk(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries)
-    : store_{(void(state_of(options)), options.state->fences())},
+    : storage_{options.state},
+      store_{(void(state_of(options)), storage_->fences())},
       state_{state_of(options)},
       jump_max_{jump_max},
       waiting_max_{options.waiting_max},

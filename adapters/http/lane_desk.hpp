@@ -74,6 +74,7 @@ class LaneDesk {
   void keep_time();
   void wake_timer_if_due();
 
+  const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called
   FenceStore& store_;
   LaneState& state_;
   const std::int64_t jump_max_;
