@@ -74,13 +74,17 @@ class FencedRow(ExampleTest):
 class AgainstARunningGuard(ExampleTest):
     def setUp(self):
         super().setUp()
-        self.server = support.Server(self.folder, ["--storage", "sqlite:guard.db"])
-        self.addCleanup(self.server.kill)
-        self.where = {"FENCEGUARD_DATA": f"http://{self.server.data}", "FENCEGUARD_CONTROL": self.server.url}
+        data, control = self.start()
+        self.where = {"DATA": data, "CONTROL": control, "FENCEGUARD_DATA": data, "FENCEGUARD_CONTROL": control}
+
+    def start(self):
+        """A guard; where its data side and its control side are."""
+        server = support.Server(self.folder, ["--storage", "sqlite:guard.db"])
+        self.addCleanup(server.kill)
+        return f"http://{server.data}", server.url
 
     def test_the_story_in_curl_ends_with_a_refusal(self):
-        where = {"DATA": f"http://{self.server.data}", "CONTROL": self.server.url}
-        printed = self.run_program(example("curl_story.sh"), environment=where)
+        printed = self.run_program(example("curl_story.sh"), environment=self.where)
         lines = [re.sub(" +", " ", line) for line in printed.splitlines()]
         first, second = (int(lines[i].split()[-1]) for i in (0, 2))
         self.assertGreater(second, first)
@@ -110,6 +114,35 @@ class AgainstARunningGuard(ExampleTest):
         where = self.where | {"PYTHONPATH": EXAMPLES}
         self.assertEqual(self.run_program(sys.executable, "-B", "-c", code, environment=where),
                          "refused 70\n")
+
+
+class InFrontOfNginx(AgainstARunningGuard):
+    """The same against nginx's WebDAV behind the guard, as examples/http_storage starts them."""
+
+    storage = "nginx"
+
+    def start(self):
+        environment = support.environment({"FENCEGUARD": support.BINARY, "TMPDIR": self.folder})
+        os.chmod(self.folder, 0o755)  # the storage runs as another user
+        said = os.path.join(self.folder, "said.log")
+        with open(said, "wb") as log:
+            self.servers = subprocess.Popen([example("http_storage/start.sh"), self.storage], env=environment,
+                                            stdout=subprocess.PIPE, stderr=log, text=True)
+        self.addCleanup(self.end)
+        line = self.servers.stdout.readline()
+        found = re.fullmatch(r"DATA=(\S+) CONTROL=(\S+)\n", line)
+        self.assertTrue(found, line + open(said, encoding="utf-8").read())
+        return found.groups()
+
+    def end(self):
+        self.servers.terminate()
+        self.assertEqual(self.servers.wait(timeout=30), 0)
+        self.servers.stdout.close()
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("tmp.")], [])
+
+
+class InFrontOfApache(InFrontOfNginx):
+    storage = "apache"
 
 
 if __name__ == "__main__":
