@@ -131,7 +131,8 @@ class InFrontOfNginx(AgainstARunningGuard):
         self.addCleanup(self.end)
         line = self.servers.stdout.readline()
         found = re.fullmatch(r"DATA=(\S+) CONTROL=(\S+)\n", line)
-        self.assertTrue(found, line + open(said, encoding="utf-8").read())
+        with open(said, encoding="utf-8") as log:
+            self.assertTrue(found, line + log.read())
         return found.groups()
 
     def end(self):
