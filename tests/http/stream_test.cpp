@@ -12,9 +12,7 @@ namespace {
 
 class StreamTest : public ::testing::Test {
  protected:
-  std::string get(std::string_view method = "GET", std::string_view version = "1.1") {
-    return fmt::format("{} /x HTTP/{}\r\nHost: h\r\n\r\n", method, version);
-  }
+  static std::string get() { return "GET /x HTTP/1.1\r\nHost: h\r\n\r\n"; }
   // A whole answer to bytes, after which the connection was closed.
   std::string answer_to_end(std::string_view bytes) {
     RawClient client{address};
@@ -217,16 +215,17 @@ TEST_F(StreamTest, AnswerToHttp10WithoutALengthEndsWithTheConnection) {
 }
 
 TEST_F(StreamTest, HeadHasNoBodyAndTheConnectionGoesOn) {
-  handler.script = [](Stream& stream) { return answer_in_pieces(stream, 12); };
+  handler.script = [](Stream& stream) {
+    const bool has_length = stream.request().target == "/length";
+    return answer_in_pieces(stream, has_length ? std::optional<std::uint64_t>{12} : std::nullopt);
+  };
   RawClient client{address};
-  ASSERT_TRUE(client.send(get("HEAD")));
+  ASSERT_TRUE(client.send("HEAD /length HTTP/1.1\r\nHost: h\r\n\r\n"));
   EXPECT_EQ(client.receive(true).field("Content-Length"), "12");
-  handler.script = [](Stream& stream) { return answer_in_pieces(stream, std::nullopt); };
-  ASSERT_TRUE(client.send(get("HEAD")));
+  ASSERT_TRUE(client.send("HEAD /chunks HTTP/1.1\r\nHost: h\r\n\r\n"));
   EXPECT_FALSE(client.receive(true).field("Content-Length"));
-  handler.script = nullptr;
-  ASSERT_TRUE(client.send(get()));
-  EXPECT_EQ(client.receive().body, "GET /x ");
+  ASSERT_TRUE(client.send("GET /length HTTP/1.1\r\nHost: h\r\n\r\n"));
+  EXPECT_EQ(client.receive().body, "hello, world");
 }
 
 TEST_F(StreamTest, StatusWithoutABodyHasNone) {
@@ -266,23 +265,23 @@ TEST_F(StreamTest, EmptyPieceSendsTheHeadAlone) {
 // framing, left alone or thrown out of; the client must see a reset, because an orderly end is how an answer
 // to HTTP/1.0 ends.
 TEST_F(StreamTest, UnfinishedAnswerIsCut) {
-  const bool throws[] = {false, true};
-  for (const bool is_thrown : throws) {
-    for (const std::optional<std::uint64_t> bytes : {std::optional<std::uint64_t>{100}, {}}) {
-      handler.script = [&](Stream& stream) -> Task<void> {
-        EXPECT_TRUE(co_await stream.begin(text_response({}), bytes));
-        EXPECT_TRUE(co_await stream.write("half"));
-        if (is_thrown) throw std::runtime_error("broken");
-        if (bytes) {
-          EXPECT_FALSE(co_await stream.finish());
-        }
-      };
-      for (const char* version : {"1.0", "1.1"}) {
-        RawClient client{address};
-        ASSERT_TRUE(client.send(get("GET", version)));
-        EXPECT_EQ(client.receive_to_end().find("\r\n0\r\n\r\n"), std::string::npos);
-        EXPECT_TRUE(client.was_reset()) << version << " " << is_thrown;
-      }
+  handler.script = [](Stream& stream) -> Task<void> {
+    const auto& target = stream.request().target;
+    std::optional<std::uint64_t> bytes;
+    if (target.ends_with("length")) bytes = 100;
+    EXPECT_TRUE(co_await stream.begin(text_response({}), bytes));
+    EXPECT_TRUE(co_await stream.write("half"));
+    if (target.starts_with("/throw")) throw std::runtime_error("broken");
+    if (bytes) {
+      EXPECT_FALSE(co_await stream.finish());
+    }
+  };
+  for (const char* target : {"/leave-length", "/leave-chunks", "/throw-length", "/throw-chunks"}) {
+    for (const char* version : {"1.0", "1.1"}) {
+      RawClient client{address};
+      ASSERT_TRUE(client.send(fmt::format("GET {} HTTP/{}\r\nHost: h\r\n\r\n", target, version)));
+      EXPECT_EQ(client.receive_to_end().find("\r\n0\r\n\r\n"), std::string::npos);
+      EXPECT_TRUE(client.was_reset()) << version << " " << target;
     }
   }
   expect_served();
