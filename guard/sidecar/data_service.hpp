@@ -47,9 +47,9 @@ class DataService {
 
   // What the storage's lanes hold at this moment, for the metrics.
   struct LaneFigures {
-    std::int64_t waiting = 0;    // claims that wait for older writes
-    std::int64_t in_flight = 0;  // writes that were forwarded and are not over
-    std::int64_t closed = 0;     // resources closed by an outcome that is not known
+    std::int64_t waiting = 0;          // claims that wait for older writes
+    std::int64_t in_flight = 0;        // writes that were forwarded and are not over
+    std::int64_t closed = 0;           // resources closed by an outcome that is not known
     std::int64_t settle_closures = 0;  // how often one was, since the start
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
