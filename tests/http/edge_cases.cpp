@@ -51,7 +51,7 @@ std::vector<EdgeCase> operator+(std::vector<EdgeCase> left, std::vector<EdgeCase
   return left;
 }
 
-std::vector<EdgeClass> framing_classes() {
+std::vector<EdgeClass> coding_classes() {
   const std::string te = "Transfer-Encoding: chunked\r\n";
   return {
       {"ContentLengthThenTransferEncoding",
@@ -107,6 +107,11 @@ std::vector<EdgeClass> framing_classes() {
        refused(
            {"PUT /edge/case HTTP/1.0\r\nHost: h\r\n" + claim + te + "\r\n" + five_chunked,
             "PUT /edge/case HTTP/1.0\r\n" + claim + te + "Connection: keep-alive\r\n\r\n" + five_chunked})},
+  };
+}
+
+std::vector<EdgeClass> length_classes() {
+  return {
       {"ContentLengthThatIsNoNumber", refused_values("Content-Length",
                                                      {" +5",
                                                       " -5",
@@ -317,8 +322,8 @@ std::string receive_all(RawClient& client) {
 
 const std::vector<EdgeClass>& edge_classes() {
   static const auto classes = [] {
-    auto all = framing_classes();
-    for (auto part : {chunk_classes(), line_classes(), meaning_classes()})
+    auto all = coding_classes();
+    for (auto part : {length_classes(), chunk_classes(), line_classes(), meaning_classes()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
