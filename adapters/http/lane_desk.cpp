@@ -144,6 +144,11 @@ void LaneDesk::forget_fences() {
   table_.forget_fences();
 }
 
+bool LaneDesk::is_overtaken(const Resource& resource, Token token) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.is_overtaken(resource, token);
+}
+
 LaneTable::Figures LaneDesk::figures() const {
   const std::scoped_lock lock{mutex_};
   return table_.figures();

@@ -33,6 +33,7 @@ class LaneDesk {
   [[nodiscard]] bool withdraw(Ticket ticket);
   void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done);
   void forget_fences();
+  [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
   [[nodiscard]] LaneTable::Figures figures() const;
 
  private:

@@ -285,6 +285,11 @@ void LaneTable::Impl::tick(Turn turn) {
   look_at_touched(turn);
 }
 
+bool LaneTable::Impl::is_overtaken(const Resource& resource, Token token) const {
+  const Lane* lane = book_.find_lane(resource.name());
+  return lane != nullptr && lane->view.highest() > token.value();
+}
+
 std::optional<Time> LaneTable::Impl::due() const {
   if (timers_.empty()) return std::nullopt;
   return timers_.front().until;

@@ -36,6 +36,7 @@ class LaneTable::Impl {
 
   void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
   void forget_fences();
+  [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
   [[nodiscard]] std::optional<Time> due() const;
   [[nodiscard]] bool is_settled(Time now) const;
   [[nodiscard]] Figures figures() const;

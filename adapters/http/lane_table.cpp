@@ -50,6 +50,10 @@ void LaneTable::forget_fences() {
   impl_->forget_fences();
 }
 
+bool LaneTable::is_overtaken(const Resource& resource, Token token) const {
+  return impl_->is_overtaken(resource, token);
+}
+
 std::optional<Time> LaneTable::due() const {
   return impl_->due();
 }

@@ -9,8 +9,7 @@
 // Writes under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
-// A lane exists while something is in flight, waits or is closed in it; an idle resource costs nothing here
-// but its place among the remembered fences.
+// A lane exists while something is in flight, waits or is closed in it; else only its fence is remembered.
 //
 // Not thread-safe. Times are of one monotonic clock.
 
@@ -127,6 +126,8 @@ class LaneTable {
   // What is kept of fences here may be too low: compaction or an init changed the store. Look up again.
   void forget_fences();
 
+  // See Lanes.
+  [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
   // When tick() is due; nothing if it is not.
   [[nodiscard]] std::optional<Time> due() const;
   // True if nothing is in flight and no outcome is unknown: a stop now leaves nothing open.

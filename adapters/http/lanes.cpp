@@ -35,6 +35,10 @@ bool Lanes::withdraw(Ticket ticket) {
   return impl_->desk.withdraw(ticket);
 }
 
+bool Lanes::is_overtaken(const Resource& resource, Token token) const {
+  return impl_->desk.is_overtaken(resource, token);
+}
+
 LaneTable::Figures Lanes::figures() const {
   return impl_->desk.figures();
 }

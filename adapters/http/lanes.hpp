@@ -48,6 +48,10 @@ class Lanes {
   // called. True if it was withdrawn; false if it was answered (then leave() is owed where it was let in).
   [[nodiscard]] bool withdraw(Ticket ticket);
 
+  // True if the resource's lane has a fence above the token: whoever has a write in flight under it keeps the
+  // next one out, and must not do so for ever. False for an idle lane.
+  [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+
   [[nodiscard]] LaneTable::Figures figures() const;
 
   // The fences with the lanes in front: advance and revoke drain, rebase is for a stopped guard.

@@ -67,6 +67,23 @@ TEST_F(LaneTableTest, AHigherTokenRaisesAtOnceAndWaitsForTheOlderWrite) {
   EXPECT_EQ(lanes_.state(write), "entered");
 }
 
+TEST_F(LaneTableTest, AWriteIsOvertakenOnceAHigherTokenIsDurable) {
+  const auto is_overtaken = [&](std::int64_t token) {
+    return lanes_.table.is_overtaken(Resource{"a"}, Token{token});
+  };
+  stand("a", 33);
+  EXPECT_FALSE(is_overtaken(32)) << "an idle lane";
+  const Ticket old = begin("a", 34);
+  EXPECT_FALSE(is_overtaken(34));
+  lanes_.holds = true;
+  (void)lanes_.write("a", 35);
+  EXPECT_FALSE(is_overtaken(34)) << "not yet durable";
+  lanes_.answer();
+  EXPECT_TRUE(is_overtaken(34));
+  EXPECT_FALSE(is_overtaken(35));
+  lanes_.end(old);
+}
+
 // The fence was raised before the drain is over, so the newer token is equal when it asks again.
 TEST_F(LaneTableTest, AnEqualClaimWaitsTooWhileAnOlderWriteIsUnderWay) {
   const Ticket old = begin("a", 34);

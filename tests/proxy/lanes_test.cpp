@@ -130,6 +130,7 @@ TEST_F(LanesTest, AHigherTokenWaitsUntilTheOlderWriteIsOver) {
   auto waiting = lanes.write(lanes->new_ticket(), claim_of("a", 35, "b"));
   EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 34)).get()), Verdict::stale);
   EXPECT_EQ(waiting.wait_for(milliseconds{20}), std::future_status::timeout);
+  EXPECT_TRUE(lanes->is_overtaken(Resource{"a"}, Token{34}));
   lanes.leave(old, Ending::took_effect);
   EXPECT_TRUE(std::holds_alternative<Entered>(waiting.get()));
 }
