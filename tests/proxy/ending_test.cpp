@@ -65,7 +65,7 @@ TEST_P(UnknownEndingTest, IsToldAsUnknownAndClosesTheResourceForTheSettleTime) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, UnknownEndingTest,
-    testing::Values(Case{"never", 504}, Case{"hold-answer=3s", 504}, Case{"drop", 502}, Case{"reset", 502},
+    testing::Values(Case{"never", 504}, Case{"hold-answer=30s", 504}, Case{"drop", 502}, Case{"reset", 502},
                     Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=408", 504},
                     Case{"status=502", 502}, Case{"status=503", 502}, Case{"status=504", 504},
                     Case{"status=200 half body=100", 502}, Case{"status=200 half chunked body=100", 502},
