@@ -66,10 +66,11 @@ struct Parts {
   TokenSource* source = nullptr;
 };
 
-Parts open_parts(const Settings& settings, const Url& storage_url) {
+Parts open_parts(const Settings& settings, const Url& storage_url,
+                 std::unique_ptr<TokenSource> separate_source) {
   Parts parts;
-  const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
-  if (is_separate) parts.separate_source = schemes().open_source(*settings.url("source"));
+  const bool is_separate = separate_source != nullptr;
+  parts.separate_source = std::move(separate_source);
   // A separate source went on while the state was away: its number must be the floor from the first moment
   // on.
   parts.storage = open_with_state(settings, storage_url, storage_options(settings, !is_separate));
@@ -86,16 +87,30 @@ Parts open_parts(const Settings& settings, const Url& storage_url) {
   return parts;
 }
 
+// Null where the addresses are still those of the other guard, on this same machine: it waits without probes.
+std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
+  try {
+    auto standby = std::make_unique<Standby>(options.control, options.probe);
+    options.control = standby->control_address();
+    options.probe = standby->probe_address();
+    spdlog::info("event=waiting reason=\"another guard has the state\" control={}", options.control);
+    return standby;
+  } catch (const Error& error) {
+    spdlog::info("event=waiting reason=\"another guard has the state\" probes={}", quoted(error.what()));
+    return nullptr;
+  }
+}
+
 // Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
 // (healthy, not ready). A signal to stop ends the process: nothing has been served yet.
 Parts await_parts(const Settings& settings, const Url& storage_url, const sigset_t& signals,
                   SidecarOptions& options) {
-  auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url));
+  const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
+  auto source = is_separate ? schemes().open_source(*settings.url("source")) : nullptr;
+  auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url),
+                            std::move(source));
   if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
-  const Standby standby{options.control, options.probe};
-  options.control = standby.control_address();
-  options.probe = standby.probe_address();
-  spdlog::info("event=waiting reason=\"another guard has the state\"");
+  const auto standby = open_standby(options);
   while (opening.wait_for(std::chrono::milliseconds{0}) != std::future_status::ready) {
     constexpr timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     const int number = sigtimedwait(&signals, nullptr, &pause);

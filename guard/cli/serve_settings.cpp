@@ -14,6 +14,8 @@
 namespace fenceguard::cli {
 namespace {
 
+using namespace std::chrono_literals;
+
 std::int64_t number_within(const Settings& settings, std::string_view name, std::int64_t least,
                            std::int64_t most) {
   const auto value = settings.number(name);
@@ -122,9 +124,10 @@ StorageOptions storage_options(const Settings& settings, bool initialise) {
   options.lock_wait = settings.duration("lock-wait");
   options.lane.settle = settings.duration("settle");
   options.lane.upstream_timeout = settings.duration("upstream-timeout");
-  for (const auto* name : {"settle", "upstream-timeout"}) {
-    if (settings.duration(name) < std::chrono::milliseconds{10})
-      throw InvalidInput(fmt::format("--{}: at least 10ms", name));
+  // What the kernel gives up, it must give up well before the settle time is over.
+  for (const auto& [name, shortest] : {std::pair{"settle", 250ms}, std::pair{"upstream-timeout", 10ms}}) {
+    if (settings.duration(name) < shortest)
+      throw InvalidInput(fmt::format("--{}: at least {}ms", name, shortest.count()));
   }
   options.lane.waiting_per_resource_max =
       static_cast<std::size_t>(number_within(settings, "lane-waiting", 0, 1LL << 32));

@@ -26,7 +26,7 @@ class Usage(support.BinaryTest):
             self.assertTrue(all(len(line) <= 110 for line in text.splitlines()), text)
         text = self.expect(0, "serve", "--help").stdout
         for default in ["127.0.0.1:7420", "127.0.0.1:7421", "sqlite:fenceguard.db", "1099511627776",
-                        "100000", "8388608"]:
+                        "100000", "30s"]:
             self.assertIn(f"[default: {default}]", " ".join(text.split()))
         self.assertIn("--kill-after TIME", self.expect(0, "exec", "--help").stdout)
 

@@ -1,0 +1,198 @@
+"""A guard in front of an HTTP storage, with real processes: killed, stopped, restarted, and its upstream likewise.
+
+Shows, from the upstream's own log: tokens that take effect never fall; what was answered as done was applied, what was
+refused was not, and the rest was told as unknown or not at all; and everything is open again after the settle time.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+import unittest
+
+import http_load
+import support
+from http_load import SETTLE_MS
+from waiting import wait_until
+
+ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "300"))
+SIDE_BY_SIDE = 5  # a restart waits for the settle time: several histories go on meanwhile
+WRITERS = 4
+
+
+class HttpFault(support.BinaryTest):
+    def setUp(self):
+        super().setUp()
+        self.seed = random.randrange(2**32)
+        self.chooser = random.Random(self.seed)
+
+    def guarded(self, name="one"):
+        folder = self.path(name)
+        os.mkdir(folder)
+        guarded = http_load.Guarded(folder)
+        self.addCleanup(guarded.remove)
+        return guarded
+
+    def serve(self, guarded, *more):
+        server = guarded.serve(*more)
+        self.addCleanup(server.kill)
+        return server
+
+    def status_of(self, guarded, server, token, resource=0, deed=""):
+        link = support.connection(server.data)
+        try:
+            return guarded.write(link, resource, token, deed)
+        finally:
+            link.close()
+
+    def await_open(self, guarded, server):
+        """Every resource lets a new holder in, and before long."""
+        began = time.monotonic()
+        for resource in range(http_load.RESOURCES):
+            wait_until(lambda: self.status_of(guarded, server, guarded.next_token(), resource) in (201, 204),
+                       what="an open lane")
+        return time.monotonic() - began
+
+    def kill_again_and_again(self, name, rounds, chooser, failures):
+        try:
+            guarded = self.guarded(name)
+            for _ in range(rounds):
+                server = self.serve(guarded)
+                writers = guarded.writers(WRITERS, server.data, threading.Event(), chooser)
+                if chooser.random() < 0.5:  # else within the settle time after the last kill
+                    self.await_open(guarded, server)
+                time.sleep(chooser.uniform(0.0, 0.25))
+                server.kill()
+                for writer in writers:
+                    writer.join()
+            self.await_open(guarded, self.serve(guarded))
+            statuses = guarded.check(self)
+            self.assertGreater(statuses[None], 0, "no write was cut short")
+            self.assertGreater(statuses[204], 0)
+        except BaseException as failure:  # told by the thread that waits
+            failures.append(failure)
+
+    def test_killed_at_any_moment_no_token_falls_and_nothing_told_is_untrue(self):
+        failures = []
+        threads = [threading.Thread(target=self.kill_again_and_again, args=(
+            f"history{i}", ROUNDS // SIDE_BY_SIDE, random.Random(self.seed + i), failures))
+            for i in range(SIDE_BY_SIDE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [], f"seed {self.seed}")
+
+    def test_stopped_at_any_moment_and_continued_no_token_falls(self):
+        guarded = self.guarded()
+        server = self.serve(guarded)
+        is_over = threading.Event()
+        writers = guarded.writers(WRITERS, server.data, is_over, self.chooser)
+        for _ in range(max(4, ROUNDS // 10)):
+            time.sleep(self.chooser.uniform(0.0, 0.1))
+            server.process.send_signal(signal.SIGSTOP)
+            time.sleep(self.chooser.uniform(0.0, 0.4))
+            server.process.send_signal(signal.SIGCONT)
+        is_over.set()
+        for writer in writers:
+            writer.join()
+        self.await_open(guarded, server)
+        statuses = guarded.check(self)
+        self.assertGreater(statuses[204], 0, f"seed {self.seed}")
+
+    def test_the_upstream_restarts_under_load_and_no_token_falls(self):
+        guarded = self.guarded()
+        server = self.serve(guarded)
+        is_over = threading.Event()
+        writers = guarded.writers(WRITERS, server.data, is_over, self.chooser)
+        for _ in range(max(2, ROUNDS // 50)):
+            time.sleep(self.chooser.uniform(0.1, 0.3))
+            guarded.upstream.kill()
+            time.sleep(self.chooser.uniform(0.0, 0.1))
+            guarded.upstream.start()
+        is_over.set()
+        for writer in writers:
+            writer.join()
+        self.await_open(guarded, server)
+        guarded.check(self)
+
+    def test_34_times_out_and_35_waits_until_it_is_certainly_over(self):
+        guarded = self.guarded()
+        server = self.serve(guarded)
+        first = []
+        older = threading.Thread(target=lambda: first.append(
+            self.status_of(guarded, server, 34, deed=f"hold={http_load.SLOW_MS}ms")))
+        older.start()
+        guarded.upstream.wait_for("seen")
+        began = time.monotonic()
+        self.assertEqual(self.status_of(guarded, server, 35), 503)  # waited, and was told so when 34 timed out
+        older.join()
+        self.assertEqual(first, [504])
+        self.assertEqual(self.status_of(guarded, server, 35), 503)  # equal now, and still closed
+        self.assertEqual(self.status_of(guarded, server, 34), 412)
+        wait_until(lambda: self.status_of(guarded, server, 35) == 204, what="an open lane")
+        self.assertGreater(time.monotonic() - began, SETTLE_MS / 1000)
+        self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["34", "35"])
+        guarded.check(self)
+
+    def test_a_stop_while_a_resource_is_closed_closes_everything_at_the_next_start(self):
+        guarded = self.guarded()
+        server = self.serve(guarded)
+        self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(guarded)
+        began = time.monotonic()
+        self.assertEqual(self.status_of(guarded, server, 6, resource=1), 503)
+        wait_until(lambda: self.status_of(guarded, server, 7, resource=1) == 201, what="an open lane")
+        self.assertGreater(time.monotonic() - began, SETTLE_MS / 1000 * 0.5)
+        self.assertEqual(server.stop(), 0)
+        # This time nothing was left open.
+        self.assertEqual(self.status_of(guarded, self.serve(guarded), 8, resource=1), 204)
+        guarded.check(self)
+
+    def test_a_holder_that_is_stopped_in_the_middle_of_its_body_is_cut_and_its_write_unknown(self):
+        guarded = self.guarded()
+        server = self.serve(guarded, "--body-timeout", "500ms")
+        link = support.connection(server.data)
+        self.addCleanup(link.close)
+        link.putrequest("PUT", "/r/0")
+        for name, value in (("Fencing-Token", "34"), ("Fencing-Holder", "h34"), ("Content-Length", "300000")):
+            link.putheader(name, value)
+        link.endheaders(b"x" * 150_000)  # more than is held back: it is on its way to the storage
+        guarded.upstream.wait_for("seen")
+        self.assertEqual(self.status_of(guarded, server, 35), 503)
+        self.assertEqual(link.getresponse().status, 504)
+        wait_until(lambda: self.status_of(guarded, server, 35) == 201, what="an open lane")
+        self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["35"])
+
+    def test_a_second_guard_takes_over_from_a_dead_one_and_not_from_a_silent_one(self):
+        guarded = self.guarded()
+        first = self.serve(guarded)
+        self.assertEqual(self.status_of(guarded, first, 2), 201)
+        first.process.send_signal(signal.SIGSTOP)
+        refused = self.run_binary("serve", "--storage", guarded.upstream.url(), "--state",
+                                  f"sqlite:{guarded.folder}/state.db", "--listen", "127.0.0.1:0", "--control",
+                                  "127.0.0.1:0", "--lock-wait", "200ms")
+        self.assertEqual(refused.returncode, 3)
+        self.assertIn("another fenceguard is the guard", refused.stderr)
+        probe = f"unix:{self.path('probe')}"
+        second = self.start("serve", "--storage", guarded.upstream.url(), "--state",
+                            f"sqlite:{guarded.folder}/state.db", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
+                            "--probe", probe, "--lock-wait", "60s", "--settle", f"{SETTLE_MS}ms")
+        wait_until(lambda: os.path.exists(self.path("probe")), what="a probe")
+        self.assertEqual(support.request(probe, "GET", "/healthz").status, 200)
+        self.assertEqual(support.request(probe, "GET", "/readyz").status, 503)
+        first.process.send_signal(signal.SIGKILL)
+        line = second.stdout.readline()
+        self.assertRegex(line, "^listening data=")
+        address = line.split()[1].removeprefix("data=")
+        self.assertEqual(support.request(probe, "GET", "/readyz").status, 200)
+        # The dead one may have left something open: closed for the settle time.
+        claim = {"Fencing-Token": "3", "Fencing-Holder": "h3"}
+        self.assertEqual(support.request(address, "PUT", "/r/0", claim, "x").status, 503)
+        wait_until(lambda: support.request(address, "PUT", "/r/0", claim, "x").status == 204, what="an open lane")
+
+
+if __name__ == "__main__":
+    unittest.main()

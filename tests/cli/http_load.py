@@ -1,0 +1,103 @@
+"""Writers against a guard in front of the tests' own upstream, and what must be true of what they were told.
+
+Each writer is a holder: it takes a token now and then, and goes on under an old one the rest of the time, as a client
+does that was stopped. Each write has a body of its own, so that the upstream's log tells what became of it.
+"""
+
+import collections
+import http.client
+import itertools
+import random
+import threading
+
+import support
+import upstream_server
+
+RESOURCES = 3
+# What the upstream does: more than the guard waits for (SLOW), and less than it stays closed for.
+UPSTREAM_TIMEOUT_MS = 150
+SLOW_MS = 300
+SETTLE_MS = 1_000
+DEEDS = ["", "", "", "hold=20ms", "hold-answer=20ms", f"hold={SLOW_MS}ms", f"hold-answer={SLOW_MS}ms", "apply-reset",
+         "drop", "reset", "half", "twice", "status=409 unapplied", "status=503", "die-mid-body"]
+
+
+class Guarded:
+    """An upstream and the options of a guard in front of it, and every answer that a writer was given."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.upstream = upstream_server.Server()
+        self.tokens = itertools.count(2)
+        self.numbers = itertools.count(1)
+        self.told = {}  # body: status, or None where there was no answer
+        self.lock = threading.Lock()
+        self.mistakes = []
+
+    def serve(self, *more):
+        return support.Server(self.folder, [
+            "--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
+            "--settle", f"{SETTLE_MS}ms", "--upstream-timeout", f"{UPSTREAM_TIMEOUT_MS}ms", "--log-level", "off",
+            *more])
+
+    def next_token(self):
+        with self.lock:
+            return next(self.tokens)
+
+    def write(self, link, resource, token, deed=""):
+        """One write over the connection; its status. Raises what the connection raises."""
+        with self.lock:
+            body = f"{token} {next(self.numbers)}"
+            self.told[body] = None
+        link.request("PUT", f"/r/{resource}", body=body, headers={
+            "Fencing-Token": str(token), "Fencing-Holder": f"h{token}", "Upstream-Do": deed})
+        answer = link.getresponse()
+        answer.read()
+        with self.lock:
+            self.told[body] = answer.status
+        verdict = answer.headers["Fencing-Verdict"]
+        expected = {412: "stale", 502: "unknown", 503: "unavailable", 504: "unknown"}.get(answer.status, "admitted")
+        if verdict != expected:
+            self.mistakes.append(f"{answer.status} came with the verdict {verdict}")
+        return answer.status
+
+    def write_until(self, is_over, address, seed):
+        """Writes as a holder that is stopped now and then, until it is over or the guard is gone."""
+        chooser = random.Random(seed)
+        token = self.next_token()
+        link = support.connection(address)
+        try:
+            while not is_over.is_set():
+                if chooser.random() < 0.2:
+                    token = self.next_token()
+                self.write(link, chooser.randrange(RESOURCES), token, chooser.choice(DEEDS))
+        except (OSError, http.client.HTTPException):
+            pass  # the guard was killed
+        finally:
+            link.close()
+
+    def writers(self, count, address, is_over, chooser):
+        threads = [threading.Thread(target=self.write_until, args=(is_over, address, chooser.random()))
+                   for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def check(self, test):
+        """What must hold of every history."""
+        applied = self.upstream.applied()
+        test.assertEqual(upstream_server.fallen(applied), [])
+        test.assertEqual(self.mistakes, [])
+        times = collections.Counter(line["body"] for line in applied)
+        test.assertEqual([body for body, count in times.items() if count > 1], [], "applied more than once")
+        statuses = collections.Counter(self.told.values())
+        for body, status in self.told.items():
+            if status in (200, 201, 204):
+                test.assertEqual(times[body], 1, f"{body!r} was answered {status}, and was never applied")
+            if status in (409, 412, 503):
+                test.assertEqual(times[body], 0, f"{body!r} was answered {status}, and was applied")
+        test.assertEqual(self.upstream.anomalies(), [])
+        return statuses
+
+    def remove(self):
+        self.upstream.remove()
