@@ -80,6 +80,7 @@ struct Lane {
   struct Unrecorded {
     Claim claim;
     Ticket ticket;
+    bool is_asked = false;  // once more, and the store has not answered
   };
   std::optional<Unrecorded> unrecorded;  // took effect, and its sequence is not durable
   bool is_touched = false;               // is to be looked at before the call returns
@@ -107,8 +108,8 @@ class LaneBook {
   [[nodiscard]] Lane& lane(const std::string& name);
   void drop(Lane& lane);
   template <class Visit>
-  void for_each_lane(Visit visit) {
-    for (auto& [name, lane] : lanes_) visit(*lane);
+  void for_each_lane(Visit visit) const {
+    for (const auto& [name, lane] : lanes_) visit(*lane);
   }
   [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }
 

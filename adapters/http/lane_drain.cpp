@@ -187,9 +187,13 @@ void LaneTable::Impl::ended(Ticket ticket, Ending ending, Turn turn) {
 }
 
 void LaneTable::Impl::recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Turn turn) {
-  Lane& lane = *book_.find_lane(claim.resource.name());
+  Lane* const found = book_.find_lane(claim.resource.name());
+  if (found == nullptr) return;
+  Lane& lane = *found;
+  const bool is_own = lane.unrecorded && lane.unrecorded->ticket == ticket;
+  const bool is_asked_again = is_own && lane.unrecorded->is_asked;
   if (outcome.ok()) {
-    if (lane.unrecorded && lane.unrecorded->ticket == ticket) lane.unrecorded.reset();
+    if (is_own) lane.unrecorded.reset();
     if (lane.adopt(outcome.value())) sweep(lane, turn);
     // Between a failed raise and the next look nothing is known.
     if (lane.is_known && lane.view.record) remembered_.put(claim.resource, *lane.view.record);
@@ -199,7 +203,8 @@ void LaneTable::Impl::recorded(const Claim& claim, Ticket ticket, const Outcome<
     close(lane, turn);
   }
   touch(lane);
-  if (Passage* passage = book_.find_passage(ticket)) {
+  // A pair's passage waits for the first record of either lane, and for no repetition.
+  if (Passage* passage = is_asked_again ? nullptr : book_.find_passage(ticket)) {
     if (!outcome.ok()) {
       passage->fault = Fault{FaultKind::unknown,
                              fmt::format("the write took effect, and its sequence may not be recorded: {}",
@@ -277,7 +282,8 @@ void LaneTable::Impl::tick(Turn turn) {
     Lane& lane = *timers_.front().lane;
     timers_.pop_front();
     if (--lane.timers == 0) --closed_;
-    if (lane.timers == 0 && lane.unrecorded) {
+    if (lane.timers == 0 && lane.unrecorded && !lane.unrecorded->is_asked) {
+      lane.unrecorded->is_asked = true;
       turn.actions.emplace_back(Record{lane.unrecorded->claim, lane.unrecorded->ticket});
     }
     touch(lane);

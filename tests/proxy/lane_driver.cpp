@@ -100,6 +100,13 @@ void LaneDriver::answer_all() {
   while (!held_.empty()) answer();
 }
 
+void LaneDriver::answer_last() {
+  ASSERT_FALSE(held_.empty());
+  const Action call = std::move(held_.back());
+  held_.pop_back();
+  answer_call(call, std::nullopt, true);
+}
+
 void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fault, bool is_applied) {
   Actions actions;
   const auto rule = [&](const Claim& claim) {

@@ -30,6 +30,8 @@ class LaneDriver {
   // Answers the first call that is held.
   void answer(const std::optional<Fault>& fault = {}, bool is_applied = true);
   void answer_all();
+  // Answers the last call that is held.
+  void answer_last();
   // What is held, in words: 'load a', 'raise a 35'.
   [[nodiscard]] std::vector<std::string> calls() const;
 

@@ -101,6 +101,40 @@ TEST_F(LaneOrder, ASequenceThatCannotBeRecordedKeepsTheResourceClosedUntilItIs) 
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34, 8)), "entered");
 }
 
+// The first repetition hangs while another write of the lane ends unseen, and settles too.
+TEST_F(LaneOrder, ASequenceIsRecordedAgainByOneCallAtATime) {
+  const Ticket write = lanes_.write("a", 34, 7);
+  const Ticket other = lanes_.write("a", 34);
+  lanes_.holds = true;
+  lanes_.end(write);
+  lanes_.answer(Fault{FaultKind::unavailable, "disk full"}, false);
+  lanes_.wait(LaneDriver::settle);
+  lanes_.end(other, Ending::unknown);
+  lanes_.wait(LaneDriver::settle);
+  EXPECT_THAT(lanes_.calls(), ElementsAre("record a 7"));
+  lanes_.answer_all();
+  EXPECT_EQ(lanes_.table.figures().lanes, 0u);
+  EXPECT_EQ(lanes_.state(lanes_.write("a", 34, 7)), "duplicate");
+}
+
+// One lane's record fails, and is repeated before the store has answered for the other.
+TEST_F(LaneOrder, APairWaitsForTheRecordsOfBothLanes) {
+  const Ticket write =
+      lanes_.ask(Kind::write, {LaneDriver::claim("a", 34, 7), LaneDriver::claim("b", 34, 7)});
+  lanes_.holds = true;
+  lanes_.end(write);
+  EXPECT_THAT(lanes_.calls(), ElementsAre("record a 7", "record b 7"));
+  lanes_.answer(Fault{FaultKind::unavailable, "disk full"}, false);
+  lanes_.wait(LaneDriver::settle);
+  EXPECT_THAT(lanes_.calls(), ElementsAre("record b 7", "record a 7"));
+  lanes_.answer_last();
+  EXPECT_EQ(lanes_.state(write), "entered");
+  lanes_.answer();
+  EXPECT_EQ(lanes_.state(write), "left");
+  EXPECT_EQ(lanes_.fault(write).kind, FaultKind::unknown);
+  EXPECT_EQ(lanes_.table.figures().lanes, 0u);
+}
+
 TEST_F(LaneOrder, ASequenceBelowAFenceThatRoseMeanwhileNeedsNoRecord) {
   const Ticket write = lanes_.write("a", 34, 7);
   const Ticket next = lanes_.write("a", 35, 1);
