@@ -35,24 +35,23 @@ LaneDesk::LaneDesk(const LaneOptions& options, std::int64_t jump_max, std::size_
       jump_max_{jump_max},
       waiting_max_{options.waiting_max},
       table_{limits_of(options, cache_entries)} {
-  if (state_.is_marked_open()) {
-    table_.close_all(now() + options.settle + Time{1});
-    mark_ = Mark::set;
-  }
+  if (state_.is_marked_open()) table_.close_all(now() + options.settle + Time{1});
   timer_ = std::thread{[this] { keep_time(); }};
 }
 
 LaneDesk::~LaneDesk() {
-  bool is_settled = false;
   {
-    std::unique_lock lock{mutex_};
+    const std::scoped_lock lock{mutex_};
     is_stopping_ = true;
     timer_wake_.notify_one();
-    calls_over_.wait(lock, [this] { return calls_ == 0; });
-    is_settled = mark_ == Mark::set && table_.is_settled(now());
   }
-  timer_.join();
-  if (!is_settled) return;
+  timer_.join();  // first, because a tick may call the store
+  {
+    std::unique_lock lock{mutex_};
+    calls_over_.wait(lock, [this] { return calls_ == 0; });
+    // A mark that this desk only found belongs to writes of which it knows nothing.
+    if (mark_ != Mark::set || !table_.is_settled(now())) return;
+  }
   try {
     (void)wait_for<bool>([&](Done<bool> done) { state_.mark_open(false, std::move(done)); });
   } catch (const std::exception&) {
@@ -223,7 +222,11 @@ void LaneDesk::run(Jobs jobs) {
   while (!queue.empty()) {
     const Job job = std::move(queue.front());
     queue.pop_front();
-    job();
+    try {
+      job();
+    } catch (...) {
+      // Out of memory. What it was for is not answered, so its lane stays closed; the others go on.
+    }
   }
   is_running = false;
 }

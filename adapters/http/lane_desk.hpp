@@ -48,7 +48,7 @@ class LaneDesk {
     Ask ask;
     std::function<void(Entry)> entered;
   };
-  enum class Mark { unset, being_set, set };
+  enum class Mark { unset, being_set, set };  // by this desk, whatever it found
 
   // What is to be done for these actions once the mutex is free. REQUIRES: mutex_ is held.
   [[nodiscard]] Jobs jobs_of(Actions&& actions);

@@ -302,8 +302,11 @@ std::optional<Time> LaneTable::Impl::due() const {
 }
 
 bool LaneTable::Impl::is_settled(Time now) const {
-  const bool is_open = timers_.empty() || timers_.back().until <= now;
-  return in_flight_ == 0 && is_open && all_closed_until_ <= now;
+  if (in_flight_ > 0 || all_closed_until_ > now) return false;
+  if (!timers_.empty() && timers_.back().until > now) return false;
+  bool is_recorded = true;
+  book_.for_each_lane([&](const Lane& lane) { is_recorded &= !lane.unrecorded; });
+  return is_recorded;
 }
 
 LaneTable::Figures LaneTable::Impl::figures() const {

@@ -27,7 +27,8 @@ class Lanes {
   // time; sets the mark before the first write is let in. REQUIRES: options.state offers a LaneState. Throws
   // Unavailable or InvalidInput.
   Lanes(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries);
-  // Takes the mark away if is_settled(). REQUIRES: no operation is in flight or waits that will be reported.
+  // Takes the mark away if it set it, and everything is settled. REQUIRES: no operation is in flight or waits
+  // that will be reported.
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;

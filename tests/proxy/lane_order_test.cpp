@@ -385,15 +385,5 @@ TEST_F(LaneOrder, AnAnswerFromBeforeTheForgettingIsNotBelieved) {
   EXPECT_EQ(lanes_.state(write), "stale");
 }
 
-TEST_F(LaneOrder, WhatIsUnderWayOrUnknownIsNotSettled) {
-  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
-  const Ticket write = lanes_.write("a", 34);
-  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now));
-  lanes_.end(write, Ending::unknown);
-  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now));
-  lanes_.wait(LaneDriver::settle);
-  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
-}
-
 }  // namespace
 }  // namespace fenceguard::test

@@ -348,5 +348,26 @@ TEST_F(LaneTableTest, WhoGoesAwayDuringItsRaiseLeavesTheRaisedFence) {
   EXPECT_EQ(lanes_.state(behind), "entered");
 }
 
+TEST_F(LaneTableTest, WhatIsUnderWayOrUnknownIsNotSettled) {
+  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
+  const Ticket write = lanes_.write("a", 34);
+  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now));
+  lanes_.end(write, Ending::unknown);
+  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now));
+  lanes_.wait(LaneDriver::settle);
+  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
+}
+
+TEST_F(LaneTableTest, WhatIsNotRecordedIsNotSettledHoweverLongAgo) {
+  const Ticket write = lanes_.write("a", 34, 7);
+  lanes_.holds = true;
+  lanes_.end(write);
+  lanes_.answer(Fault{FaultKind::unavailable, "disk full"}, false);
+  lanes_.wait(LaneDriver::settle);
+  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now));
+  lanes_.answer();
+  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
+}
+
 }  // namespace
 }  // namespace fenceguard::test

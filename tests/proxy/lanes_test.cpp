@@ -83,7 +83,10 @@ class OpenLanes {
   [[nodiscard]] LaneState& state() { return *options_.state->lane_state(); }
   // The lanes end; the state stays open.
   void stop() { lanes_.reset(); }
-  void start() { lanes_.emplace(options_, 0, 1'000); }
+  void start(milliseconds settle_time = settle) {
+    options_.settle = settle_time;
+    lanes_.emplace(options_, 0, 1'000);
+  }
 
  private:
   LaneOptions options_;
@@ -252,6 +255,30 @@ TEST_F(LanesTest, AStopThatLeftSomethingUnknownClosesEverythingAtTheNextStart) {
   lanes.start();
   EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("b", 7))));
   EXPECT_GE(std::chrono::steady_clock::now() - started, settle);
+}
+
+// What a command beside a stopped guard knows nothing of: how long the upstream takes.
+TEST_F(LanesTest, WhoForwardsNothingLeavesTheMarkOfAnother) {
+  OpenLanes lanes{path_};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::unknown);
+  lanes.stop();
+  lanes.start(milliseconds{0});
+  std::optional<Verdict> verdict;
+  EXPECT_TRUE(becomes([&] {
+    try {
+      verdict = lanes.advance(claim_of("a", 35, "b")).verdict;
+    } catch (const Unavailable&) {
+    }
+    return verdict.has_value();
+  }));
+  EXPECT_EQ(verdict, Verdict::admitted);
+  lanes.stop();
+  EXPECT_TRUE(lanes.state().is_marked_open());
+
+  lanes.start();
+  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 35, "b"))));
+  lanes.stop();
+  EXPECT_FALSE(lanes.state().is_marked_open()) << "it waited for its own settle time, and wrote";
 }
 
 TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
