@@ -6,8 +6,9 @@
 namespace fenceguard::proxy {
 namespace {
 
-bool is_success(unsigned status) noexcept {
-  return status >= 200 && status < 300;
+// A redirect is how many servers answer a POST that they carried out.
+bool says_done(unsigned status) noexcept {
+  return status < 400 && status != 304;
 }
 
 std::string_view what_came_of(Seen seen) noexcept {
@@ -172,10 +173,11 @@ http::Task<void> Flow::write() {
 Ending Flow::ending_of(Seen seen) {
   if (seen == Seen::unsent) return Ending::unsent;
   const auto status = forwarding_.answer().status;
+  if (seen != Seen::whole || !proves_end(status)) return Ending::unknown;
   // Whoever says that it is done before he was told all of it does not mean this write.
-  const bool is_unproven = !proves_end(status) || (forwarding_.is_early() && is_success(status));
-  if (seen != Seen::whole || is_unproven) return Ending::unknown;
-  return is_success(status) ? Ending::took_effect : Ending::refused;
+  if (says_done(status)) return forwarding_.is_early() ? Ending::unknown : Ending::took_effect;
+  // What failed inside may have taken effect in part, and a sequence must not be used for it again.
+  return status == 500 && own_claim().sequence ? Ending::unknown : Ending::refused;
 }
 
 http::Response Flow::write_answer(Seen seen, Ending ending) {

@@ -17,7 +17,21 @@ http::SteadyTime after(std::chrono::milliseconds duration) {
 }  // namespace
 
 bool proves_end(unsigned status) noexcept {
-  return status != 202 && status != 408 && status != 502 && status != 503 && status != 504;
+  switch (status) {
+    case 202:
+    case 408:
+    case 460:
+    case 499:
+      return false;
+    case 505:
+    case 507:
+    case 508:
+    case 510:
+    case 511:
+      return true;
+    default:
+      return status < 502;
+  }
 }
 
 http::Task<Seen> Forwarding::run(Outgoing outgoing) {
@@ -221,6 +235,7 @@ Seen Forwarding::ended(const http::Channel::Error& error) {
 }
 
 Seen Forwarding::complete() {
+  is_early_ = is_early_ || connection_->has_unsent();
   const bool is_kept = is_reusable_ && !is_early_ && !body_->lasts_to_end() && connection_->buffer().empty();
   if (is_kept) {
     connection_->clear_deadline();

@@ -43,8 +43,9 @@ struct Outgoing {
   bool drops_cache_rules = false;  // Cache-Control of the answer is not taken over
 };
 
-// Whether a complete answer with this status says how a write ended. 202 is a promise; the others are what
-// servers say that have lost sight of it.
+// Whether a complete answer with this status says how a write ended. 202 is a promise; 408, 460, 499 and most
+// from 502 on (those of balancers and content networks included) come from servers that have lost sight of
+// it.
 [[nodiscard]] bool proves_end(unsigned status) noexcept;
 
 class Forwarding {

@@ -1,5 +1,8 @@
 #include "adapters/http/upstream_connection.hpp"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 
 #include "adapters/http/upstream_pool.hpp"
@@ -13,6 +16,12 @@ UpstreamConnection::UpstreamConnection(UpstreamPool& pool, http::Channel channel
 
 UpstreamConnection::~UpstreamConnection() {
   pool_.remove(*this);
+  if (channel_.is_open() && !has_unsent()) channel_.part_in_order();
+}
+
+bool UpstreamConnection::has_unsent() noexcept {
+  int bytes = 0;
+  return ::ioctl(channel_.socket().native_handle(), SIOCOUTQ, &bytes) != 0 || bytes > 0;
 }
 
 void UpstreamConnection::set_deadline(http::SteadyTime deadline) {

@@ -20,6 +20,7 @@ class UpstreamPool;
 class UpstreamConnection {
  public:
   UpstreamConnection(UpstreamPool& pool, http::Channel channel);
+  // In order where the upstream has taken all that was sent, else by a reset.
   ~UpstreamConnection();
   UpstreamConnection(const UpstreamConnection&) = delete;
   UpstreamConnection& operator=(const UpstreamConnection&) = delete;
@@ -29,6 +30,9 @@ class UpstreamConnection {
 
   // A request was answered on it before.
   [[nodiscard]] bool is_reused() const noexcept { return is_reused_; }
+
+  // Something of what was sent has not arrived: whoever has answered has not seen all of it.
+  [[nodiscard]] bool has_unsent() noexcept;
 
   // At the deadline the connection is reset, every wait on it ends with an error, and is_late() is true. The
   // channel is not used any more then.

@@ -1,7 +1,9 @@
 #include "adapters/http/upstream_pool.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -22,6 +24,12 @@ constexpr milliseconds user_timeout_min{100};
 
 void set_options(http::Socket& socket, milliseconds settle) {
   const int on = 1;
+  // From the first moment on: of a process that is killed, the kernel would go on delivering what is in the
+  // send buffer, for as long as the upstream reads.
+  const linger reset_at_close{1, 0};
+  ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_LINGER, &reset_at_close, sizeof reset_at_close);
+  // A child of ours must not keep the connection when we are gone.
+  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
   const auto user_timeout = static_cast<unsigned>(std::max(settle / 2, user_timeout_min).count());
   ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);

@@ -94,6 +94,12 @@ void Channel::close() noexcept {
   socket_.close(ignored);
 }
 
+void Channel::part_in_order() noexcept {
+  Error ignored;
+  socket_.set_option(asio::socket_base::linger{false, 0}, ignored);
+  socket_.close(ignored);
+}
+
 void Channel::reset() noexcept {
   Error ignored;
   socket_.set_option(asio::socket_base::linger{true, 0}, ignored);

@@ -49,6 +49,8 @@ class Channel {
   void shutdown_send() noexcept;
   // Without a farewell.
   void close() noexcept;
+  // Closes in order although the socket was set to reset when it is closed. REQUIRES: nothing is unsent.
+  void part_in_order() noexcept;
   // Drops what the kernel still holds of what was sent, and tells the other side so (RST).
   void reset() noexcept;
 

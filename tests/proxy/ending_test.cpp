@@ -68,8 +68,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"never", 504}, Case{"hold-answer=30s", 504}, Case{"drop", 502}, Case{"reset", 502},
                     Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=408", 504},
                     Case{"status=502", 502}, Case{"status=503", 502}, Case{"status=504", 504},
-                    Case{"status=200 half body=100", 502}, Case{"status=200 half chunked body=100", 502},
-                    Case{"half-head", 502}, Case{"garbage", 502}, Case{"both-framings body=5", 502},
+                    Case{"status=460", 502}, Case{"status=499", 502}, Case{"status=506", 502},
+                    Case{"status=520", 502}, Case{"status=599", 502}, Case{"status=200 half body=100", 502},
+                    Case{"status=200 half chunked body=100", 502}, Case{"half-head", 502},
+                    Case{"garbage", 502}, Case{"both-framings body=5", 502},
                     Case{"field=Content-Length_:5 field=Bad(Name:x", 502},
                     Case{"field=Transfer-Encoding:gzip until-close", 502}, Case{"interim=101", 502}));
 
@@ -91,8 +93,27 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"status=200 until-close body=10", 200}, Case{"status=200 http10 body=10", 200},
                     Case{"status=201 close", 201}, Case{"status=404", 404}, Case{"status=409", 409},
                     Case{"status=500", 500}, Case{"status=501", 501}, Case{"status=302", 302},
-                    Case{"interim=103", 204}, Case{"interim=100", 204},
-                    Case{"slow=2ms status=200 body=20 chunked", 200}));
+                    Case{"interim=103", 204}, Case{"interim=100", 204}, Case{"status=303", 303},
+                    Case{"status=304", 304}, Case{"status=505", 505}, Case{"status=507 body=9", 507},
+                    Case{"status=511", 511}, Case{"slow=2ms status=200 body=20 chunked", 200}));
+
+TEST_F(EndingTest, ARedirectSaysThatTheWriteTookEffectAndItsRetryIsADuplicate) {
+  const auto post = [&](const std::string& words) {
+    return guarded_.send("POST", "/a", claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", words}}), "x");
+  };
+  EXPECT_EQ(post("status=409").status, 409U);
+  EXPECT_EQ(post("status=303").status, 303U) << "what was refused leaves the sequence free";
+  EXPECT_EQ(verdict(post("status=303")), "duplicate");
+  EXPECT_THAT(upstream_.seen(), SizeIs(2));
+}
+
+TEST_F(EndingTest, AnInternalErrorMakesAWriteWithASequenceUnknown) {
+  const auto sequence = claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", "status=500"}});
+  const auto failed = guarded_.send("PUT", "/a", sequence, "x");
+  EXPECT_EQ(failed.status, 502U);
+  EXPECT_EQ(verdict(failed), "unknown");
+  expect_closed_then_open("/a");
+}
 
 TEST_F(EndingTest, ASecondAnswerIsNeverTakenForTheNextRequests) {
   EXPECT_EQ(guarded_.put("/a", 1, "twice status=200 body=7").status, 200U);
