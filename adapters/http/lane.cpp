@@ -39,9 +39,7 @@ void Passage::clear() {
 }
 
 void Lane::clear() {
-  view = {};
-  is_known = false;
-  closed_until = {};
+  *this = Lane{};
 }
 
 Verdict Lane::verdict(const Claim& claim) const {

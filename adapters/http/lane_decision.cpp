@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+
 namespace fenceguard::proxy {
 namespace {
 
@@ -32,10 +35,11 @@ void LaneTable::Impl::ask(Ask&& ask, Turn turn) {
   if (decide_at_once(ask, turn)) return;
 
   Passage& passage = book_.make_passage(std::move(ask));
-  bool is_crowded = ++waiting_ > limits_.waiting_max;
+  bool is_crowded = ++waiting_ > limit(passage.kind, limits_.waiting_max);
+  const std::size_t lane_max = limit(passage.kind, limits_.waiting_per_resource_max);
   for (std::size_t i = 0; i < passage.place_count; ++i) {
     Lane& lane = *passage.places[i].lane;
-    is_crowded |= ++lane.waiting > limits_.waiting_per_resource_max && lane.is_contended();
+    is_crowded |= ++lane.waiting > lane_max && lane.is_contended();
     touch(lane);
   }
   if (is_crowded) {
@@ -44,6 +48,12 @@ void LaneTable::Impl::ask(Ask&& ask, Turn turn) {
     take_up(passage, turn);
   }
   look_at_touched(turn);
+}
+
+// A crowd of claims must not keep out who takes over or cuts off: for these there is as much room again.
+std::size_t LaneTable::Impl::limit(Kind kind, std::size_t waiting_max) noexcept {
+  const bool has_reserve = kind == Kind::advance || kind == Kind::revoke;
+  return has_reserve ? waiting_max + std::min(waiting_max, SIZE_MAX - waiting_max) : waiting_max;
 }
 
 // The way of nearly every operation: nothing to look up, to raise or to wait for.
@@ -148,7 +158,9 @@ bool LaneTable::Impl::raise_lower(Passage& passage, Turn turn) {
     if (place.claim->token.value() <= place.lane->view.highest()) continue;
     place.lane->generation = generation_;
     ++passage.store_calls;
-    turn.actions.emplace_back(Raise{place.claim->without_sequence()});
+    std::optional<Claim> other;
+    if (passage.place_count == 2) other = passage.places[1 - i].claim->without_sequence();
+    turn.actions.emplace_back(Raise{place.claim->without_sequence(), std::move(other)});
   }
   return passage.store_calls > 0;
 }
@@ -208,9 +220,18 @@ void LaneTable::Impl::closed(const Resource& resource, Ticket ticket, const Outc
 void LaneTable::Impl::adopt(Lane& lane, const Resource& resource, const FenceView& found, Turn turn) {
   const bool changed = lane.adopt(found);
   lane.is_known = lane.generation == generation_;
-  const auto& record = lane.view.record;
-  if (lane.is_known && record && record->token.value() >= lane.view.floor) remembered_.put(resource, *record);
+  remember(lane, resource);
   if (changed) sweep(lane, turn);
+}
+
+// What is remembered is taken for the whole: a record below the floor is not.
+void LaneTable::Impl::remember(const Lane& lane, const Resource& resource) {
+  const auto& record = lane.view.record;
+  if (lane.is_known && record && record->token.value() >= lane.view.floor) {
+    remembered_.put(resource, *record);
+  } else {
+    remembered_.erase(resource);
+  }
 }
 
 // The store may hold more than what is known here.

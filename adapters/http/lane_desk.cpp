@@ -240,7 +240,7 @@ LaneDesk::Jobs LaneDesk::jobs_of(Actions&& actions) {
                    [&](Failed& failed) { add_answer(failed.ticket, std::move(failed), jobs); },
                    [&](Left& left) { add_left(std::move(left), jobs); },
                    [&](Load& call) { jobs.push_back(load(std::move(call.resource))); },
-                   [&](Raise& call) { jobs.push_back(raise(std::move(call.claim))); },
+                   [&](Raise& call) { jobs.push_back(raise(std::move(call))); },
                    [&](Close& call) {
                      const auto& lease = revokes_.at(call.ticket).lease;
                      jobs.push_back(close(std::move(call.resource), lease, call.ticket));
@@ -288,18 +288,22 @@ LaneDesk::Job LaneDesk::load(Resource resource) {
   };
 }
 
-LaneDesk::Job LaneDesk::raise(Claim claim) {
+LaneDesk::Job LaneDesk::raise(Raise call) {
   ++calls_;
-  return [this, claim = std::move(claim)] {
-    const auto answer = [this, claim](const Outcome<Ruling>& outcome) {
+  return [this, call = std::move(call)] {
+    const auto answer = [this, claim = call.claim](const Outcome<Ruling>& outcome) {
       feed_answer([&](Actions& actions) { table_.raised(claim, outcome, now(), actions); });
     };
-    // The state may have been opened with another bound.
-    if (jump_max_ > 0 && is_implausible(claim, store_.status().highest, jump_max_)) {
+    // The state may have been opened with another bound. What it has seen only rises, so that of two claims
+    // the second is not refused where the first was raised.
+    const auto is_absurd = [this, highest = jump_max_ > 0 ? store_.status().highest : 0](const Claim& claim) {
+      return is_implausible(claim, highest, jump_max_);
+    };
+    if (is_absurd(call.claim) || (call.other && is_absurd(*call.other))) {
       return answer(Fault{FaultKind::implausible,
                           "the token is further above the highest seen here than --max-jump allows"});
     }
-    store_.advance(claim, answer);
+    store_.advance(call.claim, answer);
   };
 }
 

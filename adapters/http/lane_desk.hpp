@@ -56,7 +56,7 @@ class LaneDesk {
   void add_left(Left left, Jobs& jobs);
   [[nodiscard]] Job revoke_answer(Revoke revoke, const Entry& entry) const;
   [[nodiscard]] Job load(Resource resource);
-  [[nodiscard]] Job raise(Claim claim);
+  [[nodiscard]] Job raise(Raise call);
   [[nodiscard]] Job close(Resource resource, const std::optional<Claim>& lease, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
 

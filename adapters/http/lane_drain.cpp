@@ -27,7 +27,7 @@ void LaneTable::Impl::line_up(Passage& passage, Turn turn) {
     const Place& place = passage.asked(i);
     if (is_closed(*place.lane, turn.now)) return fail(passage, closed_fault(*place.lane, turn.now), turn);
     if (may_enter(*place.lane, *place.claim)) ++passage.ready_count;
-    is_crowded |= place.lane->waiting > limits_.waiting_per_resource_max;
+    is_crowded |= place.lane->waiting > limit(passage.kind, limits_.waiting_per_resource_max);
   }
   if (passage.ready_count == passage.place_count) return enter(passage, turn);
   if (is_crowded) {
@@ -195,8 +195,7 @@ void LaneTable::Impl::recorded(const Claim& claim, Ticket ticket, const Outcome<
   if (outcome.ok()) {
     if (is_own) lane.unrecorded.reset();
     if (lane.adopt(outcome.value())) sweep(lane, turn);
-    // Between a failed raise and the next look nothing is known.
-    if (lane.is_known && lane.view.record) remembered_.put(claim.resource, *lane.view.record);
+    remember(lane, claim.resource);
   } else {
     // A duplicate would be let in. Nothing is, until it is recorded.
     lane.unrecorded = Lane::Unrecorded{claim, ticket};

@@ -43,6 +43,7 @@ class LaneTable::Impl {
 
  private:
   // Deciding: lane_decision.cpp.
+  [[nodiscard]] static std::size_t limit(Kind kind, std::size_t waiting_max) noexcept;
   [[nodiscard]] bool decide_at_once(Ask& ask, Turn turn);
   [[nodiscard]] bool is_known(Lane& lane, const Resource& resource);
   void take_up(Passage& passage, Turn turn);
@@ -51,6 +52,7 @@ class LaneTable::Impl {
   [[nodiscard]] bool raise_lower(Passage& passage, Turn turn);
   void answered(Passage& passage, Turn turn);
   void adopt(Lane& lane, const Resource& resource, const FenceView& found, Turn turn);
+  void remember(const Lane& lane, const Resource& resource);
   void lose(Lane& lane, Passage& passage, const Resource& resource, const Fault& fault);
   [[nodiscard]] bool refuse_if_judged(Passage& passage, Turn turn);
 

@@ -76,6 +76,7 @@ struct Load {  // look the fence up; answered by loaded()
 };
 struct Raise {  // make this claim's token durable; answered by raised()
   Claim claim;
+  std::optional<Claim> other;  // of the same write: where either is implausible, neither is raised
 };
 struct Close {  // close the fence durably; answered by closed()
   Resource resource;
@@ -102,9 +103,8 @@ class LaneTable {
   LaneTable(const LaneTable&) = delete;
   LaneTable& operator=(const LaneTable&) = delete;
 
-  // Each appends what is to be done now. REQUIRES, for all: now never goes back.
-  //
-  // Of a revoke's claim only the resource counts.
+  // Each appends what is to be done now. REQUIRES, for all: now never goes back. Of a revoke's claim only the
+  // resource counts.
   void ask(Ask ask, Time now, Actions& actions);
   // Nothing if the write is not in flight.
   void ended(Ticket ticket, Ending ending, Time now, Actions& actions);

@@ -112,7 +112,9 @@ TEST_F(LaneOrder, ASequenceIsRecordedAgainByOneCallAtATime) {
   lanes_.end(other, Ending::unknown);
   lanes_.wait(LaneDriver::settle);
   EXPECT_THAT(lanes_.calls(), ElementsAre("record a 7"));
+  EXPECT_FALSE(lanes_.table.is_settled(lanes_.now)) << "not recorded, however long ago";
   lanes_.answer_all();
+  EXPECT_TRUE(lanes_.table.is_settled(lanes_.now));
   EXPECT_EQ(lanes_.table.figures().lanes, 0u);
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34, 7)), "duplicate");
 }

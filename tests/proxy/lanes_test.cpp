@@ -33,7 +33,7 @@ class OpenLanes {
   explicit OpenLanes(const std::string& path, const StorageOptions& state = initialised()) {
     options_.state = sqlite::open_storage(path, state);
     options_.settle = settle;
-    lanes_.emplace(options_, 0, 1'000);
+    lanes_.emplace(options_, state.jump_max, 1'000);
   }
   [[nodiscard]] Lanes* operator->() { return &*lanes_; }
 
@@ -305,6 +305,20 @@ TEST_F(LanesTest, AnAbsurdTokenIsImplausibleAndMovesNothing) {
   const Entry absurd = lanes.write(lanes->new_ticket(), claim_of("a", 2'000'000)).get();
   EXPECT_EQ(std::get<Failed>(absurd).fault.kind, FaultKind::implausible);
   lanes.leave(lanes.enter(claim_of("a", 35)), Ending::took_effect);
+}
+
+TEST_F(LanesTest, OfAPairWithAnAbsurdTokenNeitherFenceMoves) {
+  StorageOptions options = initialised();
+  options.jump_max = 1'000;
+  OpenLanes lanes{path_, options};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+  for (const auto& [plausible, absurd] : {std::pair{"a", "b"}, std::pair{"c", "a"}}) {
+    const Claim far = claim_of(absurd, std::int64_t{1} << 50);
+    const Entry entry = lanes.ask({lanes->new_ticket(), Kind::write, {claim_of(plausible, 35), far}}).get();
+    EXPECT_EQ(std::get<Failed>(entry).fault.kind, FaultKind::implausible);
+  }
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+  lanes.leave(lanes.enter(claim_of("c", 1)), Ending::took_effect);
 }
 
 TEST_F(LanesTest, AStorageThatCannotKeepTheStateIsRefused) {
