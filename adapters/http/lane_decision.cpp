@@ -189,7 +189,9 @@ void LaneTable::Impl::raised(const Claim& claim, const Outcome<Ruling>& outcome,
   } else {
     const Ruling& ruling = outcome.value();
     adopt(lane, claim.resource, FenceView{ruling.fence, 0}, turn);
-    if (ruling.verdict != Verdict::admitted) {
+    if (ruling.verdict == Verdict::admitted) {
+      passage.has_raised = true;
+    } else {
       // The store knows more than was known here: a floor, perhaps.
       lane.is_known = false;
       remembered_.erase(claim.resource);

@@ -25,7 +25,7 @@ void LaneTable::Impl::line_up(Passage& passage, Turn turn) {
   bool is_crowded = false;
   for (std::size_t i = 0; i < passage.place_count; ++i) {
     const Place& place = passage.asked(i);
-    if (is_closed(*place.lane, turn.now)) return fail(passage, closed_fault(*place.lane, turn.now), turn);
+    if (is_closed(*place.lane, turn.now)) return fail_closed(passage, *place.lane, turn);
     if (may_enter(*place.lane, *place.claim)) ++passage.ready_count;
     is_crowded |= place.lane->waiting > limit(passage.kind, limits_.waiting_per_resource_max);
   }
@@ -50,7 +50,7 @@ void LaneTable::Impl::line_up_revoke(Passage& passage, Turn turn) {
   Place& place = passage.places[0];
   Lane& lane = *place.lane;
   if (passage.withdrawn) return retire(passage);
-  if (is_closed(lane, turn.now)) return fail(passage, closed_fault(lane, turn.now), turn);
+  if (is_closed(lane, turn.now)) return fail_closed(passage, lane, turn);
   if (lane.in_flight == 0) return enter(passage, turn);
   passage.stage = Passage::Stage::waiting;
   lane.revokes.push_back(place);
@@ -106,7 +106,7 @@ void LaneTable::Impl::close(Lane& lane, Turn turn) {
   if (lane.timers++ == 0) ++closed_;
   ++settle_closures_;
   for (Queue* queue : {&lane.draining, &lane.ready, &lane.sequenced, &lane.revokes}) {
-    while (!queue->empty()) fail(*queue->front().passage, closed_fault(lane, turn.now), turn);
+    while (!queue->empty()) fail_closed(*queue->front().passage, lane, turn);
   }
   touch(lane);
 }
@@ -115,8 +115,18 @@ Fault LaneTable::Impl::closed_fault(const Lane& lane, Time now) const {
   Time left = std::max(open_at(lane) - now, Time{0});
   if (lane.unrecorded) left = std::max(left, retry_min);
   return {FaultKind::unavailable,
-          "the end of a write on this resource was not seen: it is closed until that write is certainly over",
+          "the end of a write on this resource was not seen: it is closed until the settle time is over",
           left};
+}
+
+// What was made durable on the way here stands, and is told.
+void LaneTable::Impl::fail_closed(Passage& passage, const Lane& lane, Turn turn) {
+  Fault fault = closed_fault(lane, turn.now);
+  if (passage.kind == Kind::revoke || passage.has_raised) {
+    fault.message += fmt::format("; the fence was {}, and older writes may still be under way until then",
+                                 passage.kind == Kind::revoke ? "closed" : "raised to this token");
+  }
+  fail(passage, std::move(fault), turn);
 }
 
 // Lets go what may, in the order in which it came.

@@ -71,6 +71,7 @@ class LaneTable::Impl {
 
   void refuse(Passage& passage, std::size_t claim, Ruling ruling, Turn turn);
   void fail(Passage& passage, Fault fault, Turn turn);
+  void fail_closed(Passage& passage, const Lane& lane, Turn turn);
   void release(Passage& passage);
   void end_waiting(Passage& passage);
   void retire(Passage& passage);

@@ -11,7 +11,9 @@ namespace {
 
 using namespace proxy;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class LaneTableTest : public testing::Test {
  protected:
@@ -223,7 +225,9 @@ TEST_F(LaneTableTest, AHigherTokenRaisesAClosedFenceAndIsThenToldToComeBack) {
   const Ticket write = lanes_.write("a", 35);
   EXPECT_EQ(lanes_.state(write), "unavailable");
   EXPECT_EQ(lanes_.fault(write).retry_after, Time{25'000});
+  EXPECT_THAT(lanes_.fault(write).message, HasSubstr("the fence was raised"));
   EXPECT_EQ(lanes_.store["a"].highest(), 35);
+  EXPECT_THAT(lanes_.fault(lanes_.write("a", 35)).message, Not(HasSubstr("raised")));
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
 }
 
@@ -311,6 +315,7 @@ TEST_F(LaneTableTest, ARevokeCannotWaitForAWriteWhoseEndWasNotSeen) {
   const Ticket later = lanes_.revoke("a");
   EXPECT_EQ(lanes_.state(later), "unavailable");
   EXPECT_EQ(lanes_.fault(later).retry_after, LaneDriver::settle);
+  EXPECT_THAT(lanes_.fault(later).message, HasSubstr("the fence was closed"));
 }
 
 TEST_F(LaneTableTest, ACrowdKeepsNeitherATakeOverNorARevokeOut) {
