@@ -1,10 +1,21 @@
 #include "adapters/http/flow.hpp"
 
+#include <algorithm>
+#include <exception>
+
 #include "adapters/http/answers.hpp"
 #include "guard/sidecar/problem.hpp"
 
 namespace fenceguard::proxy {
 namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+// An answer to a write is held whole up to this size, so that its verdict goes out once its end is known.
+constexpr std::size_t held_write_answer_bytes_max = 1024 * 1024;
 
 // A redirect is how many servers answer a POST that they carried out.
 bool says_done(unsigned status) noexcept {
@@ -33,6 +44,25 @@ std::string_view what_came_of(Seen seen) noexcept {
 }  // namespace
 
 http::Task<void> Flow::run() {
+  std::exception_ptr thrown;
+  try {
+    co_await serve();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (!thrown) co_return;
+  if (!has_entered_write_ || is_answered_) std::rethrow_exception(thrown);
+  // What was thrown at may have been sent.
+  forwarding_.reset();
+  const bool has_left = !pass_.is_inside() || pass_.leave(Ending::unknown);
+  if (!has_left) co_await pass_.wait_left();
+  constexpr std::string_view why = "The guard failed while it passed the write on.";
+  note_fault(FaultKind::unknown, why);
+  auto answer = outcome_unknown(500, why, own_claim(), ruling_);
+  co_await stream_.respond(std::move(answer));
+}
+
+http::Task<void> Flow::serve() {
   // g++ 12 goes wrong where a co_await stands within another expression, or is given a temporary by value:
   // each stands in a statement of its own here.
   bool is_done = co_await turn_away();
@@ -41,7 +71,7 @@ http::Task<void> Flow::run() {
     is_done = co_await read_small_body();
     if (is_done) co_return;
   }
-  begun_ = std::chrono::steady_clock::now();
+  begun_ = steady_clock::now();
   if (is_fenced()) {
     is_done = co_await enter();
     if (is_done) co_return;
@@ -110,6 +140,7 @@ http::Task<bool> Flow::enter() {
 }
 
 void Flow::note_entered(const Entered& entered) {
+  has_entered_write_ = operation_->is_write();
   ruling_ = entered.rulings.at(operation_->own);
   if (operation_->is_write()) return;
   context_.metrics.count(Verdict::admitted);
@@ -129,6 +160,12 @@ http::Response Flow::not_entered(const Entry& entry) {
   return turned_down(claim, refused.ruling);
 }
 
+bool Flow::is_overtaken() const {
+  const auto& claims = operation_->claims;
+  return std::any_of(claims.begin(), claims.end(),
+                     [this](const Claim& claim) { return lanes_.is_overtaken(claim.resource, claim.token); });
+}
+
 Outgoing Flow::compose() {
   BodyFraming framing{!body_.empty() || !is_whole_, body_.size()};
   if (!is_whole_) framing.bytes = stream_.body_bytes();
@@ -137,15 +174,21 @@ Outgoing Flow::compose() {
   write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
                      pool_.options().origin, framing);
   if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
-  return {.head = head_,
-          .body = body_,
-          .rest = is_whole_ ? nullptr : &stream_,
-          .is_chunked = is_chunked,
-          .answers_head = operation_->method.name == "HEAD",
-          .is_write = operation_->is_write(),
-          .is_last = asks_to_close(operation_->method, framing),
-          .may_repeat = is_whole_ && !operation_->is_write(),
-          .drops_cache_rules = is_fenced() && !operation_->is_write()};
+  std::function<bool()> overtaken;
+  if (operation_->is_write() && !is_whole_) overtaken = [this] { return is_overtaken(); };
+  return {
+      .head = head_,
+      .body = body_,
+      .rest = is_whole_ ? nullptr : &stream_,
+      .is_overtaken = std::move(overtaken),
+      .body_max = context_.limits.body_max,
+      .held_bytes_max = operation_->is_write() ? held_write_answer_bytes_max : Forwarding::piece_bytes_max,
+      .is_chunked = is_chunked,
+      .answers_head = operation_->method.name == "HEAD",
+      .is_write = operation_->is_write(),
+      .is_last = asks_to_close(operation_->method, framing),
+      .may_repeat = is_whole_ && !operation_->is_write(),
+      .drops_cache_rules = is_fenced() && !operation_->is_write()};
 }
 
 http::Task<void> Flow::write() {
@@ -153,8 +196,11 @@ http::Task<void> Flow::write() {
   auto seen = co_await forwarding_.run(outgoing);
   const bool is_streamed = seen == Seen::begun && ending_of(Seen::whole) != Ending::unknown;
   if (is_streamed) {
-    add_ruling(forwarding_.answer(), ruling_);
+    // Without a verdict: it goes out before the end is known that would make it 'admitted'.
+    forwarding_.answer().fields.add("Fencing-Highest", std::to_string(ruling_.highest));
+    is_answered_ = true;
     seen = co_await pass_on();
+    stream_.limit_write(context_.limits.write_max);
   }
   observe();
   const auto ending = ending_of(seen);
@@ -162,7 +208,8 @@ http::Task<void> Flow::write() {
   const bool has_left = pass_.leave(ending);
   if (!has_left) co_await pass_.wait_left();
   auto answer = write_answer(seen, ending);
-  context_.metrics.observe_write(std::chrono::steady_clock::now() - begun_);
+  context_.metrics.observe_write(steady_clock::now() - begun_);
+  is_answered_ = true;
   if (!is_streamed) {
     co_await stream_.respond(std::move(answer));
   } else if (seen == Seen::whole && !pass_.fault()) {
@@ -235,20 +282,27 @@ http::Task<Seen> Flow::pass_on() {
   auto& answer = forwarding_.answer();
   auto body = std::exchange(answer.body, {});
   const bool is_write = operation_->is_write();
-  const auto timeout = pool_.options().upstream_timeout;
+  const nanoseconds timeout = pool_.options().upstream_timeout;
+  // Of a write the upstream has one time-out in all, and its client, which holds the lane, not much more.
+  auto upstream_left = timeout - (steady_clock::now() - forwarding_.sent_at());
+  auto client_left = timeout;
   const bool is_begun = co_await stream_.begin(std::move(answer), forwarding_.body_bytes());
   is_client_gone_ = !is_begun;
   for (;;) {
     if (!is_client_gone_) {
+      if (is_write) stream_.limit_write(duration_cast<milliseconds>(std::min(timeout / 4, client_left)));
+      const auto begun = steady_clock::now();
       const bool is_taken = co_await stream_.write(body);
+      client_left = std::max(nanoseconds{0}, client_left - (steady_clock::now() - begun));
       is_client_gone_ = !is_taken;
     }
     // Of a write the end of the answer is awaited in any case.
     if (is_client_gone_ && !is_write) co_return Seen::cut_off;
     answer.body.swap(body);
     answer.body.clear();
-    const auto begun = is_write ? forwarding_.sent_at() : std::chrono::steady_clock::now();
-    const auto seen = co_await forwarding_.read_on(begun + timeout);
+    const auto begun = steady_clock::now();
+    const auto seen = co_await forwarding_.read_on(begun + (is_write ? upstream_left : timeout));
+    upstream_left -= steady_clock::now() - begun;
     if (seen != Seen::begun) co_return seen;
     answer.body.swap(body);
   }
@@ -273,7 +327,7 @@ void Flow::note_fault(FaultKind kind, std::string_view why) {
 
 void Flow::observe() {
   if (forwarding_.sent_at() == http::SteadyTime{}) return;
-  context_.metrics.observe_upstream(std::chrono::steady_clock::now() - forwarding_.sent_at());
+  context_.metrics.observe_upstream(steady_clock::now() - forwarding_.sent_at());
 }
 
 }  // namespace fenceguard::proxy

@@ -22,11 +22,12 @@ namespace fenceguard::proxy {
 class Flow {
  public:
   Flow(const ServiceContext& context, Lanes& lanes, UpstreamPool& pool, http::Stream& stream)
-      : context_{context}, pool_{pool}, stream_{stream}, pass_{lanes}, forwarding_{pool} {}
+      : context_{context}, lanes_{lanes}, pool_{pool}, stream_{stream}, pass_{lanes}, forwarding_{pool} {}
 
   [[nodiscard]] http::Task<void> run();
 
  private:
+  [[nodiscard]] http::Task<void> serve();
   // True where the client was answered, and all is done.
   [[nodiscard]] http::Task<bool> turn_away();
   [[nodiscard]] http::Task<bool> read_small_body();
@@ -39,6 +40,7 @@ class Flow {
   [[nodiscard]] http::Task<void> finish_streamed(std::string_view rest);
 
   [[nodiscard]] Outgoing compose();
+  [[nodiscard]] bool is_overtaken() const;
   void note_entered(const Entered& entered);
   // Counts the time that the upstream took.
   void observe();
@@ -55,6 +57,7 @@ class Flow {
   [[nodiscard]] bool is_fenced() const { return !operation_->claims.empty(); }
 
   const ServiceContext& context_;
+  const Lanes& lanes_;
   UpstreamPool& pool_;
   http::Stream& stream_;
   LanePass pass_;  // ends after forwarding_, which resets what is still on its way
@@ -66,6 +69,8 @@ class Flow {
   std::chrono::steady_clock::time_point begun_{};
   bool is_whole_ = true;  // body_ is all of the body
   bool is_client_gone_ = false;
+  bool has_entered_write_ = false;
+  bool is_answered_ = false;  // or begun to be
 };
 
 }  // namespace fenceguard::proxy

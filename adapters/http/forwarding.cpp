@@ -93,6 +93,7 @@ http::Task<Seen> Forwarding::read_on(http::SteadyTime until) {
     co_return Seen::late;
   }
   connection_->set_deadline(until);
+  outgoing_.held_bytes_max = piece_bytes_max;
   if (!connection_->buffer().empty()) {
     if (const auto end = take()) co_return *end;
   }
@@ -110,9 +111,11 @@ http::Task<Forwarding::MaybeSeen> Forwarding::send_rest(std::string_view head, s
 
 http::Task<Forwarding::MaybeSeen> Forwarding::send_pieces() {
   bool is_first = outgoing_.body.empty();
+  if (outgoing_.is_overtaken) outgoing_.rest->limit_body(outgoing_.body_max, http::SteadyTime::max());
   for (auto piece = http::Piece::some; piece == http::Piece::some && !has_early_answer(); is_first = false) {
     connection_->clear_deadline();
     piece_.clear();
+    look_for_successor();
     piece = co_await outgoing_.rest->read_body(piece_, piece_bytes_max);
     if (piece != http::Piece::some && piece != http::Piece::end) {
       body_end_ = piece;
@@ -132,6 +135,12 @@ http::Task<Forwarding::MaybeSeen> Forwarding::send_pieces() {
   co_return std::nullopt;
 }
 
+void Forwarding::look_for_successor() {
+  if (is_overtaken_ || !outgoing_.is_overtaken || !outgoing_.is_overtaken()) return;
+  is_overtaken_ = true;
+  outgoing_.rest->limit_body(outgoing_.body_max, after(outgoing_.body_max));
+}
+
 // Nothing: it was sent, or an answer came before it was.
 http::Task<Forwarding::MaybeSeen> Forwarding::send_part(std::string_view head, std::string_view body) {
   auto& channel = connection_->channel();
@@ -143,9 +152,7 @@ http::Task<Forwarding::MaybeSeen> Forwarding::send_part(std::string_view head, s
   if (error == http::asio::error::would_block) error = {};
   if (!error && (!head.empty() || !body.empty())) {
     connection_->set_deadline(after(pool_.options().upstream_timeout));
-    EarlyWatch watch{channel};
-    error = co_await channel.write_all(head, body);
-    if (error && watch.has_fired()) is_early_ = true;
+    error = co_await write_all(head, body);
   }
   if (connection_->is_late()) {
     reset();
@@ -156,16 +163,48 @@ http::Task<Forwarding::MaybeSeen> Forwarding::send_part(std::string_view head, s
   co_return std::nullopt;
 }
 
+http::Task<http::Channel::Error> Forwarding::write_all(std::string_view head, std::string_view body) {
+  auto& channel = connection_->channel();
+  if (channel.is_tls()) co_return co_await channel.write_all(head, body);
+  while (!head.empty() || !body.empty()) {
+    EarlyWatch watch{channel};
+    auto [error] = co_await channel.socket().async_wait(http::Socket::wait_write, http::as_result);
+    if (watch.has_fired()) {
+      if (has_early_answer()) break;
+      error = {};
+    }
+    if (!error) error = channel.write_now(head, body);
+    if (error && error != http::asio::error::would_block) co_return error;
+  }
+  co_return http::Channel::Error{};
+}
+
 bool Forwarding::has_early_answer() {
   if (is_early_ || connection_->is_late()) return is_early_ = true;
   auto& buffer = connection_->buffer();
   buffer.reserve(read_bytes_min);
   const auto [error, bytes] = connection_->channel().read_now(buffer.room(), buffer.room_bytes());
   if (error == http::asio::error::would_block) return false;
-  is_early_ = true;
-  if (error) return true;
+  if (error) return is_early_ = true;
   is_heard_ = true;
   buffer.commit(bytes);
+  return is_early_ = !is_interim_so_far();
+}
+
+bool Forwarding::is_interim_so_far() {
+  auto& buffer = connection_->buffer();
+  while (!buffer.empty()) {
+    const auto state = scanner_.scan(buffer.view());
+    if (state == http::HeadScanner::State::incomplete) return buffer.size() < head_bytes_max;
+    const auto end = scanner_.end();
+    // What it is, take() finds out from its beginning.
+    const bool is_odd = state == http::HeadScanner::State::malformed || scanner_.skip() > 0;
+    scanner_ = {};
+    if (is_odd) return false;
+    const auto head = read_answer_head(buffer.view().substr(0, end));
+    if (!head || !head->is_interim() || ++interim_answers_ > interim_answers_max) return false;
+    buffer.consume(end);
+  }
   return true;
 }
 
@@ -183,8 +222,9 @@ Forwarding::MaybeSeen Forwarding::take() {
   buffer.consume(body_->read(buffer.view(), answer_.body));
   if (body_->is_odd()) return broken();
   if (body_->is_complete()) return complete();
-  if (answer_.body.size() >= piece_bytes_max) return Seen::begun;
-  return std::nullopt;
+  if (answer_.body.size() < outgoing_.held_bytes_max) return std::nullopt;
+  connection_->clear_deadline();
+  return Seen::begun;
 }
 
 Forwarding::MaybeSeen Forwarding::take_head() {
@@ -212,6 +252,7 @@ void Forwarding::take_fields(const AnswerHead& head) {
     if (outgoing_.drops_cache_rules && is_same_name(name, "Cache-Control")) continue;
     answer_.fields.add(std::string{name}, std::string{value});
   }
+  answer_.fields.add("Via", "1.1 fenceguard");
   body_bytes_ = head.body_bytes;
   idle_max_ = head.idle_max;
   is_proof_ = !outgoing_.is_write || proves_end(head.status);

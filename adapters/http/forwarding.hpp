@@ -6,6 +6,7 @@
 // Thread safety: the loop's thread only.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ struct Outgoing {
   std::string_view head;
   std::string_view body;         // in the framing that head announces
   http::Stream* rest = nullptr;  // more body comes from here
+  // A later holder waits for this one: body may come for body_max more, and is cut off then.
+  std::function<bool()> is_overtaken;
+  std::chrono::milliseconds body_max{};
+  std::size_t held_bytes_max = 0;  // of the answer's body, until it is 'begun'
   bool is_chunked = false;
   bool answers_head = false;  // it is a HEAD
   bool is_write = false;
@@ -50,7 +55,7 @@ struct Outgoing {
 
 class Forwarding {
  public:
-  // What is held of an answer's body, or sent of a request's, at a time.
+  // What is passed on of an answer's body, or sent of a request's, at a time.
   static constexpr std::size_t piece_bytes_max = 64 * 1024;
 
   explicit Forwarding(UpstreamPool& pool) : pool_{pool} {}
@@ -58,9 +63,10 @@ class Forwarding {
   Forwarding(const Forwarding&) = delete;
   Forwarding& operator=(const Forwarding&) = delete;
 
-  // Sends the request and reads the answer, up to about piece_bytes_max of its body.
+  // Sends the request and reads the answer, up to about held_bytes_max of its body.
   [[nodiscard]] http::Task<Seen> run(Outgoing outgoing);
-  // Reads on, after 'begun': appends up to about as much to the answer's body. Within until.
+  // Reads on, after 'begun', with no deadline meanwhile: appends up to about piece_bytes_max to the answer's
+  // body. Within until.
   [[nodiscard]] http::Task<Seen> read_on(http::SteadyTime until);
 
   // The answer without what is for one hop only. body: what was read and not taken out yet.
@@ -85,7 +91,14 @@ class Forwarding {
   [[nodiscard]] http::Task<MaybeSeen> send_rest(std::string_view head, std::string_view body);
   [[nodiscard]] http::Task<MaybeSeen> send_pieces();
   [[nodiscard]] http::Task<MaybeSeen> send_part(std::string_view head, std::string_view body);
+  // All of both, unless an answer comes first.
+  [[nodiscard]] http::Task<http::Channel::Error> write_all(std::string_view head, std::string_view body);
+  // Gives the client's body an end once a later holder waits.
+  void look_for_successor();
+  // Looks at what has come while the request is being sent.
   [[nodiscard]] bool has_early_answer();
+  // Takes interim answers out of the buffer. False: something else is there.
+  [[nodiscard]] bool is_interim_so_far();
   // Looks at what has come. Nothing: more must come.
   [[nodiscard]] MaybeSeen take();
   [[nodiscard]] MaybeSeen take_head();
@@ -110,6 +123,7 @@ class Forwarding {
   unsigned interim_answers_ = 0;
   bool is_heard_ = false;  // a byte of an answer has come
   bool is_early_ = false;
+  bool is_overtaken_ = false;
   bool is_proof_ = false;  // the answer says how a write ended
   bool is_reusable_ = false;
   bool is_large_ = false;  // the answer took more memory than most

@@ -30,6 +30,8 @@ class LanePass {
   // The write is over. False: wait_left() must be called before the client is told. REQUIRES: it was let in.
   [[nodiscard]] bool leave(Ending ending);
   [[nodiscard]] http::Task<void> wait_left();
+  // A write was let in and has not left.
+  [[nodiscard]] bool is_inside() const noexcept { return is_inside_; }
   // What became of recording a sequence, once it left.
   [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
 

@@ -26,6 +26,8 @@ void BodyReader::begin(const RequestReader& head) {
   bytes_left_ = head.body_bytes();
   bytes_seen_ = 0;
   time_left_ = limits_.body_max;
+  wait_max_ = std::chrono::nanoseconds::max();
+  until_ = SteadyTime::max();
   refusal_.reset();
   must_ask_ = head.expects_continue();
   is_flowing_ = false;
@@ -102,15 +104,16 @@ Task<Piece> BodyReader::read(std::string& out, std::size_t bytes_max) {
   if (is_complete_) co_return Piece::end;
   if (must_ask_ && !co_await ask_for_it()) co_return Piece::gone;
   const auto before = out.size();
+  constexpr Refusal too_slow{408, "the body took too long to arrive"};
   for (;;) {
+    if (std::chrono::steady_clock::now() >= until_) co_return refuse(Piece::late, too_slow);
     if (const auto piece = take_buffered(out, bytes_max)) co_return *piece;
     const auto begin = std::chrono::steady_clock::now();
-    connection_.set_deadline(std::chrono::duration_cast<std::chrono::milliseconds>(time_left_));
+    connection_.set_deadline(patience(begin));
     const auto arrival = take(co_await wait_for_more(out, bytes_max), out, before);
     connection_.clear_deadline();
     time_left_ -= std::min(time_left_, std::chrono::steady_clock::now() - begin);
-    if (arrival == Connection::Arrival::late)
-      co_return refuse(Piece::late, {408, "the body took too long to arrive"});
+    if (arrival == Connection::Arrival::late) co_return refuse(Piece::late, too_slow);
     if (arrival == Connection::Arrival::ended) {
       co_return refuse(Piece::gone, chunks_ ? Refusal{400, "the body ends before its last chunk"}
                                             : Refusal{400, "the body is shorter than its Content-Length"});
@@ -128,6 +131,16 @@ Task<bool> BodyReader::ask_for_it() {
   if (is_sent && !head.empty()) is_sent = co_await connection_.send_rest(head, none, limits_.write_max);
   if (!is_sent) refuse(Piece::gone, {400, "the connection broke"});
   co_return is_sent;
+}
+
+void BodyReader::limit(std::chrono::nanoseconds wait_max, SteadyTime until) noexcept {
+  wait_max_ = wait_max;
+  until_ = until;
+}
+
+std::chrono::milliseconds BodyReader::patience(SteadyTime now) const noexcept {
+  const auto left = std::min<std::chrono::nanoseconds>({time_left_, wait_max_, until_ - now});
+  return std::chrono::duration_cast<std::chrono::milliseconds>(left);
 }
 
 void BodyReader::earn_time(std::size_t bytes) noexcept {

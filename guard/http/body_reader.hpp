@@ -37,6 +37,9 @@ class BodyReader {
   [[nodiscard]] bool take_whole(std::string& out);
   [[nodiscard]] Task<Piece> read(std::string& out, std::size_t bytes_max);
 
+  // As the Stream's limit_body().
+  void limit(std::chrono::nanoseconds wait_max, SteadyTime until) noexcept;
+
   // The answer that is due if the last piece was none; see Piece.
   [[nodiscard]] const std::optional<Refusal>& refusal() const noexcept { return refusal_; }
 
@@ -49,6 +52,8 @@ class BodyReader {
   // trickles costs little; where much comes for out itself.
   [[nodiscard]] Task<Channel::Read> wait_for_more(std::string& out, std::size_t bytes_max);
   [[nodiscard]] Connection::Arrival take(const Channel::Read& read, std::string& out, std::size_t before);
+  // For the present wait; 0: none may begin.
+  [[nodiscard]] std::chrono::milliseconds patience(SteadyTime now) const noexcept;
   void earn_time(std::size_t bytes) noexcept;
   Piece refuse(Piece piece, Refusal refusal);
 
@@ -60,6 +65,8 @@ class BodyReader {
   std::uint64_t bytes_left_ = 0;       // of any other
   std::uint64_t bytes_seen_ = 0;
   std::chrono::nanoseconds time_left_{0};
+  std::chrono::nanoseconds wait_max_ = std::chrono::nanoseconds::max();
+  SteadyTime until_ = SteadyTime::max();
   std::optional<Refusal> refusal_;
   bool must_ask_ = false;
   bool is_flowing_ = false;   // what came last filled the room that there was

@@ -52,6 +52,10 @@ Task<Piece> SessionStream::read_body(std::string& out, std::size_t bytes_max) {
   return session_.body().read(out, bytes_max);
 }
 
+void SessionStream::limit_body(std::chrono::milliseconds wait_max, SteadyTime until) {
+  session_.body().limit(wait_max, until);
+}
+
 Response SessionStream::refused() const {
   return session_.refusal_response(session_.body().refusal().value_or(Refusal{400, "the body is malformed"}));
 }
@@ -123,7 +127,8 @@ Task<bool> SessionStream::send(std::string_view body) {
   auto& connection = session_.connection();
   bool is_sent = connection.send_now(head, body);
   if (is_sent && !(head.empty() && body.empty()))
-    is_sent = co_await connection.send_rest(head, body, session_.service().limits.write_max);
+    is_sent =
+        co_await connection.send_rest(head, body, write_max_.value_or(session_.service().limits.write_max));
   session_.out().clear();
   co_return is_sent;
 }

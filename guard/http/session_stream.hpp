@@ -30,12 +30,14 @@ class SessionStream final : public Stream {
 
   [[nodiscard]] bool take_whole_body(std::string& out) override;
   [[nodiscard]] Task<Piece> read_body(std::string& out, std::size_t bytes_max) override;
+  void limit_body(std::chrono::milliseconds wait_max, SteadyTime until) override;
   [[nodiscard]] Response refused() const override;
 
   [[nodiscard]] Task<bool> respond(Response response) override;
   [[nodiscard]] Task<bool> begin(Response head, std::optional<std::uint64_t> body_bytes) override;
   [[nodiscard]] Task<bool> write(std::string_view piece) override;
   [[nodiscard]] Task<bool> finish() override;
+  void limit_write(std::chrono::milliseconds write_max) override { write_max_ = write_max; }
 
   void watch(std::function<void()> gone) override;
   [[nodiscard]] Task<void> stop_watching() override;
@@ -55,7 +57,8 @@ class SessionStream final : public Stream {
   State state_ = State::none;
   Coding coding_ = Coding::none;
   std::uint64_t bytes_left_ = 0;  // of a body whose length was announced
-  bool owes_chunk_end_ = false;   // the line end of the last chunk goes out with what comes next
+  std::optional<std::chrono::milliseconds> write_max_;
+  bool owes_chunk_end_ = false;  // the line end of the last chunk goes out with what comes next
 };
 
 }  // namespace fenceguard::http

@@ -6,6 +6,7 @@
 //
 // Thread safety: the connection's thread only, on which all coroutines of it run.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -50,6 +51,9 @@ class Stream {
   // total. After 'gone', 'late' and 'malformed' a stream that is left without an answer is answered with
   // refused(). REQUIRES: bytes_max > 0.
   [[nodiscard]] virtual Task<Piece> read_body(std::string& out, std::size_t bytes_max) = 0;
+  // From now on no wait for a piece of the body lasts longer than wait_max, and no piece comes after until:
+  // that is 'late'.
+  virtual void limit_body(std::chrono::milliseconds wait_max, SteadyTime until) = 0;
   // The answer to a body that did not come to its end.
   [[nodiscard]] virtual Response refused() const = 0;
 
@@ -67,6 +71,8 @@ class Stream {
   [[nodiscard]] virtual Task<bool> begin(Response head, std::optional<std::uint64_t> body_bytes) = 0;
   [[nodiscard]] virtual Task<bool> write(std::string_view piece) = 0;
   [[nodiscard]] virtual Task<bool> finish() = 0;
+  // From now on the client has so long to take each piece, instead of the limit for answers.
+  virtual void limit_write(std::chrono::milliseconds write_max) = 0;
 
   // While something other than the client is waited for: has gone called, on this thread, if the client goes
   // away meanwhile, or is cut; within this call if it has gone already. A client that closes its sending side

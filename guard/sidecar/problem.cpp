@@ -136,13 +136,18 @@ http::Response refuse_request(unsigned status, std::string_view why) {
         return Problem::too_large;
       case 431:
         return Problem::header_too_large;
+      case 500:
+        // Whoever failed may have begun.
+        return Problem::unknown;
       case 503:
         return Problem::unavailable;
       default:
         return Problem::malformed;
     }
   }();
-  auto response = to_response(problem, {std::string{why}});
+  ProblemDetails details{std::string{why}};
+  details.status = status;
+  auto response = to_response(problem, details);
   response.close = true;
   return response;
 }

@@ -13,7 +13,6 @@
 
 #include <array>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <thread>
@@ -87,7 +86,7 @@ void run_client(const UpstreamOptions& options, const std::string& bytes, std::f
   const auto loop = std::make_shared<http::Loop>();
   UpstreamPool pool{options, loop};
   http::asio::co_spawn(loop->context(), send_all_that_is_taken(pool, bytes, std::move(sent)),
-                       http::asio::detached);
+                       [&](const std::exception_ptr&) { loop->context().stop(); });
   loop->context().run_for(http::patience);
 }
 
