@@ -4,11 +4,11 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-#include <array>
 #include <filesystem>
 
 #include "adapters/sqlite/fence_table.hpp"
 #include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/inode_lock.hpp"
 #include "adapters/sqlite/lease_table.hpp"
 #include "adapters/sqlite/schema.hpp"
 #include "guard/error.hpp"
@@ -21,21 +21,14 @@ using Findings = std::vector<Finding>;
 
 constexpr std::uint64_t free_bytes_wanted = 64ULL * 1024 * 1024;
 
-// File systems of other machines, on whose locks and syncs SQLite cannot rely (statfs(2)).
-constexpr std::array<long, 5> remote_file_systems{0x6969 /* NFS */, static_cast<long>(0xFF534D42) /* CIFS */,
-                                                  0x517B /* SMB */, static_cast<long>(0xFE534D42) /* SMB2 */,
-                                                  0x65735546 /* FUSE */};
-
 Finding examine_place(const std::string& path) {
   struct statfs info {};
   if (statfs(path.c_str(), &info) != 0) return {Level::danger, "file system", "it cannot be asked about"};
   constexpr long tmpfs = 0x01021994;
   if (info.f_type == tmpfs) return {Level::danger, "file system", "tmpfs: everything is gone after a reboot"};
-  for (const long type : remote_file_systems) {
-    if (info.f_type == type) {
-      return {Level::danger, "file system",
-              "a network or FUSE file system: its locks and syncs cannot be relied on; use a local disk"};
-    }
+  if (is_remote(path)) {
+    return {Level::danger, "file system",
+            "a network or FUSE file system: its locks and syncs cannot be relied on; use a local disk"};
   }
   return {Level::ok, "file system", "local"};
 }

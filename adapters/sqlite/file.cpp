@@ -159,26 +159,29 @@ void prepare_file(const std::string& path, Missing missing, std::chrono::millise
 
 GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::milliseconds wait)
     : descriptor_{open(lock_path(path).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
-  if (descriptor_ < 0) {
+  if (descriptor_.number < 0) {
     throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
   }
-  const int operation = (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB;
   if (kind == Kind::transaction) wait = {};
   const auto last = std::chrono::steady_clock::now() + wait;
-  while (flock(descriptor_, operation) != 0) {
+  while (!take(path, kind)) {
     if (std::chrono::steady_clock::now() < last) {
       std::this_thread::sleep_for(lock_look);
       continue;
     }
-    close(descriptor_);
     throw Unavailable(fmt::format(
         "another fenceguard is the guard of {}{}: ask that one (--server http://HOST:PORT), or stop it first",
         path, wait.count() > 0 ? fmt::format(", and was after {} ms of waiting", wait.count()) : ""));
   }
 }
 
-GuardLock::~GuardLock() {
-  close(descriptor_);
+bool GuardLock::take(const std::string& path, Kind kind) {
+  if (flock(descriptor_.number, (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) return false;
+  return kind == Kind::transaction || inode_.try_lock(path);
+}
+
+GuardLock::Descriptor::~Descriptor() {
+  if (number >= 0) close(number);
 }
 
 bool GuardLock::is_taken(const std::string& path) {

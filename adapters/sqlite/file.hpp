@@ -8,6 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "adapters/sqlite/inode_lock.hpp"
+
 namespace fenceguard::sqlite {
 
 enum class Missing { create, refuse };
@@ -24,8 +26,8 @@ void prepare_file(const std::string& path, Missing missing,
 // Holds the file for this process as its only guard, for as long as the object lives: never by a time to
 // live, so a paused guard keeps it. Other processes may still read the file and use its lease table.
 //
-// The lock is on a file of its own, PATH-guard, which stays: closing any descriptor of the database itself
-// would drop SQLite's own locks of this process (fcntl(2)).
+// The lock is on a file of its own, PATH-guard, which should stay, and for a guard on the database itself as
+// well (InodeLock): so there is one guard also where PATH-guard was deleted, or the database has two names.
 //
 // A service that keeps fences in a file of its own shares the lock for the length of a transaction, so that
 // no guard, which would not see what it does, comes or is there meanwhile.
@@ -36,7 +38,6 @@ class GuardLock {
   // what lets transactions end, for a transaction at once.
   explicit GuardLock(const std::string& path, Kind kind = Kind::guard,
                      std::chrono::milliseconds wait = std::chrono::milliseconds{1'000});
-  ~GuardLock();
   GuardLock(const GuardLock&) = delete;
   GuardLock& operator=(const GuardLock&) = delete;
 
@@ -44,7 +45,17 @@ class GuardLock {
   [[nodiscard]] static bool is_taken(const std::string& path);
 
  private:
-  int descriptor_;
+  [[nodiscard]] bool take(const std::string& path, Kind kind);
+
+  struct Descriptor {
+    explicit Descriptor(int opened) : number{opened} {}
+    ~Descriptor();
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    const int number;
+  };
+  const Descriptor descriptor_;
+  InodeLock inode_;
 };
 
 }  // namespace fenceguard::sqlite

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -157,6 +160,48 @@ TEST_F(Initialisation, AStoppedGuardKeepsItsLockAndADeadOneDoesNot) {
   EXPECT_THAT(refusal(path_), HasSubstr("another fenceguard is the guard"));
   guard.signal(SIGKILL);
   guard.wait();
+  EXPECT_EQ(refusal(path_), "");
+}
+
+// People delete FILE-guard because it looks stale; and a hard link has another one.
+TEST_F(Initialisation, WithoutItsLockFileAGuardIsStillTheOnlyOne) {
+  ChildProcess guard{{"open", path_}};
+  ASSERT_EQ(guard.read_line(), "open");
+  const std::string linked = folder_.file("linked.db");
+  std::filesystem::create_hard_link(path_, linked);
+  EXPECT_THAT(refusal(linked), HasSubstr("another fenceguard is the guard"));
+  ASSERT_TRUE(std::filesystem::remove(path_ + "-guard"));
+  EXPECT_THAT(refusal(path_), HasSubstr("another fenceguard is the guard"));
+  guard.signal(SIGKILL);
+  guard.wait();
+  EXPECT_EQ(refusal(path_), "");
+}
+
+// How many locks of fcntl(2) there are on a file.
+int fcntl_locks(const std::string& path) {
+  struct stat found {};
+  EXPECT_EQ(stat(path.c_str(), &found), 0);
+  const std::string inode = ":" + std::to_string(found.st_ino) + " ";
+  std::ifstream locks{"/proc/locks"};
+  int count = 0;
+  for (std::string line; std::getline(locks, line);) {
+    const bool is_fcntl = line.find(" POSIX ") != std::string::npos;
+    if (is_fcntl && line.find(inode) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+// To close a descriptor of the database would drop the locks that SQLite has there.
+TEST_F(Initialisation, AGuardThatIsRefusedDropsNoLockOfTheFirstInItsProcess) {
+  OpenStorage guard{path_};
+  const int locks = fcntl_locks(path_);
+  EXPECT_GT(locks, 0);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(std::filesystem::remove(path_ + "-guard"));
+    EXPECT_THAT(refusal(path_), HasSubstr("another fenceguard is the guard"));
+    EXPECT_EQ(fcntl_locks(path_), locks);
+  }
+  guard.close();
   EXPECT_EQ(refusal(path_), "");
 }
 
