@@ -13,6 +13,9 @@ namespace {
 // A client that is still sending when it is refused gets this much time and room to see the answer.
 constexpr std::chrono::milliseconds linger_max{2000};
 constexpr std::size_t linger_bytes_max = 32 * 1024 * 1024;
+// A cancel between the end of a wait and the coroutine that goes on hits nothing, and the next wait would be
+// one without a deadline.
+constexpr std::chrono::milliseconds cancel_again_after{20};
 
 }  // namespace
 
@@ -55,7 +58,7 @@ Task<bool> Connection::send_rest(std::string_view head, std::string_view body,
 Task<void> Connection::linger() {
   channel_.shutdown_send();
   set_deadline(linger_max);
-  for (std::size_t dropped = 0; dropped < linger_bytes_max;) {
+  for (std::size_t dropped = 0; dropped < linger_bytes_max && !is_late_;) {
     buffer_.consume(buffer_.size());
     if (filled(co_await fill()) != Arrival::ready) break;
     dropped += buffer_.size();
@@ -94,7 +97,14 @@ Task<void> Connection::watch_peer(std::shared_ptr<void> owner, std::size_t bytes
     // Out of memory: nobody watches then.
   }
   is_watching_ = false;
-  asio::post(loop_.context(), [this, owner = std::move(owner)] { wakeup_.wake(); });
+  bool is_posted = true;
+  try {
+    asio::post(loop_.context(), [this, owner] { wakeup_.wake(); });
+  } catch (...) {
+    is_posted = false;
+  }
+  // Within this call: better than never.
+  if (!is_posted) wakeup_.wake();
 }
 
 Task<void> Connection::stop_watching() {
@@ -117,8 +127,8 @@ void Connection::set_deadline(std::chrono::milliseconds duration) {
 
 void Connection::expire(SteadyTime now) {
   if (deadline_ > now) return;
-  clear_deadline();
   is_late_ = true;
+  deadline_ = now + cancel_again_after;
   channel_.cancel();
 }
 

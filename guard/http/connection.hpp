@@ -55,8 +55,10 @@ class Connection {
 
   [[nodiscard]] SteadyTime deadline() const noexcept { return deadline_; }
   void set_deadline(std::chrono::milliseconds duration);
+  [[nodiscard]] bool is_late() const noexcept { return is_late_; }
   void clear_deadline() noexcept { deadline_ = SteadyTime::max(); }
-  // Ends the present wait if the deadline has passed.
+  // Ends the present wait if the deadline has passed, and every later one until there is another deadline or
+  // none.
   void expire(SteadyTime now);
   // Ends the present wait.
   void cancel() noexcept { channel_.cancel(); }

@@ -96,7 +96,14 @@ void Loop::post(std::function<void()> action) {
   const std::lock_guard lock{mutex_};
   if (is_stopped_) return;
   inbox_.push_back(std::move(action));
-  if (inbox_.size() == 1) asio::post(context_, [this] { run_inbox(); });
+  if (inbox_.size() > 1) return;
+  try {
+    asio::post(context_, [this] { run_inbox(); });
+  } catch (...) {
+    // What stays behind would keep every later post from waking the loop.
+    inbox_.pop_back();
+    throw;
+  }
 }
 
 void Loop::run_inbox() {

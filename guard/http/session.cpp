@@ -142,6 +142,8 @@ Task<std::optional<Refusal>> Session::await_head(HeadScanner& scanner) {
     if (arrival == Arrival::late) co_return Refusal{408, "the request took too long to arrive"};
     if (arrival == Arrival::ended) co_return no_answer;
     state = scanner.scan(buffer.view());
+    if (state == HeadScanner::State::incomplete && connection_.is_late())
+      co_return Refusal{408, "the request took too long to arrive"};
   }
   connection_.clear_deadline();
   if (state == HeadScanner::State::malformed) co_return Refusal{400, "the request is malformed"};
