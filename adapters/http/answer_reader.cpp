@@ -68,17 +68,17 @@ void read_keep_alive(std::string_view value, AnswerHead& head) {
 
 // False: odd.
 bool read_special_field(const FieldView& field, AnswerHead& head) {
-  if (is_same_name(field.name, "Content-Length")) {
+  if (is_exactly(field.name, "Content-Length")) {
     const bool is_repeated = head.body_bytes.has_value();
     head.body_bytes = parse_number(field.value);
     return head.body_bytes && !is_repeated;
   }
-  if (is_same_name(field.name, "Transfer-Encoding")) {
+  if (is_exactly(field.name, "Transfer-Encoding")) {
     const bool is_repeated = std::exchange(head.is_chunked, true);
     return !is_repeated && is_same_name(field.value, "chunked");
   }
-  if (is_same_name(field.name, "Connection")) head.connection.add(field.value);
-  if (is_same_name(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
+  if (is_exactly(field.name, "Connection")) head.connection.add(field.value);
+  if (is_exactly(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
   return true;
 }
 

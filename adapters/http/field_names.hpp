@@ -23,6 +23,11 @@ namespace fenceguard::proxy {
   return true;
 }
 
+// Without regard to case only: for fields that are obeyed here, as the framing of an answer is.
+[[nodiscard]] constexpr bool is_exactly(std::string_view name, std::string_view known) noexcept {
+  return is_same_name(name, known) && name.find('_') == std::string_view::npos;
+}
+
 [[nodiscard]] constexpr bool begins_with_name(std::string_view name, std::string_view prefix) noexcept {
   return name.size() >= prefix.size() && is_same_name(name.substr(0, prefix.size()), prefix);
 }

@@ -13,9 +13,9 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> names) n
   return std::any_of(names.begin(), names.end(), [&](auto known) { return is_same_name(known, name); });
 }
 
-// Written anew for the upstream, or answered here. The method overrides let a request be another one than was
-// judged.
-constexpr std::array<std::string_view, 11> not_for_upstream = {"Host",
+// Written anew for the upstream, or answered here. The overrides of method and URL let a request be another
+// one than was judged.
+constexpr std::array<std::string_view, 17> not_for_upstream = {"Host",
                                                                "Expect",
                                                                "Via",
                                                                "Forwarded",
@@ -24,7 +24,13 @@ constexpr std::array<std::string_view, 11> not_for_upstream = {"Host",
                                                                "X-Forwarded-Host",
                                                                "X-HTTP-Method-Override",
                                                                "X-HTTP-Method",
+                                                               "X-HTTP-Verb",
+                                                               "X-Method",
                                                                "X-Method-Override",
+                                                               "X-Original-Method",
+                                                               "X-Original-URL",
+                                                               "X-Real-IP",
+                                                               "X-Rewrite-URL",
                                                                "Destination"};
 
 // Appends 'NAME: earlier values, ' and leaves the line open.
@@ -33,6 +39,18 @@ void begin_list(std::string& out, std::string_view name, const http::Fields& fie
   for (const auto& [field, value] : fields) {
     if (is_same_name(field, name) && !value.empty()) out.append(value).append(", ");
   }
+}
+
+bool has_whole_quotes(std::string_view value) noexcept {
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (is_quoted && value[i] == '\\') {
+      ++i;
+    } else if (value[i] == '"') {
+      is_quoted = !is_quoted;
+    }
+  }
+  return !is_quoted;
 }
 
 void append_forwarded(std::string& out, std::string_view host, const Client& client) {
@@ -96,12 +114,31 @@ bool passes_to_client(std::string_view name) noexcept {
   return !is_hop_by_hop(name) && !begins_with_name(name, "Fencing-") && !is_same_name(name, "Date");
 }
 
+std::string_view objection_to(const http::Fields& fields) {
+  constexpr std::array<std::string_view, 4> never_for_one_hop = {"Authorization", "Content-Length", "Host",
+                                                                 "Transfer-Encoding"};
+  for (const auto& [name, value] : fields) {
+    bool is_odd = false;
+    if (is_same_name(name, "Connection")) {
+      for_each_element(value, [&](std::string_view listed) {
+        is_odd = is_odd || begins_with_name(listed, "Fencing-") || is_one_of(listed, never_for_one_hop);
+      });
+      if (is_odd) return "Connection lists a field that is not for the next hop only.";
+    }
+    if (is_same_name(name, "Forwarded") && !has_whole_quotes(value))
+      return "Forwarded has a quote that does not end.";
+  }
+  return {};
+}
+
 void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client) {
   const auto host = fields.single("Host").value_or(std::string_view{});
   begin_list(out, "Via", fields);
   out.append("1.1 fenceguard\r\n");
   begin_list(out, "X-Forwarded-For", fields);
-  out.append(client.peer).append("\r\nX-Forwarded-Proto: ").append(client.is_tls ? "https" : "http");
+  out.append(client.peer);
+  if (client.peer != "unknown") out.append("\r\nX-Real-IP: ").append(client.peer);
+  out.append("\r\nX-Forwarded-Proto: ").append(client.is_tls ? "https" : "http");
   if (!host.empty()) out.append("\r\nX-Forwarded-Host: ").append(host);
   out.append("\r\n");
   begin_list(out, "Forwarded", fields);

@@ -39,14 +39,18 @@ class ConnectionOptions {
 // Whether a field of the upstream's answer goes on to the client. Nobody but the guard speaks of fences.
 [[nodiscard]] bool passes_to_client(std::string_view name) noexcept;
 
+// Why a client's fields cannot be passed on: a Connection that takes away what a request is judged or read
+// by, or a Forwarded whose open quote would swallow what is added to it. Empty: they can.
+[[nodiscard]] std::string_view objection_to(const http::Fields& fields);
+
 // Who asked, as the upstream is told.
 struct Client {
   std::string_view peer;  // address without port, or 'unknown'
   bool is_tls = false;
 };
 
-// Appends Via, X-Forwarded-For, -Proto, -Host and Forwarded (RFC 7239) as lines: what earlier proxies said in
-// the lists stays in front.
+// Appends Via, X-Forwarded-For, -Proto, -Host, X-Real-IP and Forwarded (RFC 7239) as lines: what earlier
+// proxies said in the lists stays in front.
 void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client);
 
 }  // namespace fenceguard::proxy

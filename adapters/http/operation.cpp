@@ -1,6 +1,7 @@
 #include "adapters/http/operation.hpp"
 
 #include "adapters/http/field_names.hpp"
+#include "adapters/http/field_rules.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/problem.hpp"
 #include "guard/sidecar/signature.hpp"
@@ -49,6 +50,8 @@ class Parser {
     if (auto* bad = std::get_if<BadPath>(&target)) return turned_malformed(std::move(bad->reason));
     const auto method = find_method(head_.method);
     if (!method) return Turned{method_not_allowed(known_methods()), Turned::Why::malformed, std::nullopt};
+    if (const auto objection = objection_to(head_.fields); !objection.empty())
+      return turned_malformed(std::string{objection});
     Operation operation{*method, std::move(std::get<Target>(target)), {}, {}, 0};
     if (auto turned = read_claim(operation)) return std::move(*turned);
     if (auto turned = read_destination(operation)) return std::move(*turned);

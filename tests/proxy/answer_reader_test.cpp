@@ -34,6 +34,15 @@ TEST(AnswerReaderTest, AnOrdinaryHeadIsReadWhole) {
   EXPECT_EQ(head->idle_max, std::chrono::seconds{7});
 }
 
+TEST(AnswerReaderTest, OnlyTheExactNameOfAFramingFieldIsObeyed) {
+  const auto head = with_fields(
+      "Transfer_Encoding: gzip\r\nContent_Length: x\r\ncontent-length: 5\r\nKeep_Alive: timeout=1\r\n");
+  ASSERT_TRUE(head);
+  EXPECT_FALSE(head->is_chunked);
+  EXPECT_EQ(head->body_bytes, 5U);
+  EXPECT_FALSE(head->idle_max);
+}
+
 TEST(AnswerReaderTest, StatusLinesThatAreNoneAreOdd) {
   for (const auto* good : {"HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.0 404 Not Found", "HTTP/1.1 207 Multi"})
     EXPECT_TRUE(with_fields("", good)) << good;

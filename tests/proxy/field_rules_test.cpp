@@ -23,6 +23,27 @@ TEST(FieldRulesTest, OnlyTheGuardSpeaksOfFencesToClients) {
   EXPECT_TRUE(passes_to_client("WWW-Authenticate"));
 }
 
+http::Fields one(const char* name, const char* value) {
+  http::Fields fields;
+  fields.add("Accept", "*");
+  fields.add(name, value);
+  return fields;
+}
+
+TEST(FieldRulesTest, ConnectionTakesNothingAwayThatARequestIsJudgedOrReadBy) {
+  for (const auto* listed : {"Fencing-Token", "close, fencing_holder", "authorization", "HOST",
+                             "Content-Length", "x ,Transfer-Encoding"})
+    EXPECT_NE(objection_to(one("connection", listed)), "") << listed;
+  EXPECT_EQ(objection_to(one("Connection", "close, TE, X-Host")), "");
+}
+
+TEST(FieldRulesTest, AForwardedWhoseQuoteDoesNotEndIsRefused) {
+  for (const auto* odd : {"for=\"a", "for=a;host=\"b\\\"", "\"\"\""})
+    EXPECT_NE(objection_to(one("Forwarded", odd)), "") << odd;
+  for (const auto* fine : {"for=a", "for=\"a\";host=\"b\\\"c\"", ""})
+    EXPECT_EQ(objection_to(one("forwarded", fine)), "") << fine;
+}
+
 TEST(FieldRulesTest, ElementsOfAListComeWithoutBlanks) {
   std::string seen;
   for_each_element(" a ,b,,\tc d ,", [&](std::string_view element) { seen.append(element).append("|"); });

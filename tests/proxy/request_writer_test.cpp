@@ -37,7 +37,8 @@ struct Sent {
 TEST(RequestWriterTest, AWholeRequestIsWrittenAnew) {
   EXPECT_EQ((Sent{.fields = {{"accept", "x"}}}.head()),
             "PUT /a HTTP/1.1\r\nHost: store:80\r\naccept: x\r\nVia: 1.1 fenceguard\r\n"
-            "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: guard\r\n"
+            "X-Forwarded-For: 192.0.2.7\r\nX-Real-IP: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n"
+            "X-Forwarded-Host: guard\r\n"
             "Forwarded: for=192.0.2.7;host=\"guard\";proto=http\r\nContent-Length: 5\r\n\r\n");
 }
 
@@ -73,6 +74,21 @@ TEST(RequestWriterTest, AMethodOverrideIsNotPassedOnUnderAnySpelling) {
                                     {"X-HTTP_METHOD-OVERRIDE", "DELETE"}}}
                         .head();
   EXPECT_THAT(head, Not(HasSubstr("DELETE")));
+}
+
+TEST(RequestWriterTest, AnotherUrlThanWasJudgedIsNotPassedOn) {
+  const auto head = Sent{.fields = {{"X-Original-URL", "/other"},
+                                    {"x-rewrite-url", "/other"},
+                                    {"X-Original-Method", "other"},
+                                    {"X_Method", "other"},
+                                    {"X-HTTP-Verb", "other"},
+                                    {"X-Real-IP", "other"}}}
+                        .head();
+  EXPECT_THAT(head, AllOf(Not(HasSubstr("other")), HasSubstr("\r\nX-Real-IP: 192.0.2.7\r\n")));
+}
+
+TEST(RequestWriterTest, WhoComesOverAUnixSocketHasNoAddress) {
+  EXPECT_THAT(Sent{.client = {"unknown"}}.head(), Not(HasSubstr("X-Real-IP")));
 }
 
 TEST(RequestWriterTest, ClaimsArePassedOnOnlyWhereThatIsAskedFor) {
