@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/http/demo/demos.hpp"
 #include "adapters/http/storage.hpp"
 #include "guard/error.hpp"
 
@@ -42,6 +43,7 @@ Scheme scheme() {
     return open_unguarded(url);
   };
   scheme.examine_storage = [](const Url& url) { return examine(url); };
+  scheme.demonstrations = demonstrations();
   return scheme;
 }
 

@@ -26,6 +26,8 @@ namespace {
 using namespace demo;
 
 constexpr std::string_view gc_pause = "gc-pause";
+// As --storage: a plain HTTP storage of the demonstration's own.
+constexpr std::string_view own_http = "http";
 
 TextStyle style_of_stdout() {
   const auto value_of = [](const char* name) {
@@ -73,6 +75,14 @@ std::optional<Demonstration> find_tale(std::string_view name) {
   return std::nullopt;
 }
 
+Url parse_storage(const std::string& text) {
+  try {
+    return Url::parse(text);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("--storage: {}", error.what()));
+  }
+}
+
 // What is asked for must be there before anything is started.
 void check(const DemoOptions& options) {
   if (!options.timeline_file.empty()) require_writable(options.timeline_file);
@@ -86,13 +96,30 @@ void check(const DemoOptions& options) {
                     options.scenario));
   }
   if (!options.source.empty()) (void)schemes().find(Url::parse(options.source));
-  if (options.storage.empty()) return;
-  const auto url = Url::parse(options.storage);
+  if (options.storage.empty() || options.storage == own_http) return;
+  const auto url = parse_storage(options.storage);
   if (const auto& scheme = schemes().find(url); !scheme.open_unguarded && !scheme.open_direct)
     throw InvalidInput(fmt::format(
         "--storage: the demonstration also writes round the guard, and a {}: storage offers no way for that",
         url.scheme));
 }
+
+// A storage that knows nothing of tokens; dies with its owner.
+class OwnStorage {
+ public:
+  OwnStorage(Interrupts& interrupts, const std::string& folder)
+      : child_{interrupts,
+               {.arguments = {"demo-actor", "delayed-packet", "storage"},
+                .environment = {},
+                .log_file = folder + "/storage.log"}},
+        url_{"http://" + child_.receive_line()} {}
+
+  [[nodiscard]] const std::string& url() const noexcept { return url_; }
+
+ private:
+  Child child_;
+  std::string url_;
+};
 
 // Where one run of gc-pause takes place.
 GcPauseStage stage_for(const DemoOptions& options, const std::string& folder, bool guarded) {
@@ -109,7 +136,12 @@ GcPauseStage stage_for(const DemoOptions& options, const std::string& folder, bo
     const auto suffix = Holder::random().id().substr(0, 12);
     stage.resource = fmt::format("fenceguard-demo/{}", suffix);
     stage.is_borrowed = true;
-    if (schemes().find(Url::parse(stage.storage)).open_direct) stage.place = "fenceguard_demo_" + suffix;
+    const auto& scheme = schemes().find(Url::parse(stage.storage));
+    if (scheme.open_direct) stage.place = "fenceguard_demo_" + suffix;
+    if (scheme.needs_state) {
+      stage.state = fmt::format("sqlite:{}/{}-state.db", folder, way);
+      stage.initialise = true;
+    }
   }
   return stage;
 }
@@ -182,6 +214,12 @@ int perform_tale(const Demonstration& tale, const DemoOptions& options, const st
 
 int perform(const DemoOptions& options, Interrupts& interrupts) {
   const TempFolder folder;
+  if (options.scenario == gc_pause && options.storage == own_http) {
+    const OwnStorage storage{interrupts, folder.path()};
+    auto on_it = options;
+    on_it.storage = storage.url();
+    return perform_gc_pause(on_it, folder.path(), interrupts);
+  }
   if (options.scenario == gc_pause) return perform_gc_pause(options, folder.path(), interrupts);
   return perform_tale(*find_tale(options.scenario), options, folder.path(), interrupts);
 }

@@ -21,7 +21,11 @@ Command demo_command() {
   const Setting timeline{
       .name = "timeline", .placeholder = "FILE.html", .help = "write the same as a page with a picture"};
   Setting storage = storage_setting;
-  storage.help = "the storage to show it on; left out, a fresh one in a temporary folder";
+  // Not a URL: the bare word http lets the demonstration start a storage of its own.
+  storage.kind = Kind::text;
+  storage.help =
+      "the storage to show it on, or http for a plain HTTP storage of its own; left out, a fresh one in a "
+      "temporary folder";
   Setting source = source_setting;
   source.help = "the token source; left out, the storage's own";
   return {.name = "demo",

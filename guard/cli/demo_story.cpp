@@ -54,10 +54,12 @@ class Server {
     ChildOptions options;
     options.arguments = {"serve", "--control", "127.0.0.1:0", "--log-level", "warning"};
     if (stage.place.empty()) options.arguments.insert(options.arguments.end(), {"--listen", "127.0.0.1:0"});
-    if (stage.initialise && !stage.source.empty()) options.arguments.emplace_back("--init");
+    const bool draws_its_floor = !stage.source.empty() || !stage.state.empty();
+    if (stage.initialise && draws_its_floor) options.arguments.emplace_back("--init");
     // Not as arguments, which everybody on the machine can read: they may hold passwords.
     options.environment["FENCEGUARD_STORAGE"] = stage.storage;
     if (!stage.source.empty()) options.environment["FENCEGUARD_SOURCE"] = stage.source;
+    if (!stage.state.empty()) options.environment["FENCEGUARD_STATE"] = stage.state;
     options.log_file = stage.log_file;
     return options;
   }

@@ -14,10 +14,11 @@ namespace fenceguard::demo {
 struct GcPauseStage {
   std::string storage;      // URL
   std::string source;       // URL; empty: the storage's own
+  std::string state;        // URL, where the storage does not keep the fences itself; else empty
   std::string resource;     // the account
   std::string place;        // what is made for it in a storage whose clients write to it themselves; or empty
   std::string log_file;     // the server's stderr
-  bool initialise = false;  // the storage is fresh, and takes its floor from the source
+  bool initialise = false;  // the fences are fresh, and take their floor from the source
   bool is_borrowed = false;  // the storage is not ours: the account is removed at the end
 };
 
