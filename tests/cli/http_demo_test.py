@@ -1,4 +1,4 @@
-"""The stories of a storage over HTTP, told by the real binary: what they observe, and that they leave nothing."""
+"""The stories of a storage over HTTP, told by the real binary: what is seen, and that nothing is left."""
 
 import json
 import re
