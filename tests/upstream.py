@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A web server that knows nothing of tokens, for tests: it does what each request asks of it, and logs what it did.
 
-    upstream.py [--port N] [--do WORDS] [--log FILE]      prints 'listening PORT'
+    upstream.py [--host IP] [--port N] [--do WORDS] [--log FILE]      prints 'listening PORT'
 
 It keeps objects in memory (upstream_objects.py) and reads strictly (upstream_reading.py). What goes wrong with a
 request is said by its header Upstream-Do, or by --do where there is none: words with blanks between.
@@ -329,6 +329,7 @@ class Upstream:
 
 async def main():
     parser = argparse.ArgumentParser(description="A web server for tests.")
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--do", default="", help="what stands for Upstream-Do where a request has none")
     parser.add_argument("--log", help="the file that a line is added to for everything that happens")
@@ -336,7 +337,7 @@ async def main():
     parse_words(arguments.do)
     upstream = Upstream(Log(arguments.log), arguments.do)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Link(upstream.serve), "127.0.0.1", arguments.port, backlog=1024)
+    server = await loop.create_server(lambda: Link(upstream.serve), arguments.host, arguments.port, backlog=1024)
     print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

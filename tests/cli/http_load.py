@@ -14,12 +14,12 @@ import support
 import upstream_server
 
 RESOURCES = 3
-# What the upstream does: more than the guard waits for (SLOW), and less than it stays closed for.
+# What the upstream does (but for a second answer, which can be taken for the next request's): more than the guard waits for (SLOW), and less than it stays closed for.
 UPSTREAM_TIMEOUT_MS = 150
 SLOW_MS = 300
 SETTLE_MS = 1_000
 DEEDS = ["", "", "", "hold=20ms", "hold-answer=20ms", f"hold={SLOW_MS}ms", f"hold-answer={SLOW_MS}ms", "apply-reset",
-         "drop", "reset", "half", "twice", "status=409 unapplied", "status=503", "die-mid-body"]
+         "drop", "reset", "half", "status=409 unapplied", "status=503", "die-mid-body"]
 
 
 class Guarded:
