@@ -28,7 +28,8 @@ std::vector<Finding> examine(const std::string& url) {
 }
 
 TEST(ZooKeeperDoctor, ASoundEnsembleIsFoundSound) {
-  Space space{shared_ensemble(), 10};
+  Ensemble three;
+  Space space{three, 10};
   const auto findings = examine(space.url());
   EXPECT_THAT(findings, Not(Contains(testing::Field(&Finding::level, Level::danger))));
   EXPECT_THAT(findings, Contains(finding(Level::ok, "server ", "3.8")).Times(3));
