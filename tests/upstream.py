@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A web server that knows nothing of tokens, for tests: it does what each request asks of it, and logs what it did.
 
-    upstream.py [--host IP] [--port N] [--do WORDS] [--log FILE]      prints 'listening PORT'
+    upstream.py [--host IP] [--port N] [--do WORDS] [--log FILE] [--backlog N]     prints 'listening PORT'
 
 It keeps objects in memory (upstream_objects.py) and reads strictly (upstream_reading.py). What goes wrong with a
 request is said by its header Upstream-Do, or by --do where there is none: words with blanks between.
@@ -26,7 +26,8 @@ TIME reads 500ms or 2s. A request by the method DEFAULT sets what stands for --d
 
 The log is one JSON object a line, in the order in which things happened, each with event, n and time (CLOCK_MONOTONIC):
   seen      connection, method, path, head (hex): every request, when its head is in
-  applied   connection, method, path, body (its first bytes), length, crc, token, destination: a write that took effect
+  whole     connection, method, path, body (its first bytes), length, crc: a request whose body is in, to its end
+  applied   likewise, and token, destination: a write that took effect
   refused   likewise: a write that was done and had no effect, with its status
   answered  connection, status: the answer has been handed to the kernel whole
   cut       connection, reason: the client went away within a request
@@ -220,6 +221,7 @@ class Upstream:
         if "early" in words:
             await self._answer(link, head, Answer(int(words["early"])), words)
         content = await self._read(link, head, words)
+        self._log.add("whole", link, method=head.method, path=head.target, **self._told(content))
         if "early" in words:
             return head.is_kept
         if "hold" in words:
@@ -248,14 +250,17 @@ class Upstream:
                 kept += piece[:LOGGED_BYTES - len(kept)]
         return Content(bytes(kept), size, crc)
 
+    @staticmethod
+    def _told(content):
+        return {"body": content.data[:LOGGED_BYTES].decode("latin-1"), "length": content.size, "crc": content.crc}
+
     def _apply(self, link, head, content):
         answer = self._objects.apply(head, content)
         if head.method not in READS:
             took_effect = self._objects.took_effect(head.method, answer.status)
             self._log.add("applied" if took_effect else "refused", link, method=head.method, path=head.target,
-                          body=content.data[:LOGGED_BYTES].decode("latin-1"), length=content.size, crc=content.crc,
-                          token=head.fields.get("fencing-token"), destination=head.fields.get("destination"),
-                          status=answer.status)
+                          **self._told(content), token=head.fields.get("fencing-token"),
+                          destination=head.fields.get("destination"), status=answer.status)
         return answer
 
     async def _end(self, link, head, answer, words):
@@ -333,11 +338,13 @@ async def main():
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--do", default="", help="what stands for Upstream-Do where a request has none")
     parser.add_argument("--log", help="the file that a line is added to for everything that happens")
+    parser.add_argument("--backlog", type=int, default=1024, help="connections that wait to be accepted")
     arguments = parser.parse_args()
     parse_words(arguments.do)
     upstream = Upstream(Log(arguments.log), arguments.do)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Link(upstream.serve), arguments.host, arguments.port, backlog=1024)
+    server = await loop.create_server(lambda: Link(upstream.serve), arguments.host, arguments.port,
+                                      backlog=arguments.backlog)
     print(f"listening {server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 

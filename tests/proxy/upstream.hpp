@@ -17,14 +17,14 @@ namespace fenceguard::test {
 
 // A line of the log. What a kind of event does not have is empty.
 struct UpstreamEvent {
-  std::string kind;  // seen, applied, refused, answered, cut, anomaly
+  std::string kind;  // seen, whole, applied, refused, answered, cut, anomaly
   std::int64_t n = 0;
   double time = 0;  // seconds of CLOCK_MONOTONIC, which is that of steady_clock
   std::int64_t connection = 0;
   std::string method;
   std::string path;
   std::string head;       // of seen: as it came
-  std::string body;       // of applied and refused: its first 256 bytes
+  std::string body;       // of whole, applied and refused: its first 256 bytes
   std::int64_t size = 0;  // of the whole body
   std::uint32_t crc = 0;  // CRC-32 of the whole body
   std::optional<std::string> token;
