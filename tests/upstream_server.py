@@ -11,11 +11,13 @@ from waiting import wait_until
 
 
 class Server(ServerProcess):
-    """Started by its constructor; a context manager that removes it. do: as in Upstream-Do, for every request."""
+    """Started by its constructor; a context manager that removes it. do: as in Upstream-Do, for every request.
+    backlog: connections that wait to be accepted."""
 
-    def __init__(self, do=""):
+    def __init__(self, do="", backlog=1024):
         super().__init__("upstream")
         self._do = do
+        self._backlog = backlog
         self.events_path = os.path.join(self.folder, "events")
         self.port = 0
         self._starts = 0
@@ -27,7 +29,8 @@ class Server(ServerProcess):
 
     def words(self):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "upstream.py")
-        return [sys.executable, "-B", script, "--port", str(self.port), "--do", self._do, "--log", self.events_path]
+        return [sys.executable, "-B", script, "--port", str(self.port), "--do", self._do, "--log", self.events_path,
+                "--backlog", str(self._backlog)]
 
     def launch(self):
         self._starts += 1

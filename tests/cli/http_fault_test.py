@@ -21,38 +21,11 @@ SIDE_BY_SIDE = 5  # a restart waits for the settle time: several histories go on
 WRITERS = 4
 
 
-class HttpFault(support.BinaryTest):
+class HttpFault(http_load.GuardedTest):
     def setUp(self):
         super().setUp()
         self.seed = random.randrange(2**32)
         self.chooser = random.Random(self.seed)
-
-    def guarded(self, name="one"):
-        folder = self.path(name)
-        os.mkdir(folder)
-        guarded = http_load.Guarded(folder)
-        self.addCleanup(guarded.remove)
-        return guarded
-
-    def serve(self, guarded, *more):
-        server = guarded.serve(*more)
-        self.addCleanup(server.kill)
-        return server
-
-    def status_of(self, guarded, server, token, resource=0, deed=""):
-        link = support.connection(server.data)
-        try:
-            return guarded.write(link, resource, token, deed)
-        finally:
-            link.close()
-
-    def await_open(self, guarded, server):
-        """Every resource lets a new holder in, and before long."""
-        began = time.monotonic()
-        for resource in range(http_load.RESOURCES):
-            wait_until(lambda: self.status_of(guarded, server, guarded.next_token(), resource) in (201, 204),
-                       what="an open lane")
-        return time.monotonic() - began
 
     def kill_again_and_again(self, name, rounds, chooser, failures):
         try:

@@ -7,11 +7,14 @@ does that was stopped. Each write has a body of its own, so that the upstream's 
 import collections
 import http.client
 import itertools
+import os
 import random
 import threading
+import time
 
 import support
 import upstream_server
+from waiting import wait_until
 
 RESOURCES = 3
 # What the upstream does (but for a second answer, which can be taken for the next request's): more than the guard waits for (SLOW), and less than it stays closed for.
@@ -25,9 +28,11 @@ DEEDS = ["", "", "", "hold=20ms", "hold-answer=20ms", f"hold={SLOW_MS}ms", f"hol
 class Guarded:
     """An upstream and the options of a guard in front of it, and every answer that a writer was given."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, upstream_timeout_ms=UPSTREAM_TIMEOUT_MS, settle_ms=SETTLE_MS, backlog=1024):
         self.folder = folder
-        self.upstream = upstream_server.Server()
+        self.upstream_timeout_ms = upstream_timeout_ms
+        self.settle_ms = settle_ms
+        self.upstream = upstream_server.Server(backlog=backlog)
         self.tokens = itertools.count(2)
         self.numbers = itertools.count(1)
         self.told = {}  # body: status, or None where there was no answer
@@ -37,8 +42,8 @@ class Guarded:
     def serve(self, *more):
         return support.Server(self.folder, [
             "--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
-            "--settle", f"{SETTLE_MS}ms", "--upstream-timeout", f"{UPSTREAM_TIMEOUT_MS}ms", "--log-level", "off",
-            *more])
+            "--settle", f"{self.settle_ms}ms", "--upstream-timeout", f"{self.upstream_timeout_ms}ms",
+            "--log-level", "off", *more])
 
     def next_token(self):
         with self.lock:
@@ -101,3 +106,34 @@ class Guarded:
 
     def remove(self):
         self.upstream.remove()
+
+
+class GuardedTest(support.BinaryTest):
+    """A test of guards in front of upstreams, each in a folder of its own."""
+
+    def guarded(self, name="one", **options):
+        folder = self.path(name)
+        os.mkdir(folder)
+        guarded = Guarded(folder, **options)
+        self.addCleanup(guarded.remove)
+        return guarded
+
+    def serve(self, guarded, *more):
+        server = guarded.serve(*more)
+        self.addCleanup(server.kill)
+        return server
+
+    def status_of(self, guarded, server, token, resource=0, deed=""):
+        link = support.connection(server.data)
+        try:
+            return guarded.write(link, resource, token, deed)
+        finally:
+            link.close()
+
+    def await_open(self, guarded, server):
+        """Every resource lets a new holder in, and before long. Answers how long that took, in seconds."""
+        began = time.monotonic()
+        for resource in range(RESOURCES):
+            wait_until(lambda: self.status_of(guarded, server, guarded.next_token(), resource) in (201, 204),
+                       what="an open lane")
+        return time.monotonic() - began

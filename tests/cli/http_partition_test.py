@@ -14,12 +14,12 @@ import sys
 import time
 import unittest
 
+import namespaces
 import support
 from waiting import wait_until
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GUARD_IP, STORAGE_IP, STORAGE_MAC = "10.99.0.1", "10.99.0.2", "02:00:00:00:00:02"
-INSIDE = "FENCEGUARD_TEST_NETWORK"
 SETTLE_S = 3
 LARGE = b"x" * 4_000_000  # more than the sockets' buffers hold
 
@@ -131,8 +131,6 @@ class Partition(support.BinaryTest):
 
 
 if __name__ == "__main__":
-    if INSIDE not in os.environ:
-        own = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
-        os.execvpe("unshare", ["unshare", *own, sys.executable, "-B", *sys.argv], {**os.environ, INSIDE: "1"})
+    namespaces.enter("net", ["ip", "link", "add", "guard0", "type", "veth", "peer", "name", "store0"])
     run("ip", "link", "set", "lo", "up")
     unittest.main()
