@@ -21,6 +21,8 @@ int wait_while_busy(void*, int tries) {
 }
 
 std::string_view advice(int code) {
+  // The first thing that a file needs on a full disk is room for the log's index.
+  if (code == SQLITE_IOERR_SHMSIZE) code = SQLITE_FULL;
   switch (code & 0xFF) {
     case SQLITE_FULL:
       return "the disk is full: make room, then try again";
