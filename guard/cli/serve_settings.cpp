@@ -23,6 +23,23 @@ std::int64_t number_within(const Settings& settings, std::string_view name, std:
   return value;
 }
 
+// What would have no effect is refused: whoever gives it counts on it.
+void require_tls_whole(const Settings& settings, const Url& storage) {
+  for (const auto* side : {"tls", "upstream"}) {
+    if (settings.text(fmt::format("{}-certificate", side)).empty() !=
+        settings.text(fmt::format("{}-key", side)).empty())
+      throw InvalidInput(fmt::format("--{0}-certificate and --{0}-key come together", side));
+  }
+  if (!settings.text("tls-client-ca").empty() && settings.text("tls-certificate").empty()) {
+    throw InvalidInput(
+        "--tls-client-ca is for a data side over TLS: give --tls-certificate and --tls-key too");
+  }
+  for (const auto* name : {"upstream-ca", "upstream-certificate"}) {
+    if (!settings.text(name).empty() && storage.scheme != "https")
+      throw InvalidInput(fmt::format("--{} is for an https: storage", name));
+  }
+}
+
 }  // namespace
 
 std::vector<Setting> serve_settings() {
@@ -106,13 +123,7 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   options.data_limits.header_max = settings.duration("header-timeout");
   options.data_limits.body_max = settings.duration("body-timeout");
   options.tls = {settings.text("tls-certificate"), settings.text("tls-key"), settings.text("tls-client-ca")};
-  if (options.tls.certificate_file.empty() != options.tls.key_file.empty()) {
-    throw InvalidInput("--tls-certificate and --tls-key come together");
-  }
-  if (!options.tls.client_ca_file.empty() && options.tls.certificate_file.empty()) {
-    throw InvalidInput(
-        "--tls-client-ca is for a data side over TLS: give --tls-certificate and --tls-key too");
-  }
+  require_tls_whole(settings, storage);
   return options;
 }
 

@@ -1,8 +1,8 @@
 """A guard in front of an HTTP storage whose state lies on a disk that is full to the last byte.
 
 Shows: what needs a durable record is unavailable, and nothing of it reaches the storage; what needs none goes on; with
-room again everything works without a restart; and a guard that is killed or stopped meanwhile has lost nothing. How: the
-state is on a small file system in memory, in a mount namespace of the test's own.
+room again everything works without a restart; and a guard that is killed or stopped meanwhile has lost nothing. How:
+the state is on a small file system in memory, in a mount namespace of the test's own.
 """
 
 import errno
