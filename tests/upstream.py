@@ -8,7 +8,7 @@ request is said by its header Upstream-Do, or by --do where there is none: words
 
   before the body is read   early=STATUS     answers, then reads the body and applies nothing
                             die-mid-body     reads some of the body, then resets
-  the body                  count            is only counted; a GET of it answers zeros
+  the body                  count            is only counted; a GET of it answers a pattern
   before it is applied      hold=TIME        waits, and then goes on even if the client is gone
                             drop             closes the connection; nothing is applied
                             reset            resets it; nothing is applied
@@ -16,7 +16,7 @@ request is said by its header Upstream-Do, or by --do where there is none: words
   after it is applied       hold-answer=TIME waits
                             apply-reset      resets the connection
                             never            no answer, as long as the client stays
-  the answer                status=N  field=NAME:VALUE  body=BYTES (zeros)  interim=N (before it)
+  the answer                status=N  field=NAME:VALUE  body=BYTES (a pattern)  interim=N (before)
                             chunked  until-close  http10  close (says so, and does)
                             half (its head and half of its body, then closes)  half-head
                             twice  garbage  both-framings  slow=TIME (between bytes)

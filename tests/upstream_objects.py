@@ -5,6 +5,17 @@ import re
 # What a body leaves behind: its bytes, or its length alone where it was only counted.
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 READS = ("GET", "HEAD", "PROPFIND", "OPTIONS")
+# Byte n of a body that was only counted is n modulo this, so that what is lost or moved shows.
+PERIOD = 251
+_PATTERN = bytearray()
+
+
+def pattern(first, last):
+    """The bytes from first to last, inclusive, of a body that was only counted."""
+    start, size = first % PERIOD, last + 1 - first
+    if len(_PATTERN) < start + size:
+        _PATTERN.extend(bytes(range(PERIOD)) * ((start + size - len(_PATTERN)) // PERIOD + 1))
+    return bytes(memoryview(_PATTERN)[start:start + size])
 
 
 class Content:
@@ -16,10 +27,10 @@ class Content:
         self.crc = crc
 
     def part(self, first, last):
-        """The bytes from first to last, inclusive; zeros where the body was only counted."""
+        """The bytes from first to last, inclusive; a pattern where the body was only counted."""
         if self.size == len(self.data):
             return self.data[first:last + 1]
-        return bytes(last + 1 - first)
+        return pattern(first, last)
 
 
 class Answer:
