@@ -22,6 +22,8 @@ from waiting import wait_until
 # Longer than a busy machine needs to see that the instant has come, and to stop the guard.
 TIMEOUT_MS = 2_000
 NEVER_MS = 60_000
+# Nothing is closed. Half of it is the kernel's own limit for a connection that is begun (TCP_USER_TIMEOUT).
+LONG_SETTLE_MS = 20_000
 DONE = (201, 204)
 SYN_SENT = "02"
 
@@ -79,9 +81,9 @@ class HttpStop(http_load.GuardedTest):
                 filler.close()
                 return
 
-    def stop_before_forwarding(self, **options):
+    def stop_before_forwarding(self, settle_ms=LONG_SETTLE_MS, **options):
         """A guard that has let token 34 into its lane and cannot send a byte of it, stopped there."""
-        guarded, server = self.history(backlog=1, **options)
+        guarded, server = self.history(backlog=1, settle_ms=settle_ms, **options)
         self.shut(guarded.upstream)
         self.assertFalse(is_connecting_to(guarded.upstream.port))
         told = self.ask(guarded, server, 34)
@@ -175,7 +177,7 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["35"])
 
     def test_killed_while_stopped_before_it_forwards_the_second_guard_is_in_and_closed_for_the_settle_time(self):
-        guarded, server, older, _ = self.stop_before_forwarding()
+        guarded, server, older, _ = self.stop_before_forwarding(settle_ms=3_000)
         second, probe = self.start_second(guarded)
         self.check_waits(second, probe)
         server.process.send_signal(signal.SIGKILL)
