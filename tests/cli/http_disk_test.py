@@ -96,6 +96,20 @@ class HttpDisk(http_load.GuardedTest):
         self.assertEqual(self.write(server, 34, 3).status, 204)
         self.assertEqual(self.applied(), ["34 1", "34 2", "34 3"])
 
+    def test_killed_before_a_sequence_is_recorded_it_is_let_in_again_after_the_settle_time(self):
+        server = self.serve(self.history)
+        self.assertEqual(self.write(server, 34, 1).status, 201)
+        self.fill()
+        self.assertEqual(self.write(server, 34, 2).status, 500)
+        server.kill()
+        self.make_room()
+        server = self.serve(self.history)
+        self.assertEqual(self.write(server, 34, 2).status, 503)
+        wait_until(lambda: self.write(server, 34, 2).status == 204, what="an open lane")
+        self.assertEqual(self.write(server, 34, 2).status, 200)
+        self.assertEqual(self.write(server, 34, 1).status, 412)
+        self.assertEqual(self.applied(), ["34 1", "34 2", "34 2"])  # told as unknown, and asked for again
+
     def test_killed_and_started_again_while_the_disk_is_full_nothing_durable_is_lost(self):
         server = self.serve(self.history)
         for token in (34, 35):

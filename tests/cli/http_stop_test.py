@@ -177,7 +177,7 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["35"])
 
     def test_killed_while_stopped_before_it_forwards_the_second_guard_is_in_and_closed_for_the_settle_time(self):
-        guarded, server, older, _ = self.stop_before_forwarding(settle_ms=3_000)
+        guarded, server, older, _ = self.stop_before_forwarding(settle_ms=2_000)
         second, probe = self.start_second(guarded)
         self.check_waits(second, probe)
         server.process.send_signal(signal.SIGKILL)
@@ -190,7 +190,7 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["35"])
 
     def test_stopped_before_the_answer_and_continued_in_time_the_write_is_done_and_the_next_one_after_it(self):
-        guarded, server, older, _ = self.stop_before_the_answer("hold-answer=1s", "applied", timeout_ms=NEVER_MS)
+        guarded, server, older, _ = self.stop_before_the_answer("hold-answer=500ms", "applied", timeout_ms=NEVER_MS)
         newer = self.ask(guarded, server, 35)
         guarded.upstream.wait_for("answered")
         server.process.send_signal(signal.SIGCONT)
@@ -217,7 +217,7 @@ class HttpStop(http_load.GuardedTest):
 
     def test_what_a_guard_slept_through_is_unknown_and_counts_from_when_it_goes_on(self):
         # The storage is still at it when the guard goes on, and done before the settle time is over.
-        guarded, server, older, stopped_at = self.stop_before_the_answer("hold=3s", "seen", settle_ms=3_000)
+        guarded, server, older, stopped_at = self.stop_before_the_answer("hold=3s", "seen", settle_ms=2_500)
         newer = self.ask(guarded, server, 35)
         self.outlast_timeout(stopped_at)
         continued_at = time.monotonic()
@@ -230,7 +230,7 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["34", "35"])
 
     def test_killed_while_stopped_before_the_answer_nobody_is_told_and_the_next_start_is_closed(self):
-        guarded, server, older, _ = self.stop_before_the_answer("hold=1s", "seen", settle_ms=3_000)
+        guarded, server, older, _ = self.stop_before_the_answer("hold=1s", "seen", settle_ms=2_000)
         server.kill()
         self.assertIsNone(self.answer(older))
         server = self.serve(guarded)
