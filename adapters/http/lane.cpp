@@ -32,6 +32,7 @@ void Passage::clear() {
   ready_count = 0;
   asked_twice = false;
   withdrawn = false;
+  has_waited = false;
   has_raised = false;
   held = 0;
   store_calls = 0;

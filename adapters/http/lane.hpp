@@ -46,6 +46,7 @@ struct Passage {
   std::size_t ready_count = 0;  // of them; let in when all are
   bool asked_twice = false;     // one claim that was given as two
   bool withdrawn = false;
+  bool has_waited = false;      // and has its room
   bool has_raised = false;      // a fence, durably
   std::size_t held = 0;         // the first so many lanes decide on nothing else meanwhile
   std::size_t store_calls = 0;  // that are not answered

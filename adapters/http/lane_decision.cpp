@@ -243,10 +243,39 @@ void LaneTable::Impl::lose(Lane& lane, Passage& passage, const Resource& resourc
   passage.fault = fault;
 }
 
-void LaneTable::Impl::forget_fences() {
+// A revoke waits for writes alone, whatever the fence is.
+std::vector<Passage*> LaneTable::Impl::take_waiting() {
+  std::vector<Passage*> waiting;
+  book_.for_each_lane([&](Lane& lane) {
+    for (Queue* queue : {&lane.draining, &lane.ready, &lane.sequenced}) {
+      while (!queue->empty()) {
+        Place& place = queue->front();
+        place.unlink();
+        place.is_ready = false;
+        Passage& passage = *place.passage;
+        if (passage.stage == Passage::Stage::deciding) continue;  // a pair's other place
+        passage.stage = Passage::Stage::deciding;
+        passage.ready_count = 0;
+        waiting.push_back(&passage);
+      }
+    }
+  });
+  std::sort(waiting.begin(), waiting.end(), [](auto* a, auto* b) { return a->ticket < b->ticket; });
+  return waiting;
+}
+
+void LaneTable::Impl::forget_fences(Turn turn) {
   ++generation_;
   remembered_.clear();
-  book_.for_each_lane([](Lane& lane) { lane.is_known = false; });
+  // Who had waited longer is decided on first: the others' numbers may be higher.
+  std::vector<std::pair<Lane*, Queue>> behind;
+  book_.for_each_lane([&](Lane& lane) {
+    lane.is_known = false;
+    if (!lane.undecided.empty()) behind.emplace_back(&lane, std::move(lane.undecided));
+  });
+  for (Passage* passage : take_waiting()) take_up(*passage, turn);
+  for (auto& [lane, queue] : behind) lane->undecided.splice(lane->undecided.end(), queue);
+  look_at_touched(turn);
 }
 
 }  // namespace fenceguard::proxy

@@ -139,8 +139,7 @@ void LaneDesk::revoke(Resource resource, std::optional<Claim> lease, Done<FenceV
 }
 
 void LaneDesk::forget_fences() {
-  const std::scoped_lock lock{mutex_};
-  table_.forget_fences();
+  feed([this](Actions& actions) { table_.forget_fences(now(), actions); });
 }
 
 bool LaneDesk::is_overtaken(const Resource& resource, Token token) const {

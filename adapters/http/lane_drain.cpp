@@ -30,11 +30,12 @@ void LaneTable::Impl::line_up(Passage& passage, Turn turn) {
     is_crowded |= place.lane->waiting > limit(passage.kind, limits_.waiting_per_resource_max);
   }
   if (passage.ready_count == passage.place_count) return enter(passage, turn);
-  if (is_crowded) {
+  if (is_crowded && !passage.has_waited) {
     return fail(passage, {FaultKind::unavailable, "too many operations wait for this resource", retry_min},
                 turn);
   }
   passage.stage = Passage::Stage::waiting;
+  passage.has_waited = true;
   for (std::size_t i = 0; i < passage.place_count; ++i) {
     Place& place = passage.places[i];
     const bool is_ready = may_enter(*place.lane, *place.claim);
@@ -302,7 +303,9 @@ void LaneTable::Impl::tick(Turn turn) {
 
 bool LaneTable::Impl::is_overtaken(const Resource& resource, Token token) const {
   const Lane* lane = book_.find_lane(resource.name());
-  return lane != nullptr && lane->view.highest() > token.value();
+  if (lane == nullptr) return false;
+  const auto& record = lane->view.record;
+  return lane->view.highest() > token.value() || (record && record->closed && record->token == token);
 }
 
 std::optional<Time> LaneTable::Impl::due() const {

@@ -35,7 +35,7 @@ class LaneTable::Impl {
   void recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Turn turn);
 
   void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
-  void forget_fences();
+  void forget_fences(Turn turn);
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
   [[nodiscard]] std::optional<Time> due() const;
   [[nodiscard]] bool is_settled(Time now) const;
@@ -55,6 +55,7 @@ class LaneTable::Impl {
   void remember(const Lane& lane, const Resource& resource);
   void lose(Lane& lane, Passage& passage, const Resource& resource, const Fault& fault);
   [[nodiscard]] bool refuse_if_judged(Passage& passage, Turn turn);
+  [[nodiscard]] std::vector<Passage*> take_waiting();
 
   // Waiting, entering and ending: lane_drain.cpp.
   void line_up(Passage& passage, Turn turn);

@@ -46,8 +46,8 @@ void LaneTable::close_all(Time until) {
   impl_->close_all(until);
 }
 
-void LaneTable::forget_fences() {
-  impl_->forget_fences();
+void LaneTable::forget_fences(Time now, Actions& actions) {
+  impl_->forget_fences({now, actions});
 }
 
 bool LaneTable::is_overtaken(const Resource& resource, Token token) const {

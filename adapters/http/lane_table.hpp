@@ -123,8 +123,8 @@ class LaneTable {
 
   // Closes every resource until then: the last process left something open.
   void close_all(Time until);
-  // What is kept of fences here may be too low: compaction or an init changed the store. Look up again.
-  void forget_fences();
+  // Fences kept here may be too low: the store was compacted, or its floor raised. Who waits is judged anew.
+  void forget_fences(Time now, Actions& actions);
 
   // See Lanes.
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;

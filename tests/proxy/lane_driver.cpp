@@ -50,6 +50,12 @@ bool LaneDriver::withdraw(Ticket ticket) {
   return is_withdrawn;
 }
 
+void LaneDriver::forget_fences() {
+  Actions actions;
+  table.forget_fences(now, actions);
+  take(std::move(actions));
+}
+
 void LaneDriver::wait(Time time) {
   now += time;
   Actions actions;

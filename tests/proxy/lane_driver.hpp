@@ -24,6 +24,7 @@ class LaneDriver {
   proxy::Ticket revoke(const std::string& resource);
   void end(proxy::Ticket ticket, proxy::Ending ending = proxy::Ending::took_effect);
   bool withdraw(proxy::Ticket ticket);
+  void forget_fences();
   // The clock goes on, and the table is told.
   void wait(proxy::Time time);
 

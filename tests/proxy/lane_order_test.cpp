@@ -343,7 +343,7 @@ TEST_F(LaneOrder, AForgottenFenceIsLookedUpAgain) {
   const Ticket in_flight = lanes_.write("b", 34);
   lanes_.store["a"] = {std::nullopt, 50};
   lanes_.store["b"] = {std::nullopt, 50};
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
   EXPECT_EQ(lanes_.state(lanes_.write("b", 34)), "stale");
   const Ticket next = lanes_.write("b", 51);
@@ -356,7 +356,7 @@ TEST_F(LaneOrder, ADuplicateIsNotLetInBecauseTheStoreNoLongerKnowsItsToken) {
   const Ticket first = lanes_.write("a", 34, 7);
   const Ticket twice = lanes_.write("a", 34, 7);
   lanes_.store["a"] = {std::nullopt, 34};
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   lanes_.end(first);
   EXPECT_EQ(lanes_.state(first), "left");
   EXPECT_EQ(lanes_.state(twice), "stale");
@@ -365,7 +365,7 @@ TEST_F(LaneOrder, ADuplicateIsNotLetInBecauseTheStoreNoLongerKnowsItsToken) {
 TEST_F(LaneOrder, ARecordThatWasFoldedIntoAFloorOfItsOwnHeightIsRefused) {
   const Ticket in_flight = lanes_.write("a", 34);
   lanes_.store["a"] = {std::nullopt, 34};
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
   lanes_.end(in_flight);
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
@@ -374,11 +374,11 @@ TEST_F(LaneOrder, ARecordThatWasFoldedIntoAFloorOfItsOwnHeightIsRefused) {
 // The store was asked before, and answers after, everything was to be forgotten.
 TEST_F(LaneOrder, AnAnswerFromBeforeTheForgettingIsNotBelieved) {
   stand("a", 34);
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   lanes_.holds = true;
   const Ticket write = lanes_.write("a", 34);
   EXPECT_THAT(lanes_.calls(), ElementsAre("load a"));
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   lanes_.answer();
   EXPECT_THAT(lanes_.calls(), ElementsAre("load a"));
   EXPECT_EQ(lanes_.state(write), "waiting");

@@ -45,6 +45,7 @@ void LaneSimulation::act() {
   if (chance(2)) stop_guard();
   if (!table_) return;
   if (chance(1)) compact();
+  if (chance(1)) raise_floor();
   const std::string resource = fmt::format("r{}", random(3));
   const Claim claim = choose_claim(resource);
   const int what = random(100);
@@ -108,6 +109,7 @@ void LaneSimulation::let_in(const Entered& entered) {
       violate(fmt::format("{}: {} was let in after {}", claim.resource.name(), claim.token.value(), highest));
     }
     highest = std::max(highest, claim.token.value());
+    if (claim.token.value() <= floor_told_) violate(claim.resource.name() + ": the floor was passed below");
     if (claim.sequence &&
         acknowledged_.contains({claim.resource.name(), claim.token.value(), claim.sequence->value()}))
       violate("a write that was acknowledged was let in again");
@@ -235,7 +237,21 @@ void LaneSimulation::compact() {
         });
         return true;
       },
-      [this](const Outcome<bool>&, Actions&) { table_->forget_fences(); });
+      [this](const Outcome<bool>&, Actions& late) { table_->forget_fences(now_, late); });
+}
+
+// Above every grant, by hand. Once that was told, only what was granted later is let in.
+void LaneSimulation::raise_floor() {
+  const std::int64_t floor = ++issued_;
+  call_store<bool>(
+      [this, floor] {
+        floor_ = std::max(floor_, floor);
+        return true;
+      },
+      [this, floor](const Outcome<bool>& outcome, Actions& late) {
+        table_->forget_fences(now_, late);
+        if (outcome.ok()) floor_told_ = std::max(floor_told_, floor);
+      });
 }
 
 // Every operation was answered, and every resource is open again.

@@ -86,6 +86,7 @@ class LaneSimulation {
   void stop_guard();
   void start_guard();
   void compact();
+  void raise_floor();
   void check_end();
 
   void feed(const std::function<void(proxy::Actions&)>& event);
@@ -113,6 +114,7 @@ class LaneSimulation {
   // The state, and the time of its last answer: it answers in order.
   std::map<std::string, Fence> records_;
   std::int64_t floor_ = 0;
+  std::int64_t floor_told_ = 0;  // by hand, and acknowledged
   proxy::Time store_at_{0};
 
   std::int64_t issued_ = 0;

@@ -382,7 +382,7 @@ TEST_F(LaneTableTest, WhatIsUnderWayOrUnknownIsNotSettled) {
 TEST_F(LaneTableTest, ARecordBelowTheFloorIsNotRemembered) {
   const Ticket write = lanes_.write("a", 34, 7);
   lanes_.holds = true;
-  lanes_.table.forget_fences();
+  lanes_.forget_fences();
   const Ticket look = lanes_.write("a", 34);
   lanes_.end(write);
   EXPECT_THAT(lanes_.calls(), ElementsAre("load a", "record a 7"));
