@@ -52,8 +52,8 @@ class Bench:
     def certificate(self):
         """The flags of a guard that has a certificate of its own making."""
         files = ["-keyout", f"{self.folder}/key.pem", "-out", f"{self.folder}/certificate.pem"]
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                        "-days", "2", "-subj", "/CN=localhost", *files], check=True, capture_output=True)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-subj", "/CN=localhost", *files], check=True, capture_output=True)
         return ["--tls-certificate", f"{self.folder}/certificate.pem", "--tls-key", f"{self.folder}/key.pem"]
 
 
@@ -72,7 +72,8 @@ def resources(bench, count):
         touch(port, count // 2, count - count // 2)
         end = resident_kib(process)
     print(f"resident memory of the proxy, {count} resources written to once, cache of {CACHE}: {end / half_way:.2f} "
-          f"(ours {end / 1024:.1f} MiB at the end, other {half_way / 1024:.1f} MiB half-way), target <= 1.05", flush=True)
+          f"(ours {end / 1024:.1f} MiB at the end, other {half_way / 1024:.1f} MiB half-way), target <= 1.05",
+          flush=True)
 
 
 def connect(port, tls):
@@ -91,9 +92,7 @@ def connect(port, tls):
 
 
 def idle(bench, name, flags):
-    tls = None
-    if flags:
-        tls = ssl.create_default_context(cafile=flags[1])
+    tls = ssl.create_default_context(cafile=flags[1]) if flags else None
     with contextlib.ExitStack() as stack:
         process, port = bench.guard(stack, *flags)
         for _ in range(100):
@@ -102,8 +101,8 @@ def idle(bench, name, flags):
         for _ in range(IDLE):
             stack.callback(connect(port, tls).close)
         all_of_them = resident_kib(process)
-    print(f"KiB of an idle connection {name}: {(all_of_them - none) / IDLE:.1f} (ours {all_of_them / 1024:.1f} MiB with "
-          f"{IDLE} of them, other {none / 1024:.1f} MiB with none), target < 20", flush=True)
+    print(f"KiB of an idle connection {name}: {(all_of_them - none) / IDLE:.1f} (ours {all_of_them / 1024:.1f} MiB "
+          f"with {IDLE} of them, other {none / 1024:.1f} MiB with none), target < 20", flush=True)
 
 
 def main():
