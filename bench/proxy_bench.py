@@ -104,7 +104,7 @@ def load(port, process, seconds, method, body_bytes):
         raise RuntimeError(f"not every request was answered with 2xx:\n{text}")
     done = int(re.search(r"(\d+) requests in", text)[1])
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
-    p99 = milliseconds(re.search(r"99%\s+(\S+)", text)[1])
+    p99 = milliseconds(re.search(r"^ +99% +(\S+)", text, re.MULTILINE)[1])
     return rate, p99, (processor_seconds(process.pid) - before) * 1e6 / done
 
 

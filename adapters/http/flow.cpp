@@ -17,6 +17,9 @@ using std::chrono::steady_clock;
 // An answer to a write is held whole up to this size, so that its verdict goes out once its end is known.
 constexpr std::size_t held_write_answer_bytes_max = 1024 * 1024;
 
+// A body up to this size is copied behind its header block, so that one buffer goes out.
+constexpr std::size_t copied_body_bytes_max = 16 * 1024;
+
 // A redirect is how many servers answer a POST that they carried out.
 bool says_done(unsigned status) noexcept {
   return status < 400 && status != 304;
@@ -174,11 +177,13 @@ Outgoing Flow::compose() {
   write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
                      pool_.options().origin, framing);
   if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
+  const bool is_copied = is_whole_ && body_.size() <= copied_body_bytes_max;
+  if (is_copied) head_.append(body_);
   std::function<bool()> overtaken;
   if (operation_->is_write() && !is_whole_) overtaken = [this] { return is_overtaken(); };
   return {
       .head = head_,
-      .body = body_,
+      .body = is_copied ? std::string_view{} : body_,
       .rest = is_whole_ ? nullptr : &stream_,
       .is_overtaken = std::move(overtaken),
       .body_max = context_.limits.body_max,

@@ -37,6 +37,7 @@ bool proves_end(unsigned status) noexcept {
 http::Task<Seen> Forwarding::run(Outgoing outgoing) {
   outgoing_ = outgoing;
   for (;;) {
+    co_await pool_.loop().yield();
     connection_ = pool_.take();
     if (!connection_) connection_ = co_await pool_.connect(after(pool_.options().upstream_timeout));
     if (!connection_) co_return Seen::unsent;
@@ -53,6 +54,8 @@ http::Task<Seen> Forwarding::exchange() {
   auto body = outgoing_.body;
   auto& channel = connection_->channel();
   const auto error = channel.write_now(head, body);
+  is_one_segment_ = head.empty() && body.empty() && outgoing_.rest == nullptr &&
+                    outgoing_.head.size() + outgoing_.body.size() <= connection_->segment_bytes();
   if (error && error != http::asio::error::would_block) {
     // A socket that refuses the first byte has taken none.
     const bool is_unsent = !channel.is_tls();
@@ -276,7 +279,7 @@ Seen Forwarding::ended(const http::Channel::Error& error) {
 }
 
 Seen Forwarding::complete() {
-  is_early_ = is_early_ || connection_->has_unsent();
+  is_early_ = is_early_ || (!is_one_segment_ && connection_->has_unsent());
   const bool is_kept = is_reusable_ && !is_early_ && !body_->lasts_to_end() && connection_->buffer().empty();
   if (is_kept) {
     connection_->clear_deadline();

@@ -121,7 +121,8 @@ class Forwarding {
   std::string last_chunk_;
   http::Piece body_end_ = http::Piece::end;
   unsigned interim_answers_ = 0;
-  bool is_heard_ = false;  // a byte of an answer has come
+  bool is_heard_ = false;        // a byte of an answer has come
+  bool is_one_segment_ = false;  // the request was sent so that it arrives whole or not at all
   bool is_early_ = false;
   bool is_overtaken_ = false;
   bool is_proof_ = false;  // the answer says how a write ended

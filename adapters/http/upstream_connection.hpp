@@ -34,6 +34,9 @@ class UpstreamConnection {
   // Something of what was sent has not arrived: whoever has answered has not seen all of it.
   [[nodiscard]] bool has_unsent() noexcept;
 
+  // What one segment takes; 0 where that is not known.
+  [[nodiscard]] std::size_t segment_bytes() const noexcept { return segment_bytes_; }
+
   // At the deadline the connection is reset, every wait on it ends with an error, and is_late() is true. The
   // channel is not used any more then.
   void set_deadline(http::SteadyTime deadline);
@@ -43,7 +46,13 @@ class UpstreamConnection {
   // From the pool.
   [[nodiscard]] http::SteadyTime deadline() const noexcept { return deadline_; }
   void expire() noexcept;
-  void begin_idle() noexcept { is_reused_ = true; }
+  void begin_idle(http::SteadyTime now) noexcept {
+    is_reused_ = true;
+    idle_since_ = now;
+  }
+  [[nodiscard]] http::SteadyTime idle_since() const noexcept { return idle_since_; }
+  // Once it is connected.
+  void look_at_segments() noexcept;
   std::size_t place_in_pool = 0;
 
  private:
@@ -51,6 +60,8 @@ class UpstreamConnection {
   http::Channel channel_;
   http::ReadBuffer buffer_;
   http::SteadyTime deadline_ = http::SteadyTime::max();
+  http::SteadyTime idle_since_{};
+  std::size_t segment_bytes_ = 0;
   bool is_reused_ = false;
   bool is_late_ = false;
 };

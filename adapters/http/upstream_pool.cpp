@@ -45,8 +45,9 @@ UpstreamPool::~UpstreamPool() = default;
 std::unique_ptr<UpstreamConnection> UpstreamPool::take() {
   const auto now = std::chrono::steady_clock::now();
   while (!idle_.empty()) {
-    auto connection = std::move(idle_.back());
-    idle_.pop_back();
+    if (now - idle_.front()->idle_since() < rest_min) break;
+    auto connection = std::move(idle_.front());
+    idle_.pop_front();
     const bool is_fit = connection->deadline() > now && connection->channel().is_quiet();
     connection->clear_deadline();
     if (is_fit) return connection;
@@ -78,6 +79,7 @@ http::Task<std::unique_ptr<UpstreamConnection>> UpstreamPool::connect(http::Stea
     if (connection->is_late()) break;
     if (outcome) continue;
     connection->clear_deadline();
+    connection->look_at_segments();
     co_return connection;
   }
   co_return nullptr;
@@ -89,9 +91,10 @@ void UpstreamPool::keep(std::unique_ptr<UpstreamConnection> connection,
   if (idle_max)
     period = std::min<milliseconds>(milliseconds{*idle_max} - parting_ahead, idle_max_in_any_case);
   if (period <= milliseconds{0} || loop_->is_draining()) return;
-  if (idle_.size() >= idle_connections_max) idle_.erase(idle_.begin());
-  connection->begin_idle();
-  connection->set_deadline(std::chrono::steady_clock::now() + period);
+  if (idle_.size() >= idle_connections_max) idle_.pop_front();
+  const auto now = std::chrono::steady_clock::now();
+  connection->begin_idle(now);
+  connection->set_deadline(now + period);
   idle_.push_back(std::move(connection));
 }
 

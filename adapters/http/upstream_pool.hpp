@@ -7,6 +7,7 @@
 // Thread safety: the loop's thread only, but for cut_at() and the destructor.
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,6 +21,9 @@ namespace fenceguard::proxy {
 
 class UpstreamPool {
  public:
+  // A second answer to what is over, if there is one, has come by then.
+  static constexpr std::chrono::milliseconds rest_min{1};
+
   // options outlive the pool.
   UpstreamPool(const UpstreamOptions& options, std::shared_ptr<http::Loop> loop);
   // REQUIRES: the loop has stopped, and nothing waits on a connection.
@@ -27,7 +31,8 @@ class UpstreamPool {
   UpstreamPool(const UpstreamPool&) = delete;
   UpstreamPool& operator=(const UpstreamPool&) = delete;
 
-  // A connection that is idle and quiet, the most recently used one; null if there is none.
+  // A connection that is idle and quiet, the one that has rested longest, and for rest_min at least; null if
+  // there is none. A second answer that comes later would be taken for that to the next request.
   [[nodiscard]] std::unique_ptr<UpstreamConnection> take();
   // A new one; null if none could be made until deadline: nothing was sent then.
   [[nodiscard]] http::Task<std::unique_ptr<UpstreamConnection>> connect(http::SteadyTime deadline);
@@ -62,7 +67,7 @@ class UpstreamPool {
   http::SteadyTime wakes_at_ = http::SteadyTime::max();
   http::SteadyTime cut_at_ = http::SteadyTime::max();
   std::vector<UpstreamConnection*> connections_;
-  std::vector<std::unique_ptr<UpstreamConnection>> idle_;  // the most recently used one is the last
+  std::deque<std::unique_ptr<UpstreamConnection>> idle_;  // the most recently used one is the last
 };
 
 }  // namespace fenceguard::proxy

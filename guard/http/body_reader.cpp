@@ -30,7 +30,8 @@ void BodyReader::begin(const RequestReader& head) {
   until_ = SteadyTime::max();
   refusal_.reset();
   must_ask_ = head.expects_continue();
-  is_flowing_ = false;
+  // A head that came in a full buffer has more behind it.
+  is_flowing_ = connection_.buffer().room_bytes() == 0;
   is_complete_ = !head.has_body();
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 #include <csignal>
 
 #include "guard/http/response_writer.hpp"

@@ -8,6 +8,7 @@
 // stopped then and drops what it is given.
 
 #include <atomic>
+#include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <ctime>
 #include <functional>
@@ -60,6 +61,9 @@ class Loop : public std::enable_shared_from_this<Loop> {
   void remove(Session& session);
   // Has expire() called at the sessions soon after deadline.
   void arm(SteadyTime deadline);
+  // Lets what else is ready go first. What is sent after it goes out close together, and whoever receives it
+  // wakes up once for many messages and not for each.
+  [[nodiscard]] auto yield() { return asio::post(context_, asio::deferred); }
   // The value of the Date field.
   [[nodiscard]] std::string_view date();
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
+#include "adapters/http/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream.hpp"
 
@@ -130,6 +132,7 @@ TEST_F(EndingTest, AWriteOnAKeptConnectionThatEndsIsNeverSentTwiceAndAReadIs) {
     guarded_.send("GET", "/a", {{"Upstream-Do", "hang-up"}});
     EXPECT_EQ(guarded_.send("GET", "/a").status, 404U);
     EXPECT_EQ(upstream_.seen().size(), before + 2);
+    std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
     guarded_.send("GET", "/a", {{"Upstream-Do", "hang-up"}});
     const auto target = "/w" + std::to_string(round);
     const auto write = guarded_.put(target, 1);
@@ -140,6 +143,7 @@ TEST_F(EndingTest, AWriteOnAKeptConnectionThatEndsIsNeverSentTwiceAndAReadIs) {
 
 TEST_F(EndingTest, AReadWhoseConnectionEndsWithoutAWordIsTriedOnceMoreOnANewOne) {
   EXPECT_EQ(guarded_.send("GET", "/a").status, 404U);
+  std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
   const auto read = guarded_.send("GET", "/a", {{"Upstream-Do", "drop"}});
   EXPECT_EQ(read.status, 502U);
   EXPECT_THAT(upstream_.seen(), SizeIs(3)) << "on the kept connection, and once on a new one";

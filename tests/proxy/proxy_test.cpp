@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "adapters/http/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream.hpp"
 
@@ -123,6 +126,7 @@ TEST_F(ProxyTest, RequestsToTheUpstreamShareItsConnections) {
   for (int round = 0; round < 5; ++round) {
     client.send(bytes_of("PUT", "/a", claim(1), "x"));
     EXPECT_EQ(client.receive().status, round == 0 ? 201U : 204U);
+    std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
   }
   for (const auto& event : upstream_.seen()) EXPECT_EQ(event.connection, upstream_.seen()[0].connection);
 }
