@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "guard/depth_record.hpp"
 #include "guard/doors.hpp"
 #include "guard/fence_store.hpp"
 #include "guard/lane_options.hpp"
@@ -34,6 +35,8 @@ class Storage {
   }
   // What a lane in front of another storage may keep here; null if this one is not fit for it.
   [[nodiscard]] virtual LaneState* lane_state() { return nullptr; }
+  // Where the depth is kept by which paths name resources; null if the storage is not served by paths.
+  [[nodiscard]] virtual DepthRecord* depth_record() { return nullptr; }
   // The token source that comes with the storage; null if there is none.
   [[nodiscard]] virtual TokenSource* own_source() { return nullptr; }
   // True if missing state is created when the storage is opened for it (StorageOptions::initialise), or was

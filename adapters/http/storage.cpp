@@ -20,6 +20,7 @@ class HttpStorage : public Storage {
         lanes_{options.lane, options.jump_max, options.cache_entries} {}
 
   FenceStore& fences() override { return lanes_.fences(); }
+  DepthRecord* depth_record() override { return state_->depth_record(); }
   TokenSource* own_source() override { return state_->own_source(); }
   std::shared_ptr<DataService> data_service(const ServiceContext& context) override {
     return std::make_shared<ProxyService>(context, lanes_, upstream_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "adapters/sqlite/calls.hpp"
+#include "adapters/sqlite/depth_record.hpp"
 #include "adapters/sqlite/file.hpp"
 #include "adapters/sqlite/lane_state.hpp"
 #include "adapters/sqlite/object_store.hpp"
@@ -24,6 +25,7 @@ class EmbeddedStorage : public Storage {
         objects_{fences_, committer_, readers_, options.jump_max},
         source_{committer_},
         lane_state_{committer_, options.jump_max},
+        depth_record_{committer_},
         committer_{[this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); },
                    path} {
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
@@ -32,6 +34,7 @@ class EmbeddedStorage : public Storage {
   FenceStore& fences() override { return fences_; }
   ObjectStore* objects() override { return &objects_; }
   LaneState* lane_state() override { return &lane_state_; }
+  DepthRecord* depth_record() override { return &depth_record_; }
   TokenSource* own_source() override { return &source_; }
   bool initialises_itself() const noexcept override { return true; }
 
@@ -53,6 +56,7 @@ class EmbeddedStorage : public Storage {
   EmbeddedObjects objects_;
   LeaseSource source_;
   EmbeddedLaneState lane_state_;
+  EmbeddedDepthRecord depth_record_;
   Committer committer_;  // last, so that it ends first: what it still answers may use all of the others
 };
 

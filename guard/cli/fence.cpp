@@ -175,7 +175,29 @@ std::string user_at_host() {
   return fmt::format("{}@{}", user != nullptr ? user->pw_name : std::to_string(::getuid()), host.data());
 }
 
+// Another depth for the paths, under a floor that no token seen so far passes.
+int change_depth(const Settings& settings) {
+  const auto depth = settings.number("to-depth");
+  if (depth > static_cast<std::int64_t>(Resource::bytes_max))
+    throw InvalidInput(fmt::format("--to-depth: 0 to {}", Resource::bytes_max));
+  const auto fences = open_local(settings, {}, nullptr, Through::fences_alone);
+  auto* record = fences->depth_record();
+  if (record == nullptr) throw InvalidInput("--to-depth: this storage is not served by paths");
+  const auto floor = record->change(static_cast<std::size_t>(depth));
+  Report{}
+      .add_number("resource_depth", depth)
+      .add("floor", std::to_string(floor))
+      .print(settings.is_on("json"));
+  return exit_done;
+}
+
 int rebase(const Settings& settings) {
+  const bool is_of_fence = settings.is_given("resource") && settings.is_given("to");
+  const bool is_of_depth =
+      settings.is_given("to-depth") && !settings.is_given("resource") && !settings.is_given("to");
+  if (is_of_depth) return change_depth(settings);
+  if (!is_of_fence || settings.is_given("to-depth"))
+    throw InvalidInput("give --resource and --to, or --to-depth alone");
   const auto resource = settings.resource();
   const auto to = settings.token("to");
   const auto by = settings.is_given("by") ? settings.text("by") : user_at_host();
@@ -206,11 +228,15 @@ std::vector<Command> stopped_guard_commands() {
                       .kind = Kind::number,
                       .placeholder = "NUMBER",
                       .help = "the floor, where there is no source to draw it from"};
-  const Setting to{.name = "to",
-                   .kind = Kind::token,
-                   .placeholder = "NUMBER",
-                   .help = "the new token",
-                   .is_required = true};
+  const Setting to{.name = "to", .kind = Kind::token, .placeholder = "NUMBER", .help = "the new token"};
+  const Setting to_depth{.name = "to-depth",
+                         .kind = Kind::number,
+                         .placeholder = "N",
+                         .help =
+                             "serve with --resource-depth N from now on; no token seen so far is admitted "
+                             "afterwards"};
+  auto resource = resource_setting;
+  resource.is_required = false;
   const Setting by{
       .name = "by", .placeholder = "NAME", .help = "who does it, for the record; left out, user@host"};
   return {
@@ -222,9 +248,9 @@ std::vector<Command> stopped_guard_commands() {
        .run = init,
        .notes = "With --source it draws a number: nothing that was granted before is admitted afterwards."},
       {.name = "fence rebase",
-       .synopsis = "--storage URL --resource RESOURCE --to NUMBER [--by NAME]",
+       .synopsis = "--storage URL  --resource RESOURCE --to NUMBER [--by NAME] | --to-depth N",
        .summary = "set a fence by hand, on a stopped guard, and record who did it",
-       .settings = {storage_setting, state_setting, resource_setting, to, by, json_setting, config_setting},
+       .settings = {storage_setting, state_setting, resource, to, by, to_depth, json_setting, config_setting},
        .run = rebase,
        .notes = "Lowering a fence forfeits the guarantee of no stale write (G1) for that resource."},
   };

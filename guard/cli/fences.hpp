@@ -35,6 +35,7 @@ class LocalFences : public Fences {
   [[nodiscard]] std::optional<Compaction> compact() override;
 
   [[nodiscard]] FenceStore& store() { return storage_->fences(); }
+  [[nodiscard]] DepthRecord* depth_record() { return storage_->depth_record(); }
   // Null if there is none.
   [[nodiscard]] TokenSource* source() { return source_; }
   [[nodiscard]] bool initialises_itself() const { return storage_->initialises_itself(); }

@@ -66,6 +66,21 @@ struct Parts {
   TokenSource* source = nullptr;
 };
 
+// Another depth makes other names of the same paths, whose fences nobody has raised yet.
+void require_same_depth(const Settings& settings, const Url& storage_url, Storage& storage) {
+  if (storage.depth_record() == nullptr) return;
+  const auto depth = static_cast<std::size_t>(settings.number("resource-depth"));
+  const auto kept = storage.depth_record()->keep(depth);
+  if (kept == depth) return;
+  const auto state = fence_keeper(settings, storage_url).redacted();
+  throw InvalidInput(fmt::format(
+      "--resource-depth {0}: the fences in {1} are those of --resource-depth {2}, and under other "
+      "names every stale token would be let in. Give --resource-depth {2}, or stop the guard and "
+      "run 'fenceguard fence rebase --storage {1} --to-depth {0}', after which no token that was "
+      "granted so far is admitted",
+      depth, state, kept));
+}
+
 Parts open_parts(const Settings& settings, const Url& storage_url,
                  std::unique_ptr<TokenSource> separate_source) {
   Parts parts;
@@ -74,6 +89,7 @@ Parts open_parts(const Settings& settings, const Url& storage_url,
   // A separate source went on while the state was away: its number must be the floor from the first moment
   // on.
   parts.storage = open_with_state(settings, storage_url, storage_options(settings, !is_separate));
+  require_same_depth(settings, storage_url, *parts.storage);
   parts.source = is_separate ? parts.separate_source.get() : parts.storage->own_source();
   const bool takes_floor = is_separate || (parts.source != nullptr && !parts.storage->initialises_itself());
   if (takes_floor && settings.is_on("init")) {

@@ -1,7 +1,11 @@
 #include "guard/sidecar/control_side.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/beast/core/string.hpp>
 
+#include "guard/error.hpp"
 #include "guard/sidecar/problem.hpp"
 
 namespace fenceguard {
@@ -33,6 +37,16 @@ std::optional<http::Response> ControlContext::refuse_unsigned(std::string_view o
     log.not_signed(operation, claim);
   }
   return refused;
+}
+
+void ControlContext::require_named_as_paths(const Resource& resource) const {
+  if (resource_depth == 0) return;
+  const auto segments = static_cast<std::size_t>(std::ranges::count(resource.name(), '/')) + 1;
+  if (segments == resource_depth) return;
+  throw InvalidInput(
+      fmt::format("A resource is the first {} segments of a path here, and this name has {}: a lock on it "
+                  "would protect nothing.",
+                  resource_depth, segments));
 }
 
 std::variant<Route, http::Response> ControlSide::admit(const http::Request& head) const {
@@ -103,12 +117,14 @@ void ControlSide::call(Route route, const http::Request& request, const std::sha
     case Call::show_lease:
       return leases_.show(*resource, std::move(reply));
     case Call::raise:
+      context_.require_named_as_paths(*resource);
       return leases_.raise(*resource, request, std::move(reply));
     case Call::show_fence:
       return fences_.show(*resource, std::move(reply));
     case Call::list_fences:
       return fences_.list(std::move(route.listing), std::move(reply));
     case Call::advance:
+      context_.require_named_as_paths(*resource);
       return fences_.advance(*resource, request, std::move(reply));
     case Call::revoke:
       return fences_.revoke(*resource, std::move(reply));

@@ -98,6 +98,7 @@ http::Response answer_ask(LeaseDesk::Answer answer, const Resource& resource, co
 void LeaseCalls::acquire(const http::Request& request, const std::shared_ptr<http::Caller>& caller,
                          http::Reply reply) {
   auto ask = read_ask(request);
+  context_.require_named_as_paths(ask.resource);
   const Resource resource = ask.resource;
   context_.desk->acquire(std::move(ask), caller,
                          [this, resource, reply = std::move(reply)](LeaseDesk::Answer answer) {

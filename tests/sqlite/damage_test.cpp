@@ -79,7 +79,7 @@ TEST_P(OlderFile, IsUpgradedWithEverythingInIt) {
   EXPECT_EQ(storage->own_source()->draw(), Token{1});
 }
 
-INSTANTIATE_TEST_SUITE_P(Versions, OlderFile, testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Versions, OlderFile, testing::Values(1, 2, 3, 4));
 
 TEST_F(StateFile, ANewerVersionIsRefusedAndLeftAlone) {
   { const OpenStorage storage{path_}; }
