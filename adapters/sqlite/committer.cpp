@@ -136,34 +136,34 @@ void Committer::commit_batch(Batch batch) {
         batch.begin() + static_cast<std::ptrdiff_t>(std::min(batch.size(), batch_works_max));
     Batch part{std::make_move_iterator(batch.begin()), std::make_move_iterator(part_end)};
     batch.erase(batch.begin(), part_end);
-    if (state_.load() == StoreState::failed) {
-      const Fault fault{FaultKind::unavailable, status().reason};
-      finish_all(part, &fault);
-      continue;
-    }
-    try {
-      while (!apply_all(part)) {
-      }
-      if (part.empty()) continue;
-      if (commit_timed() == CommitEnding::committed) {
-        publish();
-        finish_all(part, nullptr);
-        checkpoint_if_due();
-      } else {
-        const Fault fault{
-            FaultKind::unknown,
-            "the commit was begun and its end was not seen: the write may or may not have taken effect"};
-        fail(
-            "a commit's end was not seen, so nothing is written until the file was opened and checkpointed "
-            "again");
-        finish_all(part, &fault);
-      }
-    } catch (const std::exception& error) {
-      ledger_->rollback();
-      const Fault fault{FaultKind::unavailable, error.what()};
-      finish_all(part, &fault);
-    }
+    const auto fault = commit_part(part);
+    const bool is_committed = !fault && !part.empty();
+    finish_all(part, fault ? &*fault : nullptr);
+    if (is_committed) checkpoint_if_due();
   }
+}
+
+// Applies and commits; the works that stay in the batch are still to be answered, with this fault if there is
+// one.
+std::optional<Fault> Committer::commit_part(Batch& part) {
+  if (state_.load() == StoreState::failed) return Fault{FaultKind::unavailable, status().reason};
+  bool is_committed = false;
+  try {
+    while (!apply_all(part)) {
+    }
+    if (part.empty()) return std::nullopt;
+    is_committed = commit_timed() == CommitEnding::committed;
+  } catch (const std::exception& error) {
+    ledger_->rollback();
+    return Fault{FaultKind::unavailable, error.what()};
+  }
+  if (is_committed) {
+    publish();
+    return std::nullopt;
+  }
+  fail("a commit's end was not seen, so nothing is written until the file was opened and checkpointed again");
+  return Fault{FaultKind::unknown,
+               "the commit was begun and its end was not seen: the write may or may not have taken effect"};
 }
 
 // Notes how long the disk kept the commit waiting: its time without that in which it was working.
@@ -189,7 +189,7 @@ bool Committer::apply_all(Batch& batch) {
     } catch (const std::exception& error) {
       ledger_->rollback();
       const Fault fault{FaultKind::unavailable, error.what()};
-      (*work)->finish(&fault);
+      finish(**work, &fault);
       batch.erase(work);
       return false;
     }
@@ -198,8 +198,16 @@ bool Committer::apply_all(Batch& batch) {
 }
 
 void Committer::finish_all(Batch& batch, const Fault* fault) {
-  for (auto& work : batch) work->finish(fault);
+  for (auto& work : batch) finish(*work, fault);
   batch.clear();
+}
+
+void Committer::finish(Work& work, const Fault* fault) noexcept {
+  try {
+    work.finish(fault);
+  } catch (...) {
+    // Whoever asked has had his answer, and threw at it. The others wait for theirs.
+  }
 }
 
 void Committer::fail(const std::string& reason) {

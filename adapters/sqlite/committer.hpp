@@ -73,8 +73,10 @@ class Committer {
   [[nodiscard]] CommitEnding commit_timed();
   void look_after_state();
   void commit_batch(Batch batch);
+  [[nodiscard]] std::optional<Fault> commit_part(Batch& part);
   [[nodiscard]] bool apply_all(Batch& batch);
   void finish_all(Batch& batch, const Fault* fault);
+  static void finish(Work& work, const Fault* fault) noexcept;
   void fail(const std::string& reason);
   void publish();
   void checkpoint_if_due();
