@@ -134,10 +134,22 @@ void FenceCalls::revoke(const Resource& resource, http::Reply reply) {
 }
 
 void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply) {
-  const auto closed = [this, resource, reply = std::move(reply)](const Outcome<FenceView>& outcome) {
+  // The fence may be closed all the same, and its holder cut off: what failed was to wait for older writes.
+  const auto end_if_closed = [this, resource, reply](const http::Response& refused) {
+    return [this, resource, refused, reply](const Outcome<FenceView>& shown) {
+      if (!shown.ok() || !shown.value().record || !shown.value().record->closed) return reply(refused);
+      context_.desk->run_blocking([this, resource, refused, view = shown.value(), reply] {
+        end_lease(resource, view, [refused, reply](const http::Response&) { reply(refused); });
+      });
+    };
+  };
+  const auto closed = [this, resource, end_if_closed,
+                       reply = std::move(reply)](const Outcome<FenceView>& outcome) {
     if (!outcome.ok()) {
       context_.log.failed("revoke", resource, outcome.fault());
-      return reply(fault_response(outcome.fault(), &resource));
+      auto refused = fault_response(outcome.fault(), &resource);
+      if (context_.source == nullptr) return reply(std::move(refused));
+      return context_.fences.show(resource, context_.pending.track<FenceView>(end_if_closed(refused)));
     }
     if (context_.source == nullptr) return end_lease(resource, outcome.value(), reply);
     context_.desk->run_blocking(

@@ -95,6 +95,25 @@ TEST_F(ControlSideTest, ARevokeClosesTheFenceAndEndsTheLease) {
   EXPECT_EQ(running_.control("POST", "/v1/fences/nothing/revoke").status, 404U);
 }
 
+TEST_F(ControlSideTest, ARevokeThatClosedTheFenceAndFailedThenEndsTheLeaseAllTheSame) {
+  const auto lease = running_.acquire(R"("resource":"a","ttl_ms":60000)");
+  running_.fences().fails_after_revoke = true;
+  const auto revoked = running_.control("POST", "/v1/fences/a/revoke");
+  EXPECT_EQ(revoked.status, 503U);
+  EXPECT_EQ(field(revoked, "Retry-After"), "9");
+  EXPECT_FALSE(running_.lease("a"));
+  EXPECT_EQ(running_.control("PUT", "/v1/leases/a", {}, granted_claim(lease)).status, 412U);
+}
+
+TEST_F(ControlSideTest, ARevokeThatFailsWithAnOpenFenceLeavesTheLease) {
+  const auto lease = running_.acquire(R"("resource":"a","ttl_ms":60000)");
+  running_.fences().set_fault(FaultKind::unavailable);
+  EXPECT_EQ(running_.control("POST", "/v1/fences/a/revoke").status, 503U);
+  running_.fences().set_fault(std::nullopt);
+  EXPECT_TRUE(running_.lease("a"));
+  EXPECT_EQ(running_.control("PUT", "/v1/leases/a", {}, granted_claim(lease)).status, 200U);
+}
+
 TEST_F(ControlSideTest, IdleFencesAreFoldedIntoTheFloor) {
   const auto lease = running_.acquire(R"("resource":"old","ttl_ms":60000)");
   const auto old_claim = granted_claim(lease);

@@ -41,13 +41,22 @@ std::optional<Token> GatedSource::lowest_live() {
   return inner_.lowest_live();
 }
 
+std::optional<Fault> GatedFences::fault() {
+  const std::scoped_lock lock{mutex_};
+  if (!fault_) return std::nullopt;
+  return Fault{*fault_, "the disk is full"};
+}
+
+void GatedFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
+  if (const auto refused = fault()) return done(*refused);
+  if (!fails_after_revoke) return inner_.revoke(std::move(resource), std::move(lease), std::move(done));
+  inner_.revoke(std::move(resource), std::move(lease), [done = std::move(done)](const auto&) {
+    done(Fault{FaultKind::unavailable, "the end of a write was not seen", std::chrono::seconds{9}});
+  });
+}
+
 void GatedFences::advance(Claim claim, Done<Ruling> done) {
-  std::optional<FaultKind> fault;
-  {
-    const std::scoped_lock lock{mutex_};
-    fault = fault_;
-  }
-  if (fault) return done(Fault{*fault, "the disk is full"});
+  if (const auto refused = fault()) return done(*refused);
   inner_.advance(std::move(claim), std::move(done));
 }
 

@@ -54,15 +54,13 @@ class GatedSource : public TokenSource {
   TokenSource& inner_;
 };
 
-// A fence store as it is, but for faults and a hook of advances. The other calls pass.
+// A fence store as it is, but for faults of advances and revokes. The other calls pass.
 class GatedFences : public FenceStore {
  public:
   explicit GatedFences(FenceStore& inner) : inner_{inner} {}
   StoreStatus status() const override { return inner_.status(); }
   void advance(Claim claim, Done<Ruling> done) override;
-  void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) override {
-    inner_.revoke(std::move(resource), std::move(lease), std::move(done));
-  }
+  void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) override;
   void compact(Token lowest_live, Done<Compaction> done) override {
     inner_.compact(lowest_live, std::move(done));
   }
@@ -77,10 +75,15 @@ class GatedFences : public FenceStore {
     inner_.rebase(std::move(rebase), std::move(done));
   }
 
-  // How the next advances end, instead of being passed on.
+  // How the next advances and revokes end, instead of being passed on.
   void set_fault(std::optional<FaultKind> kind);
 
+  // A revoke closes the fence, and fails then, as where the end of a write was not seen.
+  std::atomic<bool> fails_after_revoke{false};
+
  private:
+  std::optional<Fault> fault();
+
   FenceStore& inner_;
   std::mutex mutex_;
   std::optional<FaultKind> fault_;
