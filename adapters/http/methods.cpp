@@ -8,14 +8,22 @@ namespace {
 using Kind = Method::Kind;
 
 constexpr std::array methods{
-    Method{"GET", Kind::read, false, false},      Method{"PUT", Kind::write, true, true},
-    Method{"HEAD", Kind::read, false, false},     Method{"POST", Kind::write, true, true},
-    Method{"DELETE", Kind::write, false, false},  Method{"PATCH", Kind::write, true, true},
-    Method{"OPTIONS", Kind::read, false, false},  Method{"PROPFIND", Kind::read, true, false},
-    Method{"REPORT", Kind::read, true, false},    Method{"SEARCH", Kind::read, true, false},
-    Method{"PROPPATCH", Kind::write, true, true}, Method{"MKCOL", Kind::write, false, false},
-    Method{"LOCK", Kind::write, true, false},     Method{"UNLOCK", Kind::write, false, false},
-    Method{"MOVE", Kind::pair, false, false},     Method{"COPY", Kind::pair, false, false},
+    Method{"GET", Kind::read, false, false, false, true},
+    Method{"PUT", Kind::write, true, true},
+    Method{"HEAD", Kind::read, false, false, false, true},
+    Method{"POST", Kind::write, true, true},
+    Method{"DELETE", Kind::write, false, false, true},
+    Method{"PATCH", Kind::write, true, true},
+    Method{"OPTIONS", Kind::read, false, false, false, true},
+    Method{"PROPFIND", Kind::read, true, false, false, true},
+    Method{"REPORT", Kind::read, true, false},
+    Method{"SEARCH", Kind::read, true, false},
+    Method{"PROPPATCH", Kind::write, true, true},
+    Method{"MKCOL", Kind::write, false, false, false, true},
+    Method{"LOCK", Kind::write, true, false, true},
+    Method{"UNLOCK", Kind::write, false, false},
+    Method{"MOVE", Kind::pair, false, false, true},
+    Method{"COPY", Kind::pair, false, false, true},
 };
 
 }  // namespace

@@ -22,6 +22,10 @@ struct Method {
   // expect it could take it for the next request: such a connection ends with its answer.
   bool has_body;
   bool states_empty_body;  // 'Content-Length: 0' says that there is none
+  // Of a collection it would touch everything in it, unless it is told not to.
+  bool reaches_members = false;
+  // A final slash is part of what it names: a collection.
+  bool may_name_collection = false;
 };
 
 // Nothing for an unknown one. Names are case-sensitive.

@@ -46,13 +46,18 @@ class Parser {
   Parser(const http::Request& head, const OperationRules& rules) : head_{head}, rules_{rules} {}
 
   std::variant<Operation, Turned> parse() {
-    auto target = parse_target(head_.target, rules_.resource_depth);
-    if (auto* bad = std::get_if<BadPath>(&target)) return turned_malformed(std::move(bad->reason));
     const auto method = find_method(head_.method);
+    const auto slash = method && method->may_name_collection ? FinalSlash::kept : FinalSlash::refused;
+    auto target = parse_target(head_.target, rules_.resource_depth, slash);
+    if (auto* bad = std::get_if<BadPath>(&target)) return turned_malformed(std::move(bad->reason));
     if (!method) return Turned{method_not_allowed(known_methods()), Turned::Why::malformed, std::nullopt};
     if (const auto objection = objection_to(head_.fields); !objection.empty())
       return turned_malformed(std::string{objection});
     Operation operation{*method, std::move(std::get<Target>(target)), {}, {}, 0};
+    operation.is_alone = rules_.resource_depth == 0 && method->reaches_members;
+    if (operation.is_alone) {
+      if (auto turned = check_reach(*method)) return std::move(*turned);
+    }
     if (auto turned = read_claim(operation)) return std::move(*turned);
     if (auto turned = read_destination(operation)) return std::move(*turned);
     return operation;
@@ -67,6 +72,19 @@ class Parser {
     if (!response) return std::nullopt;
     const auto why = response->status == 401 ? Turned::Why::not_signed : Turned::Why::malformed;
     return Turned{std::move(*response), why, claim};
+  }
+
+  // Each path is a resource of its own, so what is done to a collection must end there.
+  Objection check_reach(const Method& method) const {
+    for (const auto& [name, value] : head_.fields) {
+      if (is_same_name(name, "Depth") && value != "0")
+        return turned_malformed("What is in a collection has fences of its own here: send 'Depth: 0'.");
+      if (method.kind == Method::Kind::pair && is_same_name(name, "Overwrite") && value != "F")
+        return turned_malformed(
+            "A destination that is there could be a collection, whose members have fences of their own here: "
+            "send 'Overwrite: F'.");
+    }
+    return std::nullopt;
   }
 
   Objection read_claim(Operation& operation) const {

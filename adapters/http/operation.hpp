@@ -27,6 +27,9 @@ struct Operation {
   // In the order of their resources' names: none for a plain read, two where two resources are touched.
   std::vector<Claim> claims;
   std::size_t own = 0;  // which claim is for target
+  // The upstream is told to leave alone what is in a collection, and what stands at the destination: those
+  // are resources of their own, which nobody claimed.
+  bool is_alone = false;
 
   [[nodiscard]] bool is_write() const noexcept { return method.kind != Method::Kind::read; }
 };

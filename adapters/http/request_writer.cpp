@@ -41,9 +41,12 @@ void write_request_head(std::string& out, const Operation& operation, const http
   }
   for (const auto& [name, value] : fields) {
     if (!passes_to_upstream(name, origin.is_claim_forwarded) || listed.lists(name)) continue;
+    if (operation.is_alone && (is_same_name(name, "Depth") || is_same_name(name, "Overwrite"))) continue;
     out.append(name).append(": ").append(value).append("\r\n");
   }
+  if (operation.is_alone) out.append("Depth: 0\r\n");
   if (operation.destination) {
+    if (operation.is_alone) out.append("Overwrite: F\r\n");
     // A path would do (RFC 4918, section 10.3), but not for Apache.
     out.append("Destination: ").append(origin.is_tls ? "https://" : "http://").append(origin.host);
     out.append(origin.base_path).append(operation.destination->path).append("\r\n");

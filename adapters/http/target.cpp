@@ -36,12 +36,18 @@ std::optional<std::string_view> path_of_url(std::string_view text, std::string_v
 
 }  // namespace
 
-std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t resource_depth) {
+std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t resource_depth,
+                                           FinalSlash slash) {
   const auto question = std::min(target.find('?'), target.size());
   const auto query = target.substr(question);
   if (!is_visible_ascii(query) || query.find('#') != std::string_view::npos)
     return BadPath{"A query is visible ASCII, without '#'."};
-  return parse_path(target.substr(0, question), query, resource_depth);
+  auto path = target.substr(0, question);
+  const bool is_collection = slash == FinalSlash::kept && path.size() > 1 && path.ends_with('/');
+  if (is_collection) path.remove_suffix(1);
+  auto parsed = parse_path(path, query, resource_depth);
+  if (auto* found = std::get_if<Target>(&parsed); found != nullptr && is_collection) found->path += '/';
+  return parsed;
 }
 
 std::variant<Target, BadPath> parse_destination(std::string_view destination, std::string_view host,

@@ -19,8 +19,13 @@ struct Target {
   std::string query;  // as it came, with its question mark; empty if there is none
 };
 
+// What becomes of one slash at the end of a path: it is no part of the resource's name, but WebDAV's servers
+// tell a collection by it.
+enum class FinalSlash { refused, kept };
+
 // Reads a request target. resource_depth as for parse_resource_path().
-[[nodiscard]] std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t resource_depth);
+[[nodiscard]] std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t resource_depth,
+                                                         FinalSlash slash = FinalSlash::refused);
 
 // Reads the Destination of a MOVE or COPY (RFC 4918, section 10.3): a path, or an absolute URL of this very
 // host, which is what the request's Host says.

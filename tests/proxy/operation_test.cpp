@@ -43,6 +43,61 @@ TEST(OperationTest, AReadWithATokenIsFencedAndUsesUpNoSequence) {
   EXPECT_EQ(std::get<Operation>(parsed).claims[0].sequence, std::nullopt);
 }
 
+TEST(OperationTest, WhatReachesTheMembersOfACollectionIsToldNotToWhereTheyHaveFencesOfTheirOwn) {
+  const auto claims = with_claim(
+      {{"Destination", "/b"}, {"Fencing-Destination-Token", "3"}, {"Fencing-Destination-Holder", "h"}});
+  for (const std::string method : {"MOVE", "COPY", "DELETE", "LOCK"}) {
+    const bool is_pair = method == "MOVE" || method == "COPY";
+    const auto tried = [&](const Pairs& more, std::size_t depth) {
+      auto fields = is_pair ? claims : with_claim({});
+      fields.insert(fields.end(), more.begin(), more.end());
+      return parse(method, "/a", fields, depth);
+    };
+    ASSERT_EQ(status(tried({}, 0)), 0U) << method;
+    EXPECT_TRUE(std::get<Operation>(tried({}, 0)).is_alone) << method;
+    EXPECT_EQ(status(tried({{"depth", "0"}}, 0)), 0U) << method;
+    for (const auto* wrong : {"infinity", "Infinity", "1", "", "0, infinity"}) {
+      const auto parsed = tried({{"Depth", wrong}}, 0);
+      ASSERT_EQ(status(parsed), 400U) << method << " " << wrong;
+      EXPECT_THAT(std::get<Turned>(parsed).response.body, HasSubstr("Depth: 0"));
+    }
+    EXPECT_EQ(status(tried({{"Depth", "0"}, {"Depth", "infinity"}}, 0)), 400U) << method;
+    EXPECT_EQ(status(tried({{"Overwrite", "T"}}, 0)), is_pair ? 400U : 0U) << method;
+    EXPECT_EQ(status(tried({{"Overwrite", "F"}}, 0)), 0U) << method;
+    const auto within = tried({{"Depth", "infinity"}, {"Overwrite", "T"}}, 1);
+    ASSERT_EQ(status(within), 0U) << method;
+    EXPECT_FALSE(std::get<Operation>(within).is_alone) << method;
+  }
+}
+
+TEST(OperationTest, NoPathAboveTheResourcesIsWrittenTo) {
+  const auto claims = with_claim({{"Fencing-Destination-Token", "3"}, {"Fencing-Destination-Holder", "h"}});
+  for (const auto* method : {"PUT", "POST", "PATCH", "DELETE", "MKCOL", "PROPPATCH", "LOCK", "UNLOCK"}) {
+    for (const auto* above : {"/a", "/a/", "/a/b", "/a/b/"})
+      EXPECT_EQ(status(parse(method, above, with_claim({}), 3)), 400U) << method << " " << above;
+  }
+  for (const auto* method : {"MOVE", "COPY"}) {
+    auto fields = claims;
+    fields.emplace_back("Destination", "/a");
+    EXPECT_EQ(status(parse(method, "/a/b", fields, 2)), 400U) << method;
+    EXPECT_EQ(status(parse(method, "/a", fields, 2)), 400U) << method;
+  }
+}
+
+TEST(OperationTest, ACollectionIsMadeAndLookedAtByItsFinalSlash) {
+  for (const auto* method : {"GET", "HEAD", "OPTIONS", "PROPFIND", "MKCOL"}) {
+    const auto parsed = parse(method, "/a/b%20c/", with_claim({}));
+    ASSERT_EQ(status(parsed), 0U) << method;
+    const auto& target = std::get<Operation>(parsed).target;
+    EXPECT_EQ(target.resource.name(), "a/b c") << method;
+    EXPECT_EQ(target.path, "/a/b%20c/") << method;
+    for (const auto* odd : {"/", "//", "/a//", "//a/", "/a/./", "/a/%2f"})
+      EXPECT_EQ(status(parse(method, odd, with_claim({}))), 400U) << method << " " << odd;
+  }
+  for (const auto* method : {"PUT", "POST", "PATCH", "DELETE", "PROPPATCH", "LOCK", "UNLOCK", "MOVE", "COPY"})
+    EXPECT_EQ(status(parse(method, "/a/", with_claim({{"Destination", "/b"}}))), 400U) << method;
+}
+
 TEST(OperationTest, EveryWriteNeedsAToken) {
   for (const auto* method :
        {"PUT", "POST", "PATCH", "DELETE", "MKCOL", "PROPPATCH", "LOCK", "UNLOCK", "MOVE", "COPY"}) {

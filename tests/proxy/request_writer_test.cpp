@@ -42,6 +42,26 @@ TEST(RequestWriterTest, AWholeRequestIsWrittenAnew) {
             "Forwarded: for=192.0.2.7;host=\"guard\";proto=http\r\nContent-Length: 5\r\n\r\n");
 }
 
+TEST(RequestWriterTest, WhatMustLeaveACollectionAloneSaysSoOnceHoweverTheClientSaidIt) {
+  for (const auto& fields :
+       {Pairs{}, Pairs{{"depth", "0"}}, Pairs{{"Connection", "Depth"}, {"Depth", "0"}}}) {
+    const auto head = Sent{.method = "DELETE", .fields = fields, .framing = {false, 0}}.head();
+    EXPECT_THAT(head,
+                AllOf(HasSubstr("\r\nDepth: 0\r\n"), Not(HasSubstr("depth")), Not(HasSubstr("Overwrite"))));
+  }
+  const auto head = Sent{
+      .method = "MOVE",
+      .fields = {{"overwrite", "F"},
+                 {"Destination", "/b"},
+                 {"Fencing-Destination-Token", "3"},
+                 {"Fencing-Destination-Holder", "h"}},
+      .framing = {false,
+                  0}}.head();
+  EXPECT_THAT(head, AllOf(HasSubstr("\r\nDepth: 0\r\n"), HasSubstr("\r\nOverwrite: F\r\n"),
+                          Not(HasSubstr("overwrite"))));
+  EXPECT_THAT((Sent{.method = "PROPFIND", .fields = {{"Depth", "1"}}}.head()), HasSubstr("\r\nDepth: 1\r\n"));
+}
+
 TEST(RequestWriterTest, WhatIsForOneHopOnlyIsNotPassedOn) {
   const auto head = Sent{.fields = {{"Connection", "close, X-Mine ,keep-alive"},
                                     {"connection", "X-Other"},
