@@ -2,6 +2,7 @@
 
 #include "adapters/http/early_watch.hpp"
 #include "adapters/http/field_names.hpp"
+#include "adapters/http/location.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -253,7 +254,11 @@ void Forwarding::take_fields(const AnswerHead& head) {
   for (const auto& [name, value] : head.fields) {
     if (!passes_to_client(name) || head.connection.lists(name)) continue;
     if (outgoing_.drops_cache_rules && is_same_name(name, "Cache-Control")) continue;
-    answer_.fields.add(std::string{name}, std::string{value});
+    if (is_reference(name)) {
+      answer_.fields.add(std::string{name}, as_seen_by_client(value, pool_.options().origin));
+    } else {
+      answer_.fields.add(std::string{name}, std::string{value});
+    }
   }
   answer_.fields.add("Via", "1.1 fenceguard");
   body_bytes_ = head.body_bytes;

@@ -40,6 +40,10 @@ class DavServer {
     std::ifstream file{folder_.file("files") + path};
     return {std::istreambuf_iterator<char>{file}, {}};
   }
+  void make_folder(const std::string& path) const {
+    std::filesystem::create_directories(folder_.file("files") + path);
+    std::filesystem::permissions(folder_.file("files") + path, std::filesystem::perms{0777});
+  }
   [[nodiscard]] bool has(const std::string& path) const {
     return std::filesystem::exists(folder_.file("files") + path);
   }
@@ -64,11 +68,11 @@ class DavServer {
     std::string conf = "ServerRoot " + folder_.path() +
                        "\nServerName localhost\nPidFile pid\nErrorLog error.log\n" +
                        "Listen 127.0.0.1:" + std::to_string(port_) + "\n";
-    for (const auto* module : {"mpm_event", "authz_core", "dir", "mime", "dav", "dav_fs", "dav_lock"})
+    for (const auto* module : {"mpm_event", "authz_core", "mime", "dav", "dav_fs", "dav_lock"})
       conf += "LoadModule " + std::string{module} + "_module " + modules + "mod_" + module + ".so\n";
     return conf + "TypesConfig /etc/mime.types\nDavLockDB " + folder_.file("lock") + "\nDocumentRoot " +
            folder_.file("files") + "\n<Directory " + folder_.file("files") +
-           ">\nDav On\nRequire all granted\n</Directory>\n";
+           ">\nDav On\nAllowOverride None\nRequire all granted\n</Directory>\n";
   }
 
   TempDir folder_;
@@ -79,7 +83,9 @@ class DavServer {
 class DavTest : public testing::TestWithParam<std::string> {
  protected:
   void expect_service(Guarded& guarded) {
-    EXPECT_EQ(guarded.put("/a.txt", 5, "", "one").status, 201U);
+    const auto made = guarded.put("/a.txt", 5, "", "one");
+    EXPECT_EQ(made.status, 201U);
+    EXPECT_EQ(field(made, "Location"), "/a.txt");
     EXPECT_EQ(guarded.put("/a.txt", 6, "", "two").status, 204U);
     EXPECT_EQ(guarded.put("/a.txt", 5, "", "stale").status, 412U);
     EXPECT_EQ(server_.content("/a.txt"), "two");
@@ -95,13 +101,15 @@ class DavTest : public testing::TestWithParam<std::string> {
   }
 
   // MOVE or COPY from one to the other, under claims for both.
-  static unsigned pair(Guarded& guarded, const std::string& method, const std::string& destination) {
-    return guarded
-        .send(method, "/a.txt",
-              claim(7, {{"Destination", destination},
-                        {"Fencing-Destination-Token", "3"},
-                        {"Fencing-Destination-Holder", "h"}}))
-        .status;
+  static unsigned pair(Guarded& guarded, const std::string& method, const std::string& destination,
+                       const std::string& from = "/a.txt") {
+    const auto response = guarded.send(method, from,
+                                       claim(7, {{"Destination", destination},
+                                                 {"Fencing-Destination-Token", "3"},
+                                                 {"Fencing-Destination-Holder", "h"}}));
+    // What it answered came from the server, or was refused before any claim was looked at.
+    EXPECT_EQ(verdict(response), response.status == 400 ? verdict(response) : "admitted");
+    return response.status;
   }
 
   DavServer server_{GetParam() == "nginx-tls" ? "nginx" : GetParam(), GetParam() == "nginx-tls"};
@@ -111,6 +119,7 @@ TEST_P(DavTest, WritesReadsAndPairsWorkAsTheServerDoesThem) {
   const bool is_tls = GetParam() == "nginx-tls";
   GuardedOptions options;
   if (is_tls) options.lane.upstream_ca_file = http::Certificates::get().file("ca.pem");
+  options.resource_depth = 1;
   Guarded guarded{server_.url(is_tls ? "https" : "http"), options};
   expect_service(guarded);
   EXPECT_EQ(pair(guarded, "COPY", "/b%20b.txt") / 100, 2U);
@@ -122,6 +131,58 @@ TEST_P(DavTest, WritesReadsAndPairsWorkAsTheServerDoesThem) {
   EXPECT_EQ(guarded.put("/c.txt", 2).status, 412U);
   EXPECT_EQ(pair(guarded, "MOVE", "http://elsewhere/c.txt"), 400U);
   EXPECT_EQ(guarded.service().lanes().closed, 0);
+}
+
+// Where each path is a resource, one request on a collection must not reach the members, whose fences are
+// higher: neither as what it names nor as its destination.
+TEST_P(DavTest, TheMembersOfACollectionSurviveWhatIsDoneToItUnderALowerToken) {
+  const bool is_nginx = GetParam() != "apache";
+  GuardedOptions options;
+  options.lane.upstream_ca_file = http::Certificates::get().file("ca.pem");
+  Guarded guarded{server_.url(GetParam() == "nginx-tls" ? "https" : "http"), options};
+  server_.make_folder("/accounts");
+  ASSERT_EQ(guarded.put("/accounts/77", 90, "", "kept").status, 201U);
+  ASSERT_EQ(guarded.put("/a.txt", 5, "", "one").status, 201U);
+  for (const auto* method : {"COPY", "MOVE"})
+    EXPECT_EQ(pair(guarded, method, "/accounts") / 100, 4U) << method;
+  EXPECT_EQ(server_.content("/accounts/77"), "kept");
+  const auto removed = guarded.send("DELETE", "/accounts", claim(7));
+  EXPECT_EQ(removed.status / 100, 4U);
+  EXPECT_EQ(verdict(removed), "admitted");
+  EXPECT_EQ(guarded.send("DELETE", "/accounts", claim(7, {{"Depth", "infinity"}})).status, 400U);
+  EXPECT_EQ(pair(guarded, "MOVE", "/elsewhere", "/accounts") / 100, 4U);
+  EXPECT_EQ(server_.content("/accounts/77"), "kept");
+  EXPECT_EQ(pair(guarded, "COPY", "/b.txt") / 100, 2U);
+  EXPECT_EQ(server_.content("/b.txt"), "one");
+  EXPECT_EQ(pair(guarded, "COPY", "/b.txt"), 412U);
+  EXPECT_EQ(guarded.send("DELETE", "/b.txt", claim(8)).status, 204U);
+  EXPECT_FALSE(server_.has("/b.txt"));
+  // nginx takes a MOVE without 'Depth: 0' only.
+  EXPECT_EQ(pair(guarded, "MOVE", "/c.txt") / 100, is_nginx ? 4U : 2U);
+  EXPECT_EQ(server_.content(is_nginx ? "/a.txt" : "/c.txt"), "one");
+}
+
+TEST_P(DavTest, ACollectionIsMadeAndListedByItsFinalSlash) {
+  GuardedOptions options;
+  options.lane.upstream_ca_file = http::Certificates::get().file("ca.pem");
+  const Guarded guarded{server_.url(GetParam() == "nginx-tls" ? "https" : "http"), options};
+  EXPECT_EQ(guarded.send("MKCOL", "/accounts/").status, 428U);
+  EXPECT_EQ(guarded.send("MKCOL", "/accounts/", claim(5)).status, 201U);
+  EXPECT_TRUE(server_.has("/accounts"));
+  EXPECT_EQ(guarded.send("MKCOL", "/accounts/", claim(4)).status, 412U);
+  EXPECT_EQ(guarded.send("MKCOL", "/accounts", claim(4)).status, 412U);
+  if (GetParam() == "apache")
+    EXPECT_EQ(guarded.send("PROPFIND", "/accounts/", {{"Depth", "1"}}).status, 207U);
+  EXPECT_EQ(guarded.send("DELETE", "/accounts/", claim(5)).status, 400U);
+}
+
+TEST_P(DavTest, NoFileOfAccessRulesGovernsItsNeighbours) {
+  GuardedOptions options;
+  options.lane.upstream_ca_file = http::Certificates::get().file("ca.pem");
+  const Guarded guarded{server_.url(GetParam() == "nginx-tls" ? "https" : "http"), options};
+  EXPECT_EQ(guarded.put("/.htaccess", 5, "", "Require all denied\nNonsense\n").status, 201U);
+  EXPECT_EQ(guarded.put("/a.txt", 5).status, 201U);
+  EXPECT_EQ(guarded.send("GET", "/a.txt").status, 200U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Servers, DavTest, testing::Values("nginx", "apache", "nginx-tls"),

@@ -104,6 +104,16 @@ TEST_F(ProxyTest, ClaimsOfTheUpstreamsOwnNeverReachAClient) {
   }
 }
 
+TEST_F(ProxyTest, WhereTheStorageIsIsNotTold) {
+  const auto own = upstream_.url();
+  for (const auto* name : {"Location", "content-location"}) {
+    const auto words = [&](const std::string& value) { return "field=" + std::string{name} + ":" + value; };
+    EXPECT_EQ(field(guarded_.put("/a", 1, words(own + "/a/b?c")), name), "/a/b?c");
+    EXPECT_EQ(field(guarded_.send("GET", "/a", {{"Upstream-Do", words(own + "/a")}}), name), "/a");
+    EXPECT_EQ(field(guarded_.put("/a", 1, words("http://elsewhere/a")), name), "http://elsewhere/a");
+  }
+}
+
 TEST_F(ProxyTest, RangesConditionsAndHeadWorkAsTheStorageDoesThem) {
   guarded_.put("/a", 1, "", "0123456789");
   const auto part = guarded_.send("GET", "/a", {{"Range", "bytes=2-4"}});
