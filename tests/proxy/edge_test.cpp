@@ -51,13 +51,13 @@ class ProxyEdge : public testing::Test {
     EXPECT_THAT(take_seen(), ElementsAre("GET /edge/mine "));
   }
 
-  // Shows that one connection to the upstream is what all of them shared. How: it sees a new one only where
-  // the guard asked for it.
-  void expect_one_connection() {
-    std::int64_t connection = 1;
+  // Shows that requests share connections to the upstream. How: at most one is still on its way back to the
+  // pool when another is needed, and others are new where the guard asked for the end of one.
+  void expect_connections_shared() {
+    std::int64_t expected_max = 2;
     for (const auto& event : upstream_.seen()) {
-      EXPECT_EQ(event.connection, connection);
-      if (event.head.find("\r\nConnection: close\r\n") != std::string::npos) ++connection;
+      EXPECT_LE(event.connection, expected_max);
+      if (event.head.find("\r\nConnection: close\r\n") != std::string::npos) ++expected_max;
     }
   }
 
@@ -91,7 +91,7 @@ class LargeBodyEdgeTest : public ProxyEdge {
     EXPECT_EQ(applied.crc, crc.checksum());
     EXPECT_EQ(take_seen().size(), 1U);
     expect_others_answered();
-    expect_one_connection();
+    expect_connections_shared();
   }
 };
 
@@ -135,7 +135,7 @@ TEST_P(ProxyEdgeTest, TheUpstreamIsNotFooled) {
     http::expect_edge(edge_case, guarded_.address(), [this] { return take_seen(); });
     expect_others_answered();
   }
-  expect_one_connection();
+  expect_connections_shared();
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpora, ProxyEdgeTest, testing::ValuesIn(http::edge_classes()),
