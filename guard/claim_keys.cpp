@@ -70,7 +70,7 @@ ClaimKeys::ClaimKeys(std::string path, std::string space) : path_{std::move(path
   if (space_.empty() || space_.size() > space_bytes_max || !std::ranges::all_of(space_, is_visible_ascii)) {
     throw InvalidInput("the namespace of signed claims is 1 to 128 bytes of visible ASCII");
   }
-  present_->keys = load(path_);
+  present_->keys = load(path_, Reading::first);
 }
 
 ClaimKeys ClaimKeys::from_file(const std::string& path, std::string space) {
@@ -78,7 +78,7 @@ ClaimKeys ClaimKeys::from_file(const std::string& path, std::string space) {
 }
 
 void ClaimKeys::reload() {
-  auto fresh = load(path_);
+  auto fresh = load(path_, Reading::again);
   const std::scoped_lock lock{present_->mutex};
   present_->keys = std::move(fresh);
 }
@@ -125,12 +125,12 @@ std::shared_ptr<const ClaimKeys::Keys> ClaimKeys::keys() const {
   return present_->keys;
 }
 
-std::shared_ptr<const ClaimKeys::Keys> ClaimKeys::load(const std::string& path) {
+std::shared_ptr<const ClaimKeys::Keys> ClaimKeys::load(const std::string& path, Reading reading) {
   constexpr auto kind = "the claim key file";
   const auto refuse = [&](const std::string& why) {
     return InvalidInput(std::string{kind} + " " + path + " " + why);
   };
-  std::istringstream lines{read_private_file(kind, path, file_bytes_max)};
+  std::istringstream lines{read_private_file(kind, path, file_bytes_max, reading)};
   auto keys = std::make_shared<Keys>();
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {

@@ -20,6 +20,8 @@
 
 namespace fenceguard {
 
+enum class Reading;
+
 class ClaimKeys {
  public:
   static constexpr std::size_t keys_max = 2;
@@ -53,7 +55,7 @@ class ClaimKeys {
   };
 
   ClaimKeys(std::string path, std::string space);
-  [[nodiscard]] static std::shared_ptr<const Keys> load(const std::string& path);
+  [[nodiscard]] static std::shared_ptr<const Keys> load(const std::string& path, Reading reading);
   [[nodiscard]] static Key parse_key(const std::string& id, const std::string& encoded);
   [[nodiscard]] static std::string signature_by(const Key& key, std::string_view text);
   [[nodiscard]] std::string text_of(const Claim& claim) const;

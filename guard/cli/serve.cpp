@@ -150,18 +150,17 @@ void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOp
 }
 
 // A file that is bad is told, and what was read before stays.
-void reload(std::string_view what, const std::function<void()>& read) {
+void reload(std::string_view what, const std::function<bool()>& read) {
   try {
-    read();
-    spdlog::info("event={}_reloaded", what);
+    if (read()) spdlog::info("event={}_reloaded", what);
   } catch (const Error& error) {
     spdlog::error("event={}_kept reason={}", what, quoted(error.what()));
   }
 }
 
 void reload(Sidecar& sidecar) {
-  reload("tokens", [&] { sidecar.reload_tokens(); });
-  reload("keys", [&] { sidecar.reload_keys(); });
+  reload("tokens", [&] { return sidecar.reload_tokens(); });
+  reload("keys", [&] { return sidecar.reload_keys(); });
 }
 
 // Ends the process at once when told a second time, while the sidecar drains.

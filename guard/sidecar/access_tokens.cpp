@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "guard/error.hpp"
-#include "guard/private_file.hpp"
 
 namespace fenceguard {
 namespace {
@@ -34,13 +33,15 @@ bool equals_in_constant_time(std::string_view known, std::string_view given) noe
 }  // namespace
 
 AccessTokens::AccessTokens(std::string path)
-    : path_{std::move(path)}, entries_{std::make_shared<const std::vector<Entry>>(load(path_))} {}
+    : path_{std::move(path)},
+      entries_{std::make_shared<const std::vector<Entry>>(load(path_, Reading::first))} {}
 
-void AccessTokens::reload() {
-  if (path_.empty()) return;
-  auto fresh = std::make_shared<const std::vector<Entry>>(load(path_));
+bool AccessTokens::reload() {
+  if (path_.empty()) return false;
+  auto fresh = std::make_shared<const std::vector<Entry>>(load(path_, Reading::again));
   const std::scoped_lock lock{mutex_};
   entries_ = std::move(fresh);
+  return true;
 }
 
 std::optional<Role> AccessTokens::role_of(std::optional<std::string_view> authorization) const {
@@ -61,8 +62,8 @@ std::optional<Role> AccessTokens::role_of(std::optional<std::string_view> author
   return role;
 }
 
-std::vector<AccessTokens::Entry> AccessTokens::load(const std::string& path) {
-  std::istringstream lines{read_private_file(kind, path, file_bytes_max)};
+std::vector<AccessTokens::Entry> AccessTokens::load(const std::string& path, Reading reading) {
+  std::istringstream lines{read_private_file(kind, path, file_bytes_max, reading)};
   std::vector<Entry> entries;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {

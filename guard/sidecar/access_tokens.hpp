@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "guard/private_file.hpp"
+
 namespace fenceguard {
 
 // What a caller may do; each includes the ones before it.
@@ -31,8 +33,8 @@ class AccessTokens {
   // can be read by others than its owner.
   explicit AccessTokens(std::string path);
 
-  // Reads the file again; on InvalidInput the old tokens stay.
-  void reload();
+  // Reads the file again; on InvalidInput the old tokens stay. False: there is none.
+  bool reload();
 
   // The role of what an Authorization field says; nothing if no such token is known.
   [[nodiscard]] std::optional<Role> role_of(std::optional<std::string_view> authorization) const;
@@ -42,7 +44,7 @@ class AccessTokens {
     Role role;
     std::string token;
   };
-  static std::vector<Entry> load(const std::string& path);
+  static std::vector<Entry> load(const std::string& path, Reading reading);
 
   std::string path_;
   mutable std::mutex mutex_;

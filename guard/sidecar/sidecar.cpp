@@ -158,11 +158,12 @@ const std::string& Sidecar::data_address() const noexcept {
 const std::string& Sidecar::control_address() const noexcept {
   return impl_->control_address_;
 }
-void Sidecar::reload_tokens() {
-  impl_->tokens_->reload();
+bool Sidecar::reload_tokens() {
+  return impl_->tokens_->reload();
 }
-void Sidecar::reload_keys() {
+bool Sidecar::reload_keys() {
   if (impl_->keys_) impl_->keys_->reload();
+  return impl_->keys_ != nullptr;
 }
 bool Sidecar::stop() {
   return impl_->stop();

@@ -53,10 +53,10 @@ class Sidecar {
   [[nodiscard]] const std::string& control_address() const noexcept;
 
   // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput
-  // then.
-  void reload_tokens();
+  // then. False: there is none.
+  bool reload_tokens();
   // Likewise the keys of signed claims.
-  void reload_keys();
+  bool reload_keys();
 
   // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.
   bool stop();
