@@ -17,7 +17,7 @@ namespace fenceguard::cli {
 // Settings that several commands share.
 inline constexpr Setting json_setting{.name = "json", .kind = Kind::flag, .help = "print one JSON object"};
 inline constexpr Setting config_setting{
-    .name = "config", .placeholder = "FILE", .help = "read options from this INI file"};
+    .name = "config", .kind = Kind::file, .placeholder = "FILE", .help = "read options from this INI file"};
 inline constexpr Setting resource_setting{.name = "resource",
                                           .kind = Kind::resource,
                                           .placeholder = "RESOURCE",
@@ -40,8 +40,10 @@ inline constexpr Setting server_setting{
     .help = "the control side of a running guard: http://HOST:PORT or unix:/path"};
 inline constexpr Setting server_token_setting{
     .name = "server-token", .kind = Kind::secret, .help = "the bearer token for --server"};
-inline constexpr Setting server_token_file_setting{
-    .name = "server-token-file", .placeholder = "FILE", .help = "a file with the bearer token for --server"};
+inline constexpr Setting server_token_file_setting{.name = "server-token-file",
+                                                   .kind = Kind::file,
+                                                   .placeholder = "FILE",
+                                                   .help = "a file with the bearer token for --server"};
 inline constexpr Setting ttl_setting{.name = "ttl",
                                      .kind = Kind::duration,
                                      .placeholder = "TIME",
@@ -55,6 +57,7 @@ inline constexpr Setting wait_setting{.name = "wait",
 
 inline constexpr Setting claim_key_setting{
     .name = "claim-key",
+    .kind = Kind::file,
     .placeholder = "FILE",
     .help = "with --source or --storage: sign the claim with the keys in this file"};
 inline constexpr Setting claim_space_setting{.name = "claim-space",

@@ -1,6 +1,7 @@
 #include "guard/cli/serve_settings.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <limits>
@@ -21,6 +22,21 @@ std::int64_t number_within(const Settings& settings, std::string_view name, std:
   const auto value = settings.number(name);
   if (value < least || value > most) throw InvalidInput(fmt::format("--{}: {} to {}", name, least, most));
   return value;
+}
+
+// So few descriptors are open where nobody is connected: of threads, listeners, the state, and some for the
+// control side.
+constexpr rlim_t descriptors_kept = 64;
+constexpr rlim_t descriptors_per_thread = 4;
+constexpr std::size_t connections_min = 4;
+
+// As many connections of the data side as leave room for everything else, each with one to the upstream.
+std::size_t connections_within_limit(unsigned threads, bool has_upstream, std::size_t most) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
+  const auto kept = descriptors_kept + descriptors_per_thread * threads;
+  const auto left = limit.rlim_cur > kept ? limit.rlim_cur - kept : 0;
+  return std::clamp(static_cast<std::size_t>(left / (has_upstream ? 2 : 1)), connections_min, most);
 }
 
 // What would have no effect is refused: whoever gives it counts on it.
@@ -57,9 +73,9 @@ std::vector<Setting> serve_settings() {
       {"max-jump", number, "N", "1099511627776",
        "refuse a token so far above the highest one seen; 0: no bound"},
       {"cache", number, "ENTRIES", "100000", "fences kept in memory"},
-      {"control-token-file", text, "FILE", "", "bearer tokens of the control side, with a role each"},
+      {"control-token-file", file, "FILE", "", "bearer tokens of the control side, with a role each"},
       {"control-host", text, "NAME", "", "a further host name that the control side is called by", true},
-      {"claim-key", text, "FILE", "",
+      {"claim-key", file, "FILE", "",
        "keys that sign the claims of leases granted here: one or two lines KEYID BASE64URL"},
       {"claim-space", text, "NAME", "fenceguard",
        "the namespace that is signed: one for all whose tokens are comparable"},
@@ -76,14 +92,14 @@ std::vector<Setting> serve_settings() {
       {"forward-claim", flag, "", "", "http: storage: pass the fencing headers on"},
       {"lock-wait", duration, "TIME", "1s",
        "how long to wait for another guard that has the state; it is let in when that one is dead"},
-      {"tls-certificate", text, "FILE", "", "data side over TLS: our certificate with its chain, in PEM"},
-      {"tls-key", text, "FILE", "", "its key"},
-      {"tls-client-ca", text, "FILE", "", "clients must show a certificate that one of these has signed"},
-      {"upstream-ca", text, "FILE", "",
+      {"tls-certificate", file, "FILE", "", "data side over TLS: our certificate with its chain, in PEM"},
+      {"tls-key", file, "FILE", "", "its key"},
+      {"tls-client-ca", file, "FILE", "", "clients must show a certificate that one of these has signed"},
+      {"upstream-ca", file, "FILE", "",
        "https: storage: who may have signed its certificate; left out, the "
        "system's list"},
-      {"upstream-certificate", text, "FILE", "", "https: storage: the certificate that we show"},
-      {"upstream-key", text, "FILE", "", "its key"},
+      {"upstream-certificate", file, "FILE", "", "https: storage: the certificate that we show"},
+      {"upstream-key", file, "FILE", "", "its key"},
       {"drain-timeout", duration, "TIME", "10s", "how long requests may take to end after SIGTERM"},
       {"idle-timeout", duration, "TIME", "60s", "how long a connection may stay idle"},
       {"header-timeout", duration, "TIME", "10s", "how long a header block may take"},
@@ -122,6 +138,11 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   options.data_limits.idle_max = settings.duration("idle-timeout");
   options.data_limits.header_max = settings.duration("header-timeout");
   options.data_limits.body_max = settings.duration("body-timeout");
+  for (const auto* name : {"idle-timeout", "header-timeout", "body-timeout"}) {
+    if (settings.duration(name) < 100ms) throw InvalidInput(fmt::format("--{}: at least 100ms", name));
+  }
+  options.data_limits.connections_max = connections_within_limit(
+      options.threads, schemes().find(storage).needs_state, options.data_limits.connections_max);
   options.tls = {settings.text("tls-certificate"), settings.text("tls-key"), settings.text("tls-client-ca")};
   require_tls_whole(settings, storage);
   return options;

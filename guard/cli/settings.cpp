@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -82,6 +83,9 @@ po::parsed_options parse_variables(std::span<const Setting> table, const po::opt
 po::parsed_options parse_file(const po::options_description& options, const std::string& path,
                               std::span<const std::string_view> known_elsewhere) {
   std::ifstream file{path};
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw InvalidInput(fmt::format("--config: '{}' is a folder", path));
   if (!file) throw InvalidInput(fmt::format("--config: cannot read '{}'", path));
   po::parsed_options parsed{&options};
   try {
@@ -90,6 +94,7 @@ po::parsed_options parse_file(const po::options_description& options, const std:
     throw InvalidInput(
         fmt::format("'{}' has a line that is neither 'name = value' nor a comment that begins with #", path));
   }
+  if (file.bad()) throw InvalidInput(fmt::format("--config: cannot read '{}'", path));
   for (const auto& option : parsed.options) {
     if (!option.unregistered) continue;
     if (std::ranges::find(known_elsewhere, option.string_key) == known_elsewhere.end()) {
@@ -125,6 +130,10 @@ std::optional<bool> parse_switch(std::string_view text) {
 
 // Throws InvalidInput with what is wrong, never with the value.
 void check(Kind kind, const std::string& value) {
+  // A variable of the shell that is not set must not switch off what it was to secure.
+  const bool is_never_empty = kind == Kind::file || kind == Kind::secret || kind == Kind::address;
+  if (is_never_empty && value.empty())
+    throw InvalidInput("it is given, and empty; leave it out where it is not meant");
   switch (kind) {
     case Kind::flag:
       if (!parse_switch(value)) throw InvalidInput("a switch is true or false");
@@ -157,6 +166,7 @@ void check(Kind kind, const std::string& value) {
       static_cast<void>(Url::parse(value));
       return;
     case Kind::text:
+    case Kind::file:
     case Kind::secret:
       return;
   }

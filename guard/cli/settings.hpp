@@ -22,7 +22,7 @@
 
 namespace fenceguard::cli {
 
-enum class Kind { flag, text, address, number, duration, resource, token, holder, url, secret };
+enum class Kind { flag, text, file, address, number, duration, resource, token, holder, url, secret };
 
 struct Setting {
   std::string_view name;           // --name, FENCEGUARD_NAME, 'name = …'; a secret has no flag
