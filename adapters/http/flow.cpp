@@ -20,9 +20,30 @@ constexpr std::size_t held_write_answer_bytes_max = 1024 * 1024;
 // A body up to this size is copied behind its header block, so that one buffer goes out.
 constexpr std::size_t copied_body_bytes_max = 16 * 1024;
 
-// A redirect is how many servers answer a POST that they carried out.
-bool says_done(unsigned status) noexcept {
-  return status < 400 && status != 304;
+enum class Word { done, not_done, doubtful };
+
+// What a complete answer says of the write. 303 is how a POST is answered that was carried out. 301 and 302
+// are so with old servers, and a server that moved answers them, too; of 207 each part may have failed, and
+// after 500 a part may have taken effect: none of these uses up a sequence, nor leaves it free.
+Word word_of(unsigned status, bool has_sequence) noexcept {
+  if (status < 300) return status == 207 && has_sequence ? Word::doubtful : Word::done;
+  switch (status) {
+    case 303:
+      return Word::done;
+    case 301:
+    case 302:
+      return has_sequence ? Word::doubtful : Word::done;
+    case 500:
+      return has_sequence ? Word::doubtful : Word::not_done;
+    case 300:
+    case 304:
+    case 305:
+    case 307:
+    case 308:
+      return Word::not_done;
+    default:
+      return status < 400 ? Word::doubtful : Word::not_done;
+  }
 }
 
 std::string_view what_came_of(Seen seen) noexcept {
@@ -226,10 +247,13 @@ Ending Flow::ending_of(Seen seen) {
   if (seen == Seen::unsent) return Ending::unsent;
   const auto status = forwarding_.answer().status;
   if (seen != Seen::whole || !proves_end(status)) return Ending::unknown;
+  const auto& claims = operation_->claims;
+  const auto word = word_of(status, std::any_of(claims.begin(), claims.end(), [](const Claim& claim) {
+                              return claim.sequence.has_value();
+                            }));
+  if (word == Word::not_done) return Ending::refused;
   // Whoever says that it is done before he was told all of it does not mean this write.
-  if (says_done(status)) return forwarding_.is_early() ? Ending::unknown : Ending::took_effect;
-  // What failed inside may have taken effect in part, and a sequence must not be used for it again.
-  return status == 500 && own_claim().sequence ? Ending::unknown : Ending::refused;
+  return word == Word::done && !forwarding_.is_early() ? Ending::took_effect : Ending::unknown;
 }
 
 http::Response Flow::write_answer(Seen seen, Ending ending) {

@@ -68,12 +68,12 @@ TEST_P(UnknownEndingTest, IsToldAsUnknownAndClosesTheResourceForTheSettleTime) {
 INSTANTIATE_TEST_SUITE_P(
     All, UnknownEndingTest,
     testing::Values(Case{"never", 504}, Case{"hold-answer=30s", 504}, Case{"drop", 502}, Case{"reset", 502},
-                    Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=408", 504},
-                    Case{"status=502", 502}, Case{"status=503", 502}, Case{"status=504", 504},
-                    Case{"status=460", 502}, Case{"status=499", 502}, Case{"status=506", 502},
-                    Case{"status=520", 502}, Case{"status=599", 502}, Case{"status=200 half body=100", 502},
-                    Case{"status=200 half chunked body=100", 502}, Case{"half-head", 502},
-                    Case{"garbage", 502}, Case{"both-framings body=5", 502},
+                    Case{"apply-reset", 502}, Case{"status=202", 502}, Case{"status=306", 502},
+                    Case{"status=408", 504}, Case{"status=502", 502}, Case{"status=503", 502},
+                    Case{"status=504", 504}, Case{"status=460", 502}, Case{"status=499", 502},
+                    Case{"status=506", 502}, Case{"status=520", 502}, Case{"status=599", 502},
+                    Case{"status=200 half body=100", 502}, Case{"status=200 half chunked body=100", 502},
+                    Case{"half-head", 502}, Case{"garbage", 502}, Case{"both-framings body=5", 502},
                     Case{"field=Content-Length_:5 field=Bad(Name:x", 502},
                     Case{"field=Transfer-Encoding:gzip until-close", 502}, Case{"interim=101", 502}));
 
@@ -97,24 +97,46 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"status=500", 500}, Case{"status=501", 501}, Case{"status=302", 302},
                     Case{"interim=103", 204}, Case{"interim=100", 204}, Case{"status=303", 303},
                     Case{"status=304", 304}, Case{"status=505", 505}, Case{"status=507 body=9", 507},
-                    Case{"status=511", 511}, Case{"slow=2ms status=200 body=20 chunked", 200}));
+                    Case{"status=511", 511}, Case{"status=301", 301}, Case{"status=307", 307},
+                    Case{"slow=2ms status=200 body=20 chunked", 200}));
 
-TEST_F(EndingTest, ARedirectSaysThatTheWriteTookEffectAndItsRetryIsADuplicate) {
-  const auto post = [&](const std::string& words) {
+// Of writes with a sequence: what proves that nothing was done leaves the sequence free, what says that it
+// was done uses it up, and what says neither is unknown.
+class SequenceTest : public EndingTest {
+ protected:
+  http::Response post(const std::string& words) {
     return guarded_.send("POST", "/a", claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", words}}), "x");
-  };
-  EXPECT_EQ(post("status=409").status, 409U);
-  EXPECT_EQ(post("status=303").status, 303U) << "what was refused leaves the sequence free";
-  EXPECT_EQ(verdict(post("status=303")), "duplicate");
+  }
+};
+
+class RefusedSequenceTest : public SequenceTest, public testing::WithParamInterface<unsigned> {};
+
+TEST_P(RefusedSequenceTest, StaysFreeForAnotherTry) {
+  const auto refused = post("status=" + std::to_string(GetParam()));
+  EXPECT_EQ(refused.status, GetParam());
+  EXPECT_EQ(verdict(refused), "admitted");
+  EXPECT_EQ(post("status=200").status, 200U);
+  EXPECT_EQ(verdict(post("status=200")), "duplicate");
   EXPECT_THAT(upstream_.seen(), SizeIs(2));
 }
 
-TEST_F(EndingTest, AnInternalErrorMakesAWriteWithASequenceUnknown) {
-  const auto sequence = claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", "status=500"}});
-  const auto failed = guarded_.send("PUT", "/a", sequence, "x");
-  EXPECT_EQ(failed.status, 502U);
-  EXPECT_EQ(verdict(failed), "unknown");
+INSTANTIATE_TEST_SUITE_P(All, RefusedSequenceTest, testing::Values(300, 304, 305, 307, 308, 404, 409, 412));
+
+class DoubtfulSequenceTest : public SequenceTest, public testing::WithParamInterface<unsigned> {};
+
+TEST_P(DoubtfulSequenceTest, IsUnknownAndClosesTheResource) {
+  const auto answer = post("status=" + std::to_string(GetParam()));
+  EXPECT_EQ(answer.status, 502U);
+  EXPECT_EQ(verdict(answer), "unknown");
   expect_closed_then_open("/a");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DoubtfulSequenceTest, testing::Values(207, 301, 302, 500));
+
+TEST_F(SequenceTest, IsUsedUpByARedirectThatSaysThatTheWriteWasCarriedOut) {
+  EXPECT_EQ(post("status=303").status, 303U);
+  EXPECT_EQ(verdict(post("status=303")), "duplicate");
+  EXPECT_THAT(upstream_.seen(), SizeIs(1));
 }
 
 TEST_F(EndingTest, ASecondAnswerIsNeverTakenForTheNextRequests) {
