@@ -121,11 +121,13 @@ void UpstreamPool::arm(http::SteadyTime deadline) {
 }
 
 void UpstreamPool::sleep_until(http::SteadyTime moment) {
-  wakes_at_ = moment;
+  // Until both are done no timer is set: where one throws, the next deadline sets it.
+  wakes_at_ = http::SteadyTime::max();
   timer_.expires_at(moment);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) sweep();
   });
+  wakes_at_ = moment;
 }
 
 void UpstreamPool::sweep() {

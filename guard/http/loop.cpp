@@ -141,11 +141,13 @@ void Loop::arm(SteadyTime deadline) {
 }
 
 void Loop::sleep_until(SteadyTime moment) {
-  wakes_at_ = moment;
+  // Until both are done no timer is set: where one throws, the next deadline sets it.
+  wakes_at_ = SteadyTime::max();
   timer_.expires_at(moment);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) sweep();
   });
+  wakes_at_ = moment;
 }
 
 void Loop::sweep() {
