@@ -7,7 +7,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 guard="${FENCEGUARD:-fenceguard}"
 kind="${1:-nginx}"
 folder="$(mktemp -d)"
-mkdir -p "$folder/data/accounts"  # Apache makes no folders of its own
+mkdir -p "$folder/data/accounts" "$folder/data/fenceguard-demo"  # Apache makes no folders of its own
 pids=()
 finish() {
   kill "${pids[@]}" 2>/dev/null || true
