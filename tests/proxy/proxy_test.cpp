@@ -209,8 +209,9 @@ TEST_F(ProxyTest, AMoveIsLetInByBothClaimsOrNotAtAll) {
   EXPECT_EQ(guarded_.put("/a", 5).status, 204U) << "a refused pair raises no fence";
   EXPECT_EQ(move(4, 10).status, 412U);
   EXPECT_EQ(guarded_.put("/b", 9).status, 204U);
+  EXPECT_EQ(guarded_.send("DELETE", "/b", claim(9)).status, 204U);
   const auto moved = move(6, 10);
-  EXPECT_EQ(moved.status, 204U);
+  EXPECT_EQ(moved.status, 201U);
   EXPECT_EQ(field(moved, "Fencing-Highest"), "6");
   EXPECT_EQ(upstream_.applied().back().destination, upstream_.url() + "/b");
   EXPECT_EQ(guarded_.put("/b", 9).status, 412U);
