@@ -69,6 +69,10 @@ Task<Channel::Read> Channel::read_some(char* data, std::size_t bytes) {
   return tls_ ? tls_->read_some(socket_, data, bytes) : read_clear(data, bytes);
 }
 
+Task<Channel::Error> Channel::wait_bytes() {
+  return tls_->wait_bytes(socket_);
+}
+
 // Asio's own read asks the kernel first, and then once more when there is something.
 Task<Channel::Read> Channel::read_clear(char* data, std::size_t bytes) {
   co_return co_await socket_.async_read_some(asio::buffer(data, bytes), as_result);

@@ -38,6 +38,8 @@ class Channel {
   // What the connection takes of head and then body, taken off both. would_block: nothing now.
   [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
 
+  // Waits until there is something, which is not taken; or an error. REQUIRES: is_tls().
+  [[nodiscard]] Task<Error> wait_bytes();
   // Waits until there is something; at least one byte, or an error.
   [[nodiscard]] Task<Read> read_some(char* data, std::size_t bytes);
   // All of both.

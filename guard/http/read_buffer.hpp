@@ -43,7 +43,12 @@ class ReadBuffer {
 
   // Gives back the memory that a large header block took, if nothing is in it now.
   void shrink() {
-    if (begin_ != end_ || capacity_ <= small) return;
+    if (capacity_ > small) release();
+  }
+
+  // Gives back all memory, if nothing is in it now.
+  void release() {
+    if (begin_ != end_) return;
     data_.reset();
     begin_ = end_ = capacity_ = 0;
   }

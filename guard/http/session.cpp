@@ -127,7 +127,13 @@ Task<std::optional<Refusal>> Session::await_head(HeadScanner& scanner) {
     if (connection_.loop().is_draining()) co_return no_answer;
     is_idle_ = true;
     connection_.set_deadline(limits.idle_max);
-    const auto arrival = connection_.filled(co_await connection_.fill());
+    auto arrival = Arrival::ready;
+    // A connection over TLS is large enough without a buffer that waits for its bytes.
+    if (connection_.channel().is_tls()) {
+      buffer.release();
+      arrival = connection_.arrival_of(co_await connection_.channel().wait_bytes());
+    }
+    if (arrival == Arrival::ready) arrival = connection_.filled(co_await connection_.fill());
     is_idle_ = false;
     const bool is_missed =
         arrival == Arrival::ended && connection_.loop().is_draining() && connection_.read_at_once();

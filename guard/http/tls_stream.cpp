@@ -103,6 +103,15 @@ Task<TlsStream::Read> TlsStream::read_some(Socket& socket, char* data, std::size
   }
 }
 
+Task<TlsStream::Error> TlsStream::wait_bytes(Socket& socket) {
+  for (;;) {
+    const auto error = look(socket);
+    if (error != asio::error::would_block) co_return error;
+    const auto [wait_error] = co_await wait(socket);
+    if (wait_error) co_return wait_error;
+  }
+}
+
 Task<TlsStream::Error> TlsStream::write_all(Socket& socket, std::string_view head, std::string_view body) {
   for (;;) {
     const auto error = write_now(socket, head, body);

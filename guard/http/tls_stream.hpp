@@ -31,6 +31,8 @@ class TlsStream {
   [[nodiscard]] Task<Error> handshake(Socket& socket);
   [[nodiscard]] Read read_now(Socket& socket, char* data, std::size_t bytes);
   [[nodiscard]] Error write_now(Socket& socket, std::string_view& head, std::string_view& body);
+  // Waits until something can be read, or an error.
+  [[nodiscard]] Task<Error> wait_bytes(Socket& socket);
   [[nodiscard]] Task<Read> read_some(Socket& socket, char* data, std::size_t bytes);
   [[nodiscard]] Task<Error> write_all(Socket& socket, std::string_view head, std::string_view body);
   void say_farewell(Socket& socket) noexcept;
