@@ -69,7 +69,9 @@ std::vector<Setting> serve_settings() {
       {"source", url, "URL", "", "the token source; left out, the storage's own"},
       state_setting,
       {"init", flag, "", "", "create missing state: draw a number from --source and make it the floor"},
-      {"resource-depth", number, "N", "0", "the first N segments of a path are the resource; 0: all of them"},
+      {"resource-depth", number, "N", "0",
+       "the first N segments of a path are the resource; 0: all of them. Kept with the fences: another is "
+       "refused"},
       {"max-jump", number, "N", "1099511627776",
        "refuse a token so far above the highest one seen; 0: no bound"},
       {"cache", number, "ENTRIES", "100000", "fences kept in memory"},
