@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 
-#include "guard/clock.hpp"
 #include "guard/storage.hpp"
 #include "guard/wait_for.hpp"
 
@@ -19,6 +18,18 @@ LaneState& state_of(const LaneOptions& options) {
 LaneLimits limits_of(const LaneOptions& options, std::size_t cache_entries) {
   // One more, because a time is cut to whole milliseconds.
   return {options.settle + Time{1}, options.waiting_per_resource_max, options.waiting_max, cache_entries};
+}
+
+// A call that throws has not been taken, and is answered here. An answer does not throw.
+template <class Answer, class Call>
+void call_store(const Answer& answer, Call call) noexcept {
+  try {
+    call();
+  } catch (...) {
+    Fault fault = current_fault();
+    fault.kind = FaultKind::unavailable;
+    answer(std::move(fault));
+  }
 }
 
 template <class... Cases>
@@ -60,14 +71,19 @@ LaneDesk::~LaneDesk() {
 }
 
 Time LaneDesk::now() {
-  return std::chrono::duration_cast<Time>(BootClock::now().time_since_epoch());
+  // It stands still while the machine is suspended, as does a storage on the same machine: what settles has
+  // not gone on meanwhile. A storage elsewhere has then had more time than is counted, never less.
+  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 std::optional<Entry> LaneDesk::enter(Ask ask, std::function<void(Entry)> entered) {
-  const Ticket ticket = ask.ticket;
   if (ask.kind == Kind::write && mark_.load(std::memory_order_acquire) != Mark::set)
     return wait_for_mark(std::move(ask), std::move(entered));
+  return enter_marked(std::move(ask), std::move(entered));
+}
 
+std::optional<Entry> LaneDesk::enter_marked(Ask ask, std::function<void(Entry)> entered) noexcept {
+  const Ticket ticket = ask.ticket;
   Actions actions;
   std::unique_lock lock{mutex_};
   table_.ask(std::move(ask), now(), actions);
@@ -93,7 +109,7 @@ std::optional<Entry> LaneDesk::enter(Ask ask, std::function<void(Entry)> entered
   return entry;
 }
 
-std::optional<Left> LaneDesk::leave(Ticket ticket, Ending ending, std::function<void(Left)> left) {
+std::optional<Left> LaneDesk::leave(Ticket ticket, Ending ending, std::function<void(Left)> left) noexcept {
   Actions actions;
   std::unique_lock lock{mutex_};
   table_.ended(ticket, ending, now(), actions);
@@ -114,7 +130,7 @@ std::optional<Left> LaneDesk::leave(Ticket ticket, Ending ending, std::function<
   return answer;
 }
 
-bool LaneDesk::withdraw(Ticket ticket) {
+bool LaneDesk::withdraw(Ticket ticket) noexcept {
   bool is_withdrawn = false;
   feed([&](Actions& actions) {
     is_withdrawn = table_.withdraw(ticket, now(), actions);
@@ -129,7 +145,7 @@ bool LaneDesk::withdraw(Ticket ticket) {
   return is_withdrawn;
 }
 
-void LaneDesk::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
+void LaneDesk::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept {
   const Ticket ticket = new_ticket();
   feed([&](Actions& actions) {
     revokes_.emplace(ticket, Revoke{std::move(lease), {}, std::move(done)});
@@ -138,7 +154,7 @@ void LaneDesk::revoke(Resource resource, std::optional<Claim> lease, Done<FenceV
   });
 }
 
-void LaneDesk::forget_fences() {
+void LaneDesk::forget_fences() noexcept {
   feed([this](Actions& actions) { table_.forget_fences(now(), actions); });
 }
 
@@ -170,12 +186,13 @@ std::optional<Entry> LaneDesk::wait_for_mark(Ask ask, std::function<void(Entry)>
   if (mark_ == Mark::set) {
     mark_set(true);
   } else {
-    state_.mark_open(true, [this](const Outcome<bool>& outcome) { mark_set(outcome); });
+    const auto answer = [this](const Outcome<bool>& outcome) { mark_set(outcome); };
+    call_store(answer, [&] { state_.mark_open(true, answer); });
   }
   return std::nullopt;
 }
 
-void LaneDesk::mark_set(const Outcome<bool>& outcome) {
+void LaneDesk::mark_set(const Outcome<bool>& outcome) noexcept {
   feed_answer([&](Actions& actions) {
     mark_.store(outcome.ok() ? Mark::set : Mark::unset, std::memory_order_release);
     for (Early& early : std::exchange(early_, {})) {
@@ -192,7 +209,7 @@ void LaneDesk::mark_set(const Outcome<bool>& outcome) {
 }
 
 template <class Event>
-void LaneDesk::feed(Event event) {
+void LaneDesk::feed(Event event) noexcept {
   Actions actions;
   std::unique_lock lock{mutex_};
   event(actions);
@@ -203,7 +220,7 @@ void LaneDesk::feed(Event event) {
 }
 
 template <class Event>
-void LaneDesk::feed_answer(Event event) {
+void LaneDesk::feed_answer(Event event) noexcept {
   feed(std::move(event));
   const std::scoped_lock lock{mutex_};
   if (--calls_ == 0) calls_over_.notify_all();
@@ -211,7 +228,7 @@ void LaneDesk::feed_answer(Event event) {
 
 // One after the other, although a store may answer within its call: a long queue must not become a deep
 // stack.
-void LaneDesk::run(Jobs jobs) {
+void LaneDesk::run(Jobs jobs) noexcept {
   if (jobs.empty()) return;
   thread_local std::deque<Job> queue;
   thread_local bool is_running = false;
@@ -221,11 +238,7 @@ void LaneDesk::run(Jobs jobs) {
   while (!queue.empty()) {
     const Job job = std::move(queue.front());
     queue.pop_front();
-    try {
-      job();
-    } catch (...) {
-      // Out of memory. What it was for is not answered, so its lane stays closed; the others go on.
-    }
+    job();
   }
   is_running = false;
 }
@@ -280,10 +293,12 @@ LaneDesk::Job LaneDesk::load(Resource resource) {
     const auto answer = [this, resource](const Outcome<FenceView>& outcome) {
       feed_answer([&](Actions& actions) { table_.loaded(resource, outcome, now(), actions); });
     };
-    // What is not initialised shows no fence, and that is no licence.
-    const StoreStatus status = store_.status();
-    if (status.state != StoreState::ready) return answer(Fault{FaultKind::unavailable, status.reason});
-    store_.show(resource, answer);
+    call_store(answer, [&] {
+      // What is not initialised shows no fence, and that is no licence.
+      const StoreStatus status = store_.status();
+      if (status.state != StoreState::ready) return answer(Fault{FaultKind::unavailable, status.reason});
+      store_.show(resource, answer);
+    });
   };
 }
 
@@ -293,37 +308,40 @@ LaneDesk::Job LaneDesk::raise(Raise call) {
     const auto answer = [this, claim = call.claim](const Outcome<Ruling>& outcome) {
       feed_answer([&](Actions& actions) { table_.raised(claim, outcome, now(), actions); });
     };
-    // The state may have been opened with another bound. What it has seen only rises, so that of two claims
-    // the second is not refused where the first was raised.
-    const auto is_absurd = [this, highest = jump_max_ > 0 ? store_.status().highest : 0](const Claim& claim) {
-      return is_implausible(claim, highest, jump_max_);
-    };
-    if (is_absurd(call.claim) || (call.other && is_absurd(*call.other))) {
-      return answer(Fault{FaultKind::implausible,
-                          "the token is further above the highest seen here than --max-jump allows"});
-    }
-    store_.advance(call.claim, answer);
+    call_store(answer, [&] {
+      // The state may have been opened with another bound. What it has seen only rises, so that of two claims
+      // the second is not refused where the first was raised.
+      const std::int64_t highest = jump_max_ > 0 ? store_.status().highest : 0;
+      if (is_implausible(call.claim, highest, jump_max_) ||
+          (call.other && is_implausible(*call.other, highest, jump_max_))) {
+        return answer(Fault{FaultKind::implausible,
+                            "the token is further above the highest seen here than --max-jump allows"});
+      }
+      store_.advance(call.claim, answer);
+    });
   };
 }
 
 LaneDesk::Job LaneDesk::close(Resource resource, const std::optional<Claim>& lease, Ticket ticket) {
   ++calls_;
   return [this, resource = std::move(resource), lease, ticket] {
-    store_.revoke(resource, lease, [this, resource, ticket](const Outcome<FenceView>& outcome) {
+    const auto answer = [this, resource, ticket](const Outcome<FenceView>& outcome) {
       feed_answer([&](Actions& actions) {
         if (outcome.ok()) revokes_.at(ticket).view = outcome.value();
         table_.closed(resource, ticket, outcome, now(), actions);
       });
-    });
+    };
+    call_store(answer, [&] { store_.revoke(resource, lease, answer); });
   };
 }
 
 LaneDesk::Job LaneDesk::record(Claim claim, Ticket ticket) {
   ++calls_;
   return [this, claim = std::move(claim), ticket] {
-    state_.record(claim, [this, claim, ticket](const Outcome<Ruling>& outcome) {
+    const auto answer = [this, claim, ticket](const Outcome<Ruling>& outcome) {
       feed_answer([&](Actions& actions) { table_.recorded(claim, ticket, outcome, now(), actions); });
-    });
+    };
+    call_store(answer, [&] { state_.record(claim, answer); });
   };
 }
 
@@ -331,7 +349,7 @@ void LaneDesk::wake_timer_if_due() {
   if (!timer_is_set_ && table_.due()) timer_wake_.notify_one();
 }
 
-void LaneDesk::keep_time() {
+void LaneDesk::keep_time() noexcept {
   std::unique_lock lock{mutex_};
   while (!is_stopping_) {
     const auto due = table_.due();

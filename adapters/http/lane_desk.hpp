@@ -4,6 +4,9 @@
 // thread; who can be answered at once is, the others are called back. The store is called, and callbacks are
 // made, outside the mutex.
 //
+// What is counted is counted to its end: where that throws (no memory, a callback that throws), the process
+// ends. Its mark then closes everything at the next start, which a lost ticket would not.
+//
 // Thread-safe.
 
 #include <atomic>
@@ -29,10 +32,11 @@ class LaneDesk {
 
   [[nodiscard]] Ticket new_ticket() noexcept { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
-  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending, std::function<void(Left)> left);
-  [[nodiscard]] bool withdraw(Ticket ticket);
-  void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done);
-  void forget_fences();
+  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
+                                          std::function<void(Left)> left) noexcept;
+  [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
+  void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept;
+  void forget_fences() noexcept;
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
   [[nodiscard]] LaneTable::Figures figures() const;
 
@@ -60,19 +64,20 @@ class LaneDesk {
   [[nodiscard]] Job close(Resource resource, const std::optional<Claim>& lease, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
 
+  [[nodiscard]] std::optional<Entry> enter_marked(Ask ask, std::function<void(Entry)> entered) noexcept;
   // Feeds the table and does what follows. REQUIRES: mutex_ is free.
   template <class Event>
-  void feed(Event event);
+  void feed(Event event) noexcept;
   // A store's call has been answered.
   template <class Event>
-  void feed_answer(Event event);
-  void run(Jobs jobs);
+  void feed_answer(Event event) noexcept;
+  void run(Jobs jobs) noexcept;
   [[nodiscard]] static Time now();
 
   // Writes that came before the mark was set.
   [[nodiscard]] std::optional<Entry> wait_for_mark(Ask ask, std::function<void(Entry)> entered);
-  void mark_set(const Outcome<bool>& outcome);
-  void keep_time();
+  void mark_set(const Outcome<bool>& outcome) noexcept;
+  void keep_time() noexcept;
   void wake_timer_if_due();
 
   const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called

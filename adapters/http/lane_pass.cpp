@@ -1,14 +1,35 @@
 #include "adapters/http/lane_pass.hpp"
 
+#include <exception>
+#include <thread>
+
 namespace fenceguard::proxy {
 
 LanePass::~LanePass() {
-  if (!is_inside_) return;
-  try {
-    (void)lanes_.leave(ticket_, Ending::unknown, [](const Left&) {});
-  } catch (...) {
-    // The lane stays as it is: closed is better than open.
-  }
+  if (is_waiting_) end_waiting();
+  if (is_inside_) (void)lanes_.leave(ticket_, Ending::unknown, [](const Left&) {});
+}
+
+// Nobody waits for the answer any more.
+void LanePass::end_waiting() {
+  if (!is_leaving_ && lanes_.withdraw(ticket_)) return;
+  // The answer comes here. A loop that goes on would find nothing in this place any more.
+  if (!loop_->context().stopped()) std::terminate();
+  while (!has_answer_.load(std::memory_order_acquire)) std::this_thread::yield();
+  if (!is_leaving_) take_entry(*entry_);
+}
+
+// On any thread.
+template <class Told>
+void LanePass::take_answer(std::optional<Told>& taken, Told told) noexcept {
+  taken = std::move(told);
+  loop_->post([this] {
+    is_told_ = true;
+    is_waiting_ = false;
+    if (!is_leaving_) take_entry(*entry_);
+    wakeup_.wake();
+  });
+  has_answer_.store(true, std::memory_order_release);
 }
 
 std::optional<Entry> LanePass::enter(Kind kind, std::vector<Claim> claims, http::Stream& stream) {
@@ -16,22 +37,23 @@ std::optional<Entry> LanePass::enter(Kind kind, std::vector<Claim> claims, http:
   is_write_ = kind == Kind::write;
   ticket_ = lanes_.new_ticket();
   // Told on any thread, perhaps before enter() has returned.
-  auto entry = lanes_.enter({ticket_, kind, std::move(claims)}, [this](Entry told) {
-    entry_ = std::move(told);
-    loop_->post([this] {
-      is_told_ = true;
-      wakeup_.wake();
-    });
-  });
+  auto entry = lanes_.enter({ticket_, kind, std::move(claims)},
+                            [this](Entry told) { take_answer(entry_, std::move(told)); });
+  is_waiting_ = !entry;
   if (entry) take_entry(*entry);
   return entry;
 }
 
 http::Task<std::optional<Entry>> LanePass::wait_entered(http::Stream& stream) {
-  stream.watch([this] { client_gone(); });
-  while (!is_told_ && !is_withdrawn_) co_await wakeup_.wait();
-  if (is_told_) take_entry(*entry_);
+  std::exception_ptr thrown;
+  try {
+    stream.watch([this] { client_gone(); });
+    while (!is_told_ && !is_withdrawn_) co_await wakeup_.wait();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
   co_await stream.stop_watching();
+  if (thrown) std::rethrow_exception(thrown);
   if (is_withdrawn_) co_return std::nullopt;
   co_return std::move(*entry_);
 }
@@ -44,25 +66,24 @@ void LanePass::client_gone() {
   if (is_told_ || is_withdrawn_) return;
   // Where it comes too late, the answer is on its way.
   is_withdrawn_ = lanes_.withdraw(ticket_);
-  if (is_withdrawn_) wakeup_.wake();
+  if (!is_withdrawn_) return;
+  is_waiting_ = false;
+  wakeup_.wake();
 }
 
 bool LanePass::leave(Ending ending) {
-  is_inside_ = false;
   is_told_ = false;
-  auto left = lanes_.leave(ticket_, ending, [this](Left told) {
-    fault_ = std::move(told.fault);
-    loop_->post([this] {
-      is_told_ = true;
-      wakeup_.wake();
-    });
-  });
+  has_answer_.store(false, std::memory_order_relaxed);
+  auto left = lanes_.leave(ticket_, ending, [this](Left told) { take_answer(left_, std::move(told)); });
+  is_inside_ = false;
+  is_leaving_ = is_waiting_ = !left;
   if (left) fault_ = std::move(left->fault);
-  return left.has_value();
+  return !is_leaving_;
 }
 
 http::Task<void> LanePass::wait_left() {
   while (!is_told_) co_await wakeup_.wait();
+  fault_ = std::move(left_->fault);
 }
 
 }  // namespace fenceguard::proxy

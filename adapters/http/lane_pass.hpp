@@ -5,6 +5,7 @@
 //
 // Thread safety: the loop's thread only.
 
+#include <atomic>
 #include <optional>
 
 #include "adapters/http/lanes.hpp"
@@ -17,7 +18,8 @@ namespace fenceguard::proxy {
 class LanePass {
  public:
   explicit LanePass(Lanes& lanes) : lanes_{lanes} {}
-  // REQUIRES: no wait is under way. If a write is still in the lane, nothing can deliver it any more.
+  // If a write is still in the lane, nothing can deliver it any more: REQUIRES that. What waits to be let in
+  // is withdrawn. An answer that is on its way to here, to a loop that goes on, ends the process.
   ~LanePass();
   LanePass(const LanePass&) = delete;
   LanePass& operator=(const LanePass&) = delete;
@@ -36,6 +38,9 @@ class LanePass {
   [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
 
  private:
+  template <class Told>
+  void take_answer(std::optional<Told>& taken, Told told) noexcept;
+  void end_waiting();
   void take_entry(const Entry& entry) noexcept;
   void client_gone();
 
@@ -43,9 +48,13 @@ class LanePass {
   http::Loop* loop_ = nullptr;
   http::Wakeup wakeup_;
   Ticket ticket_ = 0;
-  std::optional<Entry> entry_;  // told by another thread
+  std::optional<Entry> entry_;           // told by another thread
+  std::optional<Left> left_;             // likewise
+  std::atomic<bool> has_answer_{false};  // that thread is done with all this
   std::optional<Fault> fault_;
   bool is_write_ = false;
+  bool is_waiting_ = false;  // for an answer of the lanes
+  bool is_leaving_ = false;  // and that is the answer to leave()
   bool is_told_ = false;
   bool is_withdrawn_ = false;
   bool is_inside_ = false;

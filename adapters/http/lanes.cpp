@@ -27,11 +27,11 @@ std::optional<Entry> Lanes::enter(Ask ask, std::function<void(Entry)> entered) {
   return impl_->desk.enter(std::move(ask), std::move(entered));
 }
 
-std::optional<Left> Lanes::leave(Ticket ticket, Ending ending, std::function<void(Left)> left) {
+std::optional<Left> Lanes::leave(Ticket ticket, Ending ending, std::function<void(Left)> left) noexcept {
   return impl_->desk.leave(ticket, ending, std::move(left));
 }
 
-bool Lanes::withdraw(Ticket ticket) {
+bool Lanes::withdraw(Ticket ticket) noexcept {
   return impl_->desk.withdraw(ticket);
 }
 

@@ -36,18 +36,20 @@ class Lanes {
   [[nodiscard]] Ticket new_ticket() noexcept;
 
   // Asks to be let in. Answers at once where it can; otherwise nothing, and entered is called once, on any
-  // thread, perhaps before this call returns. entered must not block, nor call the lanes.
+  // thread, perhaps before this call returns. entered must not block, throw, nor call the lanes. What this
+  // call throws was not asked.
   [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
 
   // The write is over. Answers at once that the client may be told; otherwise (a sequence is being recorded)
   // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
   // request any more: the connection was reset, not closed. REQUIRES, for all: the write was let in, and was
   // not left.
-  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending, std::function<void(Left)> left);
+  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
+                                          std::function<void(Left)> left) noexcept;
 
   // The client went away while its operation waited; entered is not called any more, unless it is being
   // called. True if it was withdrawn; false if it was answered (then leave() is owed where it was let in).
-  [[nodiscard]] bool withdraw(Ticket ticket);
+  [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
 
   // True if the resource's lane has a fence above the token: whoever has a write in flight under it keeps the
   // next one out, and must not do so for ever. False for an idle lane.

@@ -1,10 +1,11 @@
-// What the guard itself fails at, once a write was let in: its client is told that the outcome is unknown,
-// and the lane closes first.
+// What the guard itself fails at. Once a write was let in its client is told that the outcome is unknown, and
+// the lane closes first; one that waits to be let in is withdrawn.
 
 #include <gtest/gtest.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
+#include <future>
 #include <new>
 
 #include "adapters/http/flow.hpp"
@@ -18,11 +19,12 @@ namespace {
 using test::Upstream;
 using namespace std::chrono_literals;
 
-// A PUT whose body fails within, as it does where no memory is left.
+// A PUT that fails where it is read on or watched, as it does where no memory is left.
 class FailingStream : public http::Stream {
  public:
-  explicit FailingStream(http::Loop& loop) : loop_{loop} {
-    for (const auto& [name, value] : test::claim(1, {{"Host", "guard"}})) request_.fields.add(name, value);
+  FailingStream(http::Loop& loop, std::int64_t token) : loop_{loop} {
+    for (const auto& [name, value] : test::claim(token, {{"Host", "guard"}}))
+      request_.fields.add(name, value);
   }
   std::optional<http::Response> answer;
 
@@ -49,7 +51,7 @@ class FailingStream : public http::Stream {
   http::Task<bool> write(std::string_view) override { co_return false; }
   http::Task<bool> finish() override { co_return false; }
   void limit_write(std::chrono::milliseconds) override {}
-  void watch(std::function<void()>) override {}
+  void watch(std::function<void()>) override { throw std::bad_alloc{}; }
   http::Task<void> stop_watching() override { co_return; }
 
  private:
@@ -59,37 +61,80 @@ class FailingStream : public http::Stream {
   int pieces_ = 0;
 };
 
-TEST(FailingFlowTest, AFailureAfterAWriteWasLetInIsAnUnknownOutcome) {
-  const test::TempDir folder;
-  const Upstream upstream;
-  StorageOptions fresh;
-  fresh.initialise = true;
-  LaneOptions lane;
-  lane.state = sqlite::open_storage(folder.file("state.db"), fresh);
-  Lanes lanes{lane, 0, 10};
-  Metrics metrics{"http"};
-  RefusalLog log;
-  const ServiceContext context{.metrics = metrics, .log = log, .limits = {}};
-  const auto options = UpstreamOptions::from(Url::parse(upstream.url()), lane);
-  const auto loop = std::make_shared<http::Loop>();
-  UpstreamPool pool{options, loop};
-  FailingStream stream{*loop};
-  {
-    Flow flow{context, lanes, pool, stream};
-    std::exception_ptr thrown;
-    http::asio::co_spawn(loop->context(), flow.run(), [&](const std::exception_ptr& failure) {
-      thrown = failure;
-      loop->context().stop();
-    });
-    const auto work = http::asio::make_work_guard(loop->context());
-    loop->context().run_for(http::patience);
-    EXPECT_FALSE(thrown);
+class FailingFlowTest : public testing::Test {
+ protected:
+  FailingFlowTest() {
+    StorageOptions fresh;
+    fresh.initialise = true;
+    lane_.state = sqlite::open_storage(folder_.file("state.db"), fresh);
+    lanes_.emplace(lane_, 0, 10);
+    options_ = UpstreamOptions::from(Url::parse(upstream_.url()), lane_);
   }
+  // Runs a flow to its end, and tells what it threw.
+  std::exception_ptr run(FailingStream& stream) {
+    const ServiceContext context{.metrics = metrics_, .log = log_, .limits = {}};
+    UpstreamPool pool{*options_, loop_};
+    Flow flow{context, *lanes_, pool, stream};
+    std::exception_ptr thrown;
+    http::asio::co_spawn(loop_->context(), flow.run(), [&](const std::exception_ptr& failure) {
+      thrown = failure;
+      loop_->context().stop();
+    });
+    const auto work = http::asio::make_work_guard(loop_->context());
+    loop_->context().run_for(http::patience);
+    // The loop of a server goes on.
+    loop_->context().restart();
+    return thrown;
+  }
+  [[nodiscard]] Ask write(std::int64_t token) {
+    return {lanes_->new_ticket(), Kind::write, {{Resource{"a"}, Token{token}, Holder{"h"}, std::nullopt}}};
+  }
+  // Lets a write in that waits for nothing but the store.
+  Ticket enter(std::int64_t token) {
+    std::promise<Entry> late;
+    Ask ask = write(token);
+    const Ticket ticket = ask.ticket;
+    auto entry = lanes_->enter(std::move(ask), [&](Entry told) { late.set_value(std::move(told)); });
+    if (!entry) entry = late.get_future().get();
+    EXPECT_TRUE(std::holds_alternative<Entered>(*entry)) << token;
+    return ticket;
+  }
+
+  const test::TempDir folder_;
+  const Upstream upstream_;
+  LaneOptions lane_;
+  std::optional<Lanes> lanes_;
+  Metrics metrics_{"http"};
+  RefusalLog log_;
+  std::optional<UpstreamOptions> options_;
+  const std::shared_ptr<http::Loop> loop_ = std::make_shared<http::Loop>();
+};
+
+TEST_F(FailingFlowTest, AFailureAfterAWriteWasLetInIsAnUnknownOutcome) {
+  (void)lanes_->leave(enter(1), Ending::took_effect, {});
+  FailingStream stream{*loop_, 1};
+  EXPECT_FALSE(run(stream));
   ASSERT_TRUE(stream.answer);
   EXPECT_EQ(stream.answer->status, 500U);
   EXPECT_EQ(test::verdict(*stream.answer), "unknown");
-  EXPECT_EQ(lanes.figures().closed, 1U);
-  EXPECT_EQ(lanes.figures().in_flight, 0U);
+  EXPECT_EQ(lanes_->figures().closed, 1U);
+  EXPECT_EQ(lanes_->figures().in_flight, 0U);
+}
+
+TEST_F(FailingFlowTest, AFailureWhileAWriteWaitsToBeLetInWithdrawsIt) {
+  const Ticket lower = enter(1);
+  // The fence is at 2, so that nothing but the write of 1 is waited for.
+  Ask raised = write(2);
+  const Ticket raising = raised.ticket;
+  EXPECT_FALSE(lanes_->enter(std::move(raised), [](const Entry&) {}));
+  EXPECT_TRUE(http::eventually([&] { return lanes_->is_overtaken(Resource{"a"}, Token{1}); }));
+  FailingStream stream{*loop_, 2};
+  EXPECT_TRUE(run(stream));
+  EXPECT_TRUE(lanes_->withdraw(raising));
+  EXPECT_EQ(lanes_->figures().waiting, 0U);
+  (void)lanes_->leave(lower, Ending::took_effect, {});
+  EXPECT_EQ(lanes_->figures().in_flight, 0U);
+  (void)lanes_->leave(enter(3), Ending::took_effect, {});
 }
 
 }  // namespace

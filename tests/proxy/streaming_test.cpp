@@ -146,6 +146,34 @@ TEST_F(StreamingTest, ABodyWithoutEndIsCutOffOnceALaterHolderHasWaitedLongEnough
   EXPECT_THAT(upstream_.applied(), SizeIs(1));
 }
 
+TEST_F(StreamingTest, ABodyWithoutEndOfAHolderThatIsCutOffIsCutOffToo) {
+  GuardedOptions options;
+  options.limits.body_max = 500ms * slowdown;
+  Guarded guarded{upstream_.url(), options};
+  auto client = guarded.connect();
+  client.send(head_of("Transfer-Encoding: chunked", "count"));
+  std::atomic<bool> is_over{false};
+  auto endless = std::async(std::launch::async, [&] {
+    const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
+    while (!is_over && client.send(chunk)) std::this_thread::sleep_for(2ms);
+  });
+  EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
+  std::promise<Outcome<FenceView>> revoked;
+  guarded.lanes().fences().revoke(Resource{"big"}, std::nullopt,
+                                  [&](Outcome<FenceView> outcome) { revoked.set_value(std::move(outcome)); });
+  auto answer = revoked.get_future();
+  EXPECT_EQ(answer.wait_for(http::patience), std::future_status::ready);
+  is_over = true;
+  endless.get();
+  EXPECT_EQ(client.receive().field("Fencing-Verdict"), "unknown");
+  const auto outcome = answer.get();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.fault().message, HasSubstr("the fence was closed"));
+  EXPECT_EQ(verdict(guarded.send("PUT", "/big", {{"Fencing-Token", "1"}, {"Fencing-Holder", "h"}}, "x")),
+            "stale");
+  EXPECT_THAT(upstream_.applied(), IsEmpty());
+}
+
 TEST_F(StreamingTest, ARedirectThatComesBeforeTheBodyWasSentProvesNothing) {
   auto client = guarded_.connect();
   client.send(head_of("Content-Length: 64000000", "early=303"));
