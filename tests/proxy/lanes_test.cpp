@@ -203,6 +203,16 @@ TEST_F(LanesTest, TheFencesBehindTheLanesAreCompactedButNotSetByHand) {
   EXPECT_EQ(lanes->fences().status().state, StoreState::ready);
 }
 
+TEST_F(LanesTest, AFloorThatWasRaisedCountsForWhoWaits) {
+  OpenLanes lanes{path_};
+  const Ticket old = lanes.enter(claim_of("a", 33));
+  auto waiting = lanes.write(lanes->new_ticket(), claim_of("a", 34));
+  EXPECT_TRUE(becomes([&] { return lanes->is_overtaken(Resource{"a"}, Token{33}); }));
+  EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->fences().init(100, done); }), 100);
+  lanes.leave(old, Ending::took_effect);
+  EXPECT_EQ(verdict_of(waiting.get()), Verdict::stale);
+}
+
 TEST_F(LanesTest, ASequenceIsDurableWhenItsClientMayBeTold) {
   {
     OpenLanes lanes{path_};
