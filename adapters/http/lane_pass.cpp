@@ -1,9 +1,16 @@
 #include "adapters/http/lane_pass.hpp"
 
 #include <exception>
+#include <mutex>
 #include <thread>
 
 namespace fenceguard::proxy {
+namespace {
+
+// Held while an answer is brought to a pass and its loop, which both may end once they have it.
+std::mutex telling;
+
+}  // namespace
 
 LanePass::~LanePass() {
   if (is_waiting_) end_waiting();
@@ -15,13 +22,14 @@ void LanePass::end_waiting() {
   if (!is_leaving_ && lanes_.withdraw(ticket_)) return;
   // The answer comes here. A loop that goes on would find nothing in this place any more.
   if (!loop_->context().stopped()) std::terminate();
-  while (!has_answer_.load(std::memory_order_acquire)) std::this_thread::yield();
+  while (!has_answer()) std::this_thread::yield();
   if (!is_leaving_) take_entry(*entry_);
 }
 
-// On any thread.
+// On any thread. Once it is posted the pass may be gone.
 template <class Told>
 void LanePass::take_answer(std::optional<Told>& taken, Told told) noexcept {
+  const std::scoped_lock lock{telling};
   taken = std::move(told);
   loop_->post([this] {
     is_told_ = true;
@@ -29,7 +37,11 @@ void LanePass::take_answer(std::optional<Told>& taken, Told told) noexcept {
     if (!is_leaving_) take_entry(*entry_);
     wakeup_.wake();
   });
-  has_answer_.store(true, std::memory_order_release);
+}
+
+bool LanePass::has_answer() const {
+  const std::scoped_lock lock{telling};
+  return is_leaving_ ? left_.has_value() : entry_.has_value();
 }
 
 std::optional<Entry> LanePass::enter(Kind kind, std::vector<Claim> claims, http::Stream& stream) {
@@ -73,7 +85,6 @@ void LanePass::client_gone() {
 
 bool LanePass::leave(Ending ending) {
   is_told_ = false;
-  has_answer_.store(false, std::memory_order_relaxed);
   auto left = lanes_.leave(ticket_, ending, [this](Left told) { take_answer(left_, std::move(told)); });
   is_inside_ = false;
   is_leaving_ = is_waiting_ = !left;

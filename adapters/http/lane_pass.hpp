@@ -5,7 +5,6 @@
 //
 // Thread safety: the loop's thread only.
 
-#include <atomic>
 #include <optional>
 
 #include "adapters/http/lanes.hpp"
@@ -40,6 +39,7 @@ class LanePass {
  private:
   template <class Told>
   void take_answer(std::optional<Told>& taken, Told told) noexcept;
+  [[nodiscard]] bool has_answer() const;
   void end_waiting();
   void take_entry(const Entry& entry) noexcept;
   void client_gone();
@@ -48,9 +48,8 @@ class LanePass {
   http::Loop* loop_ = nullptr;
   http::Wakeup wakeup_;
   Ticket ticket_ = 0;
-  std::optional<Entry> entry_;           // told by another thread
-  std::optional<Left> left_;             // likewise
-  std::atomic<bool> has_answer_{false};  // that thread is done with all this
+  std::optional<Entry> entry_;  // told by another thread
+  std::optional<Left> left_;    // likewise
   std::optional<Fault> fault_;
   bool is_write_ = false;
   bool is_waiting_ = false;  // for an answer of the lanes
