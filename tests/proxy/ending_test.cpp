@@ -131,7 +131,7 @@ TEST_P(DoubtfulSequenceTest, IsUnknownAndClosesTheResource) {
   expect_closed_then_open("/a");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DoubtfulSequenceTest, testing::Values(207, 301, 302, 500));
+INSTANTIATE_TEST_SUITE_P(All, DoubtfulSequenceTest, testing::Values(207, 301, 302, 306, 500));
 
 TEST_F(SequenceTest, IsUsedUpByARedirectThatSaysThatTheWriteWasCarriedOut) {
   EXPECT_EQ(post("status=303").status, 303U);
