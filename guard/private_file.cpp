@@ -85,6 +85,12 @@ std::string read_private_file(const std::string& kind, const std::string& path, 
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) throw cannot_read();
   if (const auto why = objection_to(status, path, reading); !why.empty()) throw refuse(why);
+  // Before its first writer a pipe looks as if it had ended.
+  pollfd waited{.fd = file.number(), .events = POLLIN, .revents = 0};
+  if (S_ISFIFO(status.st_mode) && ::poll(&waited, 1, pipe_wait_ms) == 0) {
+    errno = ETIMEDOUT;
+    throw cannot_read();
+  }
   std::string content(bytes_max + 1, '\0');
   std::size_t length = 0;
   while (length < content.size()) {

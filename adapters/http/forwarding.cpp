@@ -55,7 +55,7 @@ http::Task<Seen> Forwarding::exchange() {
   auto body = outgoing_.body;
   auto& channel = connection_->channel();
   const auto error = channel.write_now(head, body);
-  is_one_segment_ = head.empty() && body.empty() && outgoing_.rest == nullptr &&
+  is_one_segment_ = !outgoing_.is_write && head.empty() && body.empty() && outgoing_.rest == nullptr &&
                     outgoing_.head.size() + outgoing_.body.size() <= connection_->segment_bytes();
   if (error && error != http::asio::error::would_block) {
     // A socket that refuses the first byte has taken none.

@@ -46,6 +46,8 @@ std::string as_seen_by_client(std::string_view reference, const Origin& origin) 
   auto path = after_origin(reference, origin);
   if (path.data() == nullptr || !path.starts_with(origin.base_path)) return std::string{reference};
   path.remove_prefix(origin.base_path.size());
+  // Alone it would name another host.
+  if (path.starts_with("//")) return std::string{reference};
   if (path.empty()) return "/";
   if (path.starts_with('/')) return std::string{path};
   const bool is_of_base_itself = path.starts_with('?') || path.starts_with('#');

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace fenceguard::proxy {
 namespace {
@@ -44,15 +45,18 @@ UpstreamPool::~UpstreamPool() = default;
 
 std::unique_ptr<UpstreamConnection> UpstreamPool::take() {
   const auto now = std::chrono::steady_clock::now();
-  while (!idle_.empty()) {
-    if (now - idle_.front()->idle_since() < rest_min) break;
-    auto connection = std::move(idle_.front());
-    idle_.pop_front();
+  for (;;) {
+    const auto rested_end = std::partition_point(idle_.begin(), idle_.end(), [&](const auto& connection) {
+      return now - connection->idle_since() >= rest_min;
+    });
+    if (rested_end == idle_.begin()) return nullptr;
+    const auto latest = std::prev(rested_end);
+    auto connection = std::move(*latest);
+    idle_.erase(latest);
     const bool is_fit = connection->deadline() > now && connection->channel().is_quiet();
     connection->clear_deadline();
     if (is_fit) return connection;
   }
-  return nullptr;
 }
 
 std::unique_ptr<UpstreamConnection> UpstreamPool::open(const http::Endpoint& endpoint) {

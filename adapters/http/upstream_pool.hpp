@@ -31,8 +31,9 @@ class UpstreamPool {
   UpstreamPool(const UpstreamPool&) = delete;
   UpstreamPool& operator=(const UpstreamPool&) = delete;
 
-  // A connection that is idle and quiet, the one that has rested longest, and for rest_min at least; null if
-  // there is none. A second answer that comes later would be taken for that to the next request.
+  // A connection that is idle and quiet, the most recently used of those that have rested for rest_min, so
+  // that those in excess end in time; null if there is none. A second answer that comes later would be taken
+  // for that to the next request.
   [[nodiscard]] std::unique_ptr<UpstreamConnection> take();
   // A new one; null if none could be made until deadline: nothing was sent then.
   [[nodiscard]] http::Task<std::unique_ptr<UpstreamConnection>> connect(http::SteadyTime deadline);

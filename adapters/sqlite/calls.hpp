@@ -21,7 +21,12 @@ class Call : public Work {
       : needs_{needs}, bytes_{bytes}, apply_{std::move(apply)}, done_{std::move(done)} {}
   void apply(Ledger& ledger) override { outcome_.emplace(apply_(ledger)); }
   void finish(const Fault* fault) override {
-    done_(fault != nullptr ? Outcome<T>{*fault} : std::move(*outcome_));
+    auto outcome = fault != nullptr ? Outcome<T>{*fault} : std::move(*outcome_);
+    try {
+      done_(std::move(outcome));
+    } catch (...) {
+      // Whoever asked has had his answer, and threw at it. The others wait for theirs.
+    }
   }
   [[nodiscard]] std::size_t bytes() const override { return bytes_; }
   [[nodiscard]] bool needs_namespace() const override { return needs_ == Needs::namespace_row; }

@@ -203,11 +203,7 @@ void Committer::finish_all(Batch& batch, const Fault* fault) {
 }
 
 void Committer::finish(Work& work, const Fault* fault) noexcept {
-  try {
-    work.finish(fault);
-  } catch (...) {
-    // Whoever asked has had his answer, and threw at it. The others wait for theirs.
-  }
+  work.finish(fault);
 }
 
 void Committer::fail(const std::string& reason) {

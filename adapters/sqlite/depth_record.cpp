@@ -1,6 +1,7 @@
 #include "adapters/sqlite/depth_record.hpp"
 
 #include <optional>
+#include <vector>
 
 #include "adapters/sqlite/calls.hpp"
 #include "adapters/sqlite/schema.hpp"
@@ -28,6 +29,15 @@ void store_depth(Ledger& ledger, std::int64_t depth) {
   store.bind(depth, checksum(depth)).run();
 }
 
+// At its own height a record stands before the floor.
+void drop_fences_at(Ledger& ledger, std::int64_t floor) {
+  Statement query{ledger.database().handle(), "SELECT resource FROM fenceguard_fence WHERE token >= ?1"};
+  query.bind(floor);
+  std::vector<Resource> found;
+  while (query.step()) found.emplace_back(std::string{query.text(0)});
+  for (const auto& resource : found) ledger.remove(resource);
+}
+
 }  // namespace
 
 std::size_t EmbeddedDepthRecord::keep(std::size_t depth) {
@@ -47,6 +57,7 @@ std::int64_t EmbeddedDepthRecord::change(std::size_t depth) {
     store_depth(ledger, depth);
     if (!ledger.is_initialised()) return std::int64_t{0};
     ledger.raise_floor(ledger.row().highest);
+    drop_fences_at(ledger, ledger.row().floor);
     return ledger.row().floor;
   };
   return wait_for<std::int64_t>([&](Done<std::int64_t> done) {

@@ -30,13 +30,14 @@ constexpr rlim_t descriptors_kept = 64;
 constexpr rlim_t descriptors_per_thread = 4;
 constexpr std::size_t connections_min = 4;
 
-// As many connections of the data side as leave room for everything else, each with one to the upstream.
+// As many connections of the data side as leave room for everything else, and for half as many to the
+// upstream: not all clients have a request under way at a time.
 std::size_t connections_within_limit(unsigned threads, bool has_upstream, std::size_t most) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
   const auto kept = descriptors_kept + descriptors_per_thread * threads;
   const auto left = limit.rlim_cur > kept ? limit.rlim_cur - kept : 0;
-  return std::clamp(static_cast<std::size_t>(left / (has_upstream ? 2 : 1)), connections_min, most);
+  return std::clamp(static_cast<std::size_t>(has_upstream ? left * 2 / 3 : left), connections_min, most);
 }
 
 // What would have no effect is refused: whoever gives it counts on it.

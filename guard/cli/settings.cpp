@@ -95,6 +95,10 @@ po::parsed_options parse_file(const po::options_description& options, const std:
         fmt::format("'{}' has a line that is neither 'name = value' nor a comment that begins with #", path));
   }
   if (file.bad()) throw InvalidInput(fmt::format("--config: cannot read '{}'", path));
+  // As an empty variable of the environment: not given.
+  std::erase_if(parsed.options, [](const auto& option) {
+    return option.value.empty() || (option.value.size() == 1 && option.value.front().empty());
+  });
   for (const auto& option : parsed.options) {
     if (!option.unregistered) continue;
     if (std::ranges::find(known_elsewhere, option.string_key) == known_elsewhere.end()) {

@@ -48,6 +48,17 @@ class OverItsOwnFile(support.BinaryTest):
         self.assertEqual(server.stop(), 0)
         self.expect(2, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *self.parts)
 
+    def test_the_holder_of_the_highest_token_is_let_in_under_no_other_name(self):
+        server = self.serve_at()
+        self.assertEqual(self.put(server, "/a/b/c", 38), "admitted")
+        self.assertEqual(self.put(server, "/a/b", 40), "admitted")
+        self.assertEqual(server.stop(), 0)
+        self.expect_json(0, "fence", "rebase", *self.rebased, "--to-depth", "2")
+        server = self.serve_at("--resource-depth", "2")
+        for path, token in (("/a/b/c", 40), ("/a/b/z", 40), ("/a/b/c", 38)):
+            self.assertEqual(self.put(server, path, token), "stale", path)
+        self.assertEqual(self.put(server, "/a/b/c", 41), "admitted")
+
     def test_the_depth_is_not_changed_under_a_running_guard(self):
         self.serve_at()
         self.assertIn("another fenceguard", self.expect(3, "fence", "rebase", *self.rebased, "--to-depth", "1").stderr)

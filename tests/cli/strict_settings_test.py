@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import threading
+import time
 import unittest
 from unittest import mock
 
@@ -25,7 +27,6 @@ class WhatIsGiven(support.BinaryTest):
                      "upstream-certificate", "upstream-key", "config", "listen", "control", "probe"):
             with self.subTest(name=name):
                 self.assertIn(f"--{name}", self.refuse(f"--{name}", ""))
-        self.assertIn("--claim-key", self.refuse("--config", self.write("empty.ini", "claim-key =\n")))
         self.assertIn("--server-token-file", self.expect(
             2, "fence", "list", "--server", "http://127.0.0.1:1", "--server-token-file", "").stderr)
 
@@ -33,6 +34,14 @@ class WhatIsGiven(support.BinaryTest):
         names = ("CONTROL_TOKEN_FILE", "CLAIM_KEY", "TLS_CERTIFICATE", "CONFIG", "PROBE")
         server = self.serve(env={f"FENCEGUARD_{name}": "" for name in names})
         self.assertEqual(server.stop(), 0)
+
+    def test_an_empty_line_of_the_configuration_is_not_given(self):
+        example = self.expect(0, "serve", "--example-config").stdout
+        lines = [line[1:] for line in example.splitlines() if line.startswith("#") and not line.startswith("# ")]
+        self.assertIn("claim-key =", lines)
+        path = self.write("every.ini", "".join(f"{line}\n" for line in lines if line.partition(" ")[0] not in
+                                               ("listen", "control", "storage", "state")))
+        self.assertEqual(self.serve("--config", path).stop(), 0)
 
     def test_a_folder_is_no_configuration(self):
         self.assertIn("is a folder", self.refuse("--config", self.folder))
@@ -75,10 +84,22 @@ class SecretFiles(support.BinaryTest):
         server = self.serve("--claim-key", f"/proc/{os.getpid()}/fd/{read}")
         self.assertIn("signature", server.lease("a").json)
 
+    def test_a_pipe_is_waited_for_until_somebody_writes_to_it(self):
+        path = self.path("pipe")
+        os.mkfifo(path, 0o600)
+
+        def write_late():
+            time.sleep(0.3)
+            with open(path, "w", encoding="utf-8") as pipe:
+                pipe.write(KEY)
+
+        writer = threading.Thread(target=write_late)
+        writer.start()
+        self.addCleanup(writer.join)
+        self.assertIn("signature", self.serve("--claim-key", path).lease("a").json)
+
     def test_what_is_no_file_is_told_as_it_is(self):
-        os.mkfifo(self.path("pipe"), 0o600)
-        for path, said in ((self.folder, "is a folder"), ("/dev/null", "is not a file"),
-                           (self.path("pipe"), "holds no")):
+        for path, said in ((self.folder, "is a folder"), ("/dev/null", "is not a file")):
             for name in ("claim-key", "control-token-file"):
                 self.assertIn(said, self.expect(2, *WAY, f"--{name}", path).stderr)
 

@@ -37,6 +37,12 @@ TEST(LocationTest, WhatIsNotTheUpstreamsOwnStaysAsItIs) {
     EXPECT_EQ(as_seen_by_client(beside, based), beside);
 }
 
+TEST(LocationTest, APathThatAloneWouldNameAnotherHostKeepsItsOrigin) {
+  EXPECT_EQ(as_seen_by_client("http://127.0.0.1:8080//elsewhere/a", plain),
+            "http://127.0.0.1:8080//elsewhere/a");
+  EXPECT_EQ(as_seen_by_client("/dav/files//elsewhere/a", based), "/dav/files//elsewhere/a");
+}
+
 TEST(LocationTest, OnlyTwoFieldsAreReferences) {
   EXPECT_TRUE(is_reference("Location"));
   EXPECT_TRUE(is_reference("content-location"));

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
+#include <vector>
 
 #include "adapters/http/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
@@ -139,6 +141,22 @@ TEST_F(ProxyTest, RequestsToTheUpstreamShareItsConnections) {
     std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
   }
   for (const auto& event : upstream_.seen()) EXPECT_EQ(event.connection, upstream_.seen()[0].connection);
+}
+
+TEST_F(ProxyTest, ConnectionsThatABurstLeftAreNotKeptBusy) {
+  std::vector<std::future<http::Response>> burst;
+  for (int i = 0; i < 8; ++i)
+    burst.push_back(std::async([this] {
+      return guarded_.send("GET", "/a", {{"Upstream-Do", "hold=100ms"}});
+    }));
+  for (auto& answer : burst) answer.get();
+  const auto before = upstream_.seen().size();
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
+    guarded_.send("GET", "/a");
+  }
+  const auto seen = upstream_.seen();
+  for (auto i = before; i < seen.size(); ++i) EXPECT_EQ(seen[i].connection, seen[before].connection);
 }
 
 TEST_F(ProxyTest, ABodyInChunksIsPassedOnWithItsLength) {
