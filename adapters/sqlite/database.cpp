@@ -163,7 +163,11 @@ CommitEnding Database::commit() {
     commit_->run();
     return CommitEnding::committed;
   } catch (const std::exception&) {
+    const int code = sqlite3_extended_errcode(handle());
     rollback(handle());
+    // Its last frame, which has no checksum then, was not written: a full disk says so at the write, and a
+    // failed sync is another error.
+    if ((code & 0xFF) == SQLITE_FULL) throw_error(nullptr, code, "writing the end of a commit");
     return CommitEnding::unknown;
   }
 }
