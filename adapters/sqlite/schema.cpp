@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "guard/error.hpp"
 
@@ -45,7 +46,12 @@ int installed_version(sqlite3* connection) {
   Statement query{connection, "SELECT version FROM fenceguard_schema WHERE id = 1"};
   if (!query.bind().step())
     throw Unavailable("the table fenceguard_schema is empty: the file is damaged; restore a backup");
-  return static_cast<int>(query.integer(0));
+  const auto version = query.integer(0);
+  if (version < 1 || version > std::numeric_limits<int>::max()) {
+    throw Unavailable(fmt::format(
+        "the table fenceguard_schema names version {}: the file is damaged; restore a backup", version));
+  }
+  return static_cast<int>(version);
 }
 
 void install(sqlite3* connection) {

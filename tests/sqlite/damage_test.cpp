@@ -89,6 +89,15 @@ TEST_F(StateFile, ANewerVersionIsRefusedAndLeftAlone) {
   EXPECT_EQ(query(path_, "SELECT version FROM fenceguard_schema"), "99");
 }
 
+TEST_F(StateFile, AVersionThatNeverWasIsRefusedAndLeftAlone) {
+  { const OpenStorage storage{path_}; }
+  for (const std::string version : {"0", "-3", "-9223372036854775808", "9223372036854775807"}) {
+    change(path_, "UPDATE fenceguard_schema SET version = " + version);
+    EXPECT_THAT(refusal(), HasSubstr("version " + version + ": the file is damaged"));
+    EXPECT_EQ(query(path_, "SELECT version FROM fenceguard_schema"), version);
+  }
+}
+
 TEST_F(StateFile, AnEmptyFileIsRefused) {
   write_file(path_, "");
   EXPECT_THAT(refusal(), HasSubstr("is empty"));
