@@ -3,19 +3,15 @@
 in front of the same nginx that only answers; 64 keep-alive connections of wrk, every request with a valid token. Rounds
 alternate; each line printed holds medians, against the faster of the other two."""
 
-import argparse
 import contextlib
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
-from web_servers import free_port, processor_seconds, running, wait_for_port
+from web_servers import HERE, free_port, guard, processor_seconds, read_settings, running, wait_for_port, work_folder
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CONNECTIONS = 64
 NGINX_CONFIG = """
 daemon off;
@@ -77,15 +73,11 @@ def start_all(stack, folder, binary):
         config.write(HAPROXY_CONFIG.format(port=haproxy_port, upstream=upstream))
     haproxy = stack.enter_context(running(["haproxy", "-db", "-f", f"{folder}/haproxy.cfg"],
                                           stderr=subprocess.DEVNULL))
-    log = stack.enter_context(open(f"{folder}/serve.log", "w"))
-    ours = stack.enter_context(running(
-        [binary, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--threads", "1", "--storage",
-         f"http://127.0.0.1:{upstream}", "--state", f"sqlite:{folder}/state.db", "--init"],
-        stdout=subprocess.PIPE, stderr=log, text=True))
-    our_port = int(re.search(r"data=127\.0\.0\.1:(\d+)", ours.stdout.readline())[1])
+    ours = guard(stack, folder, binary, "--threads", "1", "--storage", f"http://127.0.0.1:{upstream}", "--state",
+                 f"sqlite:{folder}/state.db", "--init")
     wait_for_port(nginx_port, plain)
     wait_for_port(haproxy_port, haproxy)
-    return {"fenceguard": (our_port, ours), "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}
+    return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}
 
 
 def milliseconds(text):
@@ -128,16 +120,10 @@ def compare(proxies, rounds, seconds, method, body_bytes, target):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter rounds, for a look")
-    parser.add_argument("--folder", default=".", help="where files are made; a real disk, not a tmpfs")
-    parser.add_argument("--binary", default=f"{HERE}/../build/release/fenceguard")
-    settings = parser.parse_args()
+    settings = read_settings(__doc__, "shorter rounds, for a look")
     rounds, seconds = (3, 2) if settings.quick else (7, 5)
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="fenceguard-bench-", dir=os.path.abspath(settings.folder))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        proxies = start_all(stack, folder, settings.binary)
+        proxies = start_all(stack, work_folder(stack, settings), settings.binary)
         load(*proxies["fenceguard"], 2, "PUT", 100)  # every resource has its fence
         compare(proxies, rounds, seconds, "PUT", 100, 1.0)
         compare(proxies, rounds, seconds, "GET", 0, 1.0)

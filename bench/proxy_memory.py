@@ -3,12 +3,10 @@
 written to, each of them once, and with 10,000 idle connections, in the clear and over TLS, each of which has made a
 request. Memory is the resident set of the guard; what the kernel holds for a socket is not in it."""
 
-import argparse
 import contextlib
 import os
 import re
 import resource
-import shutil
 import socket
 import ssl
 import subprocess
@@ -16,9 +14,8 @@ import sys
 import tempfile
 
 from proxy_bench import ANSWERS, nginx
-from web_servers import free_port, running, wait_for_port
+from web_servers import HERE, free_port, guard, read_settings, wait_for_port, work_folder
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = 100_000
 CONNECTIONS = 256
 IDLE = 10_000
@@ -40,14 +37,10 @@ class Bench:
         wait_for_port(self._upstream, storage)
 
     def guard(self, stack, *more):
-        """(process, port) of a new one with a new state."""
+        """(port, process) of a new one with a new state."""
         state = tempfile.mkdtemp(dir=self.folder)
-        log = stack.enter_context(open(f"{state}/log", "w"))
-        process = stack.enter_context(running(
-            [self._binary, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--cache", str(CACHE),
-             "--idle-timeout", "10m", "--storage", f"http://127.0.0.1:{self._upstream}", "--state",
-             f"sqlite:{state}/state.db", "--init", *more], stdout=subprocess.PIPE, stderr=log, text=True))
-        return process, int(re.search(r"data=127\.0\.0\.1:(\d+)", process.stdout.readline())[1])
+        return guard(stack, state, self._binary, "--cache", str(CACHE), "--idle-timeout", "10m", "--storage",
+                     f"http://127.0.0.1:{self._upstream}", "--state", f"sqlite:{state}/state.db", "--init", *more)
 
     def certificate(self):
         """The flags of a guard that has a certificate of its own making."""
@@ -66,7 +59,7 @@ def touch(port, first, count):
 
 def resources(bench, count):
     with contextlib.ExitStack() as stack:
-        process, port = bench.guard(stack)
+        port, process = bench.guard(stack)
         touch(port, 0, count // 2)
         half_way = resident_kib(process)
         touch(port, count // 2, count - count // 2)
@@ -94,7 +87,7 @@ def connect(port, tls):
 def idle(bench, name, flags):
     tls = ssl.create_default_context(cafile=flags[1]) if flags else None
     with contextlib.ExitStack() as stack:
-        process, port = bench.guard(stack, *flags)
+        port, process = bench.guard(stack, *flags)
         for _ in range(100):
             connect(port, tls).close()
         none = resident_kib(process)
@@ -106,17 +99,11 @@ def idle(bench, name, flags):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer resources, for a look")
-    parser.add_argument("--folder", default=".", help="where files are made; a real disk, not a tmpfs")
-    parser.add_argument("--binary", default=f"{HERE}/../build/release/fenceguard")
-    settings = parser.parse_args()
+    settings = read_settings(__doc__, "fewer resources, for a look")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="fenceguard-bench-", dir=os.path.abspath(settings.folder))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        bench = Bench(stack, folder, settings.binary)
+        bench = Bench(stack, work_folder(stack, settings), settings.binary)
         idle(bench, "in the clear", [])
         idle(bench, "over TLS", bench.certificate())
         resources(bench, 4 * CACHE if settings.quick else 10 * CACHE)

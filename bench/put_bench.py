@@ -3,19 +3,14 @@
 its answer, and the same requests against one nginx worker that only answers 204. Rounds alternate; the line printed
 holds the medians."""
 
-import argparse
 import contextlib
-import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
-from web_servers import free_port, processor_seconds, running, wait_for_port
+from web_servers import HERE, free_port, guard, processor_seconds, read_settings, running, wait_for_port, work_folder
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CONNECTIONS = 64
 NGINX_CONFIG = """
 daemon off;
@@ -49,21 +44,12 @@ def load(port, seconds, pid):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter rounds, for a look")
-    parser.add_argument("--folder", default=".", help="where files are made; a real disk, not a tmpfs")
-    parser.add_argument("--binary", default=f"{HERE}/../build/release/fenceguard")
-    settings = parser.parse_args()
+    settings = read_settings(__doc__, "shorter rounds, for a look")
     rounds, seconds = (3, 2) if settings.quick else (7, 5)
 
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="fenceguard-bench-", dir=os.path.abspath(settings.folder))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        serve = [settings.binary, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--storage",
-                 f"sqlite:{folder}/bench.db"]
-        log = stack.enter_context(open(f"{folder}/serve.log", "w"))
-        ours = stack.enter_context(running(serve, stdout=subprocess.PIPE, stderr=log, text=True))
-        our_port = int(re.search(r"data=127\.0\.0\.1:(\d+)", ours.stdout.readline())[1])
+        folder = work_folder(stack, settings)
+        our_port, ours = guard(stack, folder, settings.binary, "--storage", f"sqlite:{folder}/bench.db")
 
         port = free_port()
         with open(f"{folder}/nginx.conf", "w") as config:

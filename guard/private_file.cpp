@@ -55,17 +55,20 @@ std::string objection_to(const struct stat& status, const std::string& path, Rea
   return (status.st_mode & 077) != 0 ? "can be read by others than its owner: chmod 600 it" : "";
 }
 
+// Waits until there is something to read, or an end. False, with errno: it took too long.
+bool wait_readable(int number) {
+  pollfd waited{.fd = number, .events = POLLIN, .revents = 0};
+  if (::poll(&waited, 1, pipe_wait_ms) != 0) return true;
+  errno = ETIMEDOUT;
+  return false;
+}
+
 // As read(2). A pipe is waited for.
 ssize_t read_some(int number, char* to, std::size_t bytes) {
   for (;;) {
     const auto got = ::read(number, to, bytes);
     if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;
-    if (errno == EINTR) continue;
-    pollfd waited{.fd = number, .events = POLLIN, .revents = 0};
-    if (::poll(&waited, 1, pipe_wait_ms) == 0) {
-      errno = ETIMEDOUT;
-      return -1;
-    }
+    if (errno == EAGAIN && !wait_readable(number)) return -1;
   }
 }
 
@@ -86,11 +89,7 @@ std::string read_private_file(const std::string& kind, const std::string& path, 
   if (::fstat(file.number(), &status) != 0) throw cannot_read();
   if (const auto why = objection_to(status, path, reading); !why.empty()) throw refuse(why);
   // Before its first writer a pipe looks as if it had ended.
-  pollfd waited{.fd = file.number(), .events = POLLIN, .revents = 0};
-  if (S_ISFIFO(status.st_mode) && ::poll(&waited, 1, pipe_wait_ms) == 0) {
-    errno = ETIMEDOUT;
-    throw cannot_read();
-  }
+  if (S_ISFIFO(status.st_mode) && !wait_readable(file.number())) throw cannot_read();
   std::string content(bytes_max + 1, '\0');
   std::size_t length = 0;
   while (length < content.size()) {

@@ -17,9 +17,6 @@ using std::chrono::steady_clock;
 // An answer to a write is held whole up to this size, so that its verdict goes out once its end is known.
 constexpr std::size_t held_write_answer_bytes_max = 1024 * 1024;
 
-// A body up to this size is copied behind its header block, so that one buffer goes out.
-constexpr std::size_t copied_body_bytes_max = 16 * 1024;
-
 enum class Word { done, not_done, doubtful };
 
 // What a complete answer says of the write. 303 is how a POST is answered that was carried out. 301 and 302
@@ -198,7 +195,7 @@ Outgoing Flow::compose() {
   write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
                      pool_.options().origin, framing);
   if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
-  const bool is_copied = is_whole_ && body_.size() <= copied_body_bytes_max;
+  const bool is_copied = is_whole_ && body_.size() <= http::Channel::copied_bytes_max;
   if (is_copied) head_.append(body_);
   std::function<bool()> overtaken;
   if (operation_->is_write() && !is_whole_) overtaken = [this] { return is_overtaken(); };

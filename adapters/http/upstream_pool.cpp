@@ -19,7 +19,6 @@ constexpr std::size_t idle_connections_max = 128;
 constexpr milliseconds parting_ahead{2'000};
 constexpr milliseconds idle_max_unless_told{4'000};
 constexpr milliseconds idle_max_in_any_case{60'000};
-// Deadlines that come close together are looked after together.
 constexpr milliseconds sweep_apart_min{10};
 constexpr milliseconds user_timeout_min{100};
 
@@ -39,7 +38,9 @@ void set_options(http::Socket& socket, milliseconds settle) {
 }  // namespace
 
 UpstreamPool::UpstreamPool(const UpstreamOptions& options, std::shared_ptr<http::Loop> loop)
-    : options_{options}, loop_{std::move(loop)}, timer_{loop_->context()} {}
+    : options_{options},
+      loop_{std::move(loop)},
+      alarm_{loop_->context(), sweep_apart_min, [this](http::SteadyTime now) { return sweep(now); }} {}
 
 UpstreamPool::~UpstreamPool() = default;
 
@@ -120,22 +121,7 @@ void UpstreamPool::remove(UpstreamConnection& connection) noexcept {
   connections_.pop_back();
 }
 
-void UpstreamPool::arm(http::SteadyTime deadline) {
-  if (deadline < wakes_at_) sleep_until(deadline);
-}
-
-void UpstreamPool::sleep_until(http::SteadyTime moment) {
-  // Until both are done no timer is set: where one throws, the next deadline sets it.
-  wakes_at_ = http::SteadyTime::max();
-  timer_.expires_at(moment);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) sweep();
-  });
-  wakes_at_ = moment;
-}
-
-void UpstreamPool::sweep() {
-  const auto now = std::chrono::steady_clock::now();
+http::SteadyTime UpstreamPool::sweep(http::SteadyTime now) {
   std::erase_if(idle_, [&](const auto& connection) { return connection->deadline() <= now; });
   const bool is_cut = cut_at_ <= now;
   auto earliest = is_cut ? http::SteadyTime::max() : cut_at_;
@@ -143,8 +129,7 @@ void UpstreamPool::sweep() {
     if (is_cut || connection->deadline() <= now) connection->expire();
     earliest = std::min(earliest, connection->deadline());
   }
-  wakes_at_ = http::SteadyTime::max();
-  if (earliest != http::SteadyTime::max()) sleep_until(std::max(earliest, now + sweep_apart_min));
+  return earliest;
 }
 
 }  // namespace fenceguard::proxy

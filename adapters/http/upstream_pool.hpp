@@ -1,8 +1,7 @@
 #pragma once
 
 // UpstreamPool: the connections of one loop to the upstream: makes them, keeps what is idle for the next
-// request, and wakes what is late. One timer serves all deadlines, because they move with every request and
-// almost never come.
+// request, and wakes what is late.
 //
 // Thread safety: the loop's thread only, but for cut_at() and the destructor.
 
@@ -14,6 +13,7 @@
 
 #include "adapters/http/upstream_connection.hpp"
 #include "adapters/http/upstream_options.hpp"
+#include "guard/http/alarm.hpp"
 #include "guard/http/loop.hpp"
 #include "guard/http/net.hpp"
 
@@ -54,18 +54,16 @@ class UpstreamPool {
   // From the connections.
   void add(UpstreamConnection& connection);
   void remove(UpstreamConnection& connection) noexcept;
-  void arm(http::SteadyTime deadline);
+  void arm(http::SteadyTime deadline) { alarm_.arm(deadline); }
 
  private:
   // A socket with its options set, for endpoint; null if there is no descriptor.
   [[nodiscard]] std::unique_ptr<UpstreamConnection> open(const http::Endpoint& endpoint);
-  void sleep_until(http::SteadyTime moment);
-  void sweep();
+  [[nodiscard]] http::SteadyTime sweep(http::SteadyTime now);
 
   const UpstreamOptions& options_;
   const std::shared_ptr<http::Loop> loop_;  // its context outlives the sockets
-  http::Timer timer_;
-  http::SteadyTime wakes_at_ = http::SteadyTime::max();
+  http::Alarm alarm_;
   http::SteadyTime cut_at_ = http::SteadyTime::max();
   std::vector<UpstreamConnection*> connections_;
   std::deque<std::unique_ptr<UpstreamConnection>> idle_;  // the most recently used one is the last

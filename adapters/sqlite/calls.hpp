@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "adapters/sqlite/committer.hpp"
+#include "guard/wait_for.hpp"
 
 namespace fenceguard::sqlite {
 
@@ -43,6 +44,12 @@ class Call : public Work {
 template <class T, class Apply>
 void submit(Committer& committer, Needs needs, Apply apply, Done<T> done, std::size_t bytes = 0) {
   committer.submit(std::make_unique<Call<T, Apply>>(needs, bytes, std::move(apply), std::move(done)));
+}
+
+// The same, and waits until it is durable. Throws as wait_for().
+template <class T, class Apply>
+T submit_and_wait(Committer& committer, Needs needs, Apply apply) {
+  return wait_for<T>([&](Done<T> done) { submit<T>(committer, needs, apply, std::move(done)); });
 }
 
 }  // namespace fenceguard::sqlite

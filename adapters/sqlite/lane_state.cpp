@@ -1,43 +1,25 @@
 #include "adapters/sqlite/lane_state.hpp"
 
 #include "adapters/sqlite/calls.hpp"
+#include "adapters/sqlite/checked_number.hpp"
 #include "adapters/sqlite/fence_store.hpp"
-#include "adapters/sqlite/schema.hpp"
-#include "guard/wait_for.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
 
-std::int64_t checksum(bool is_open) {
-  return Checksum{}.add(is_open ? 1 : 0).value();
-}
-
-// A damaged mark is not believed: it may have said that something is open.
-bool load_mark(Ledger& ledger) {
-  Statement query{ledger.database().handle(), "SELECT is_open, checksum FROM fenceguard_lane WHERE id = 1"};
-  if (!query.bind().step()) return false;
-  const bool is_open = query.integer(0) != 0;
-  if (query.integer(1) == checksum(is_open)) return is_open;
-  throw Unavailable(
-      "the lane's mark is damaged (its checksum is wrong): stop, keep a copy, restore a backup");
-}
-
-void store_mark(Ledger& ledger, bool is_open) {
-  Statement store{ledger.database().handle(), "INSERT OR REPLACE INTO fenceguard_lane VALUES (1, ?1, ?2)"};
-  store.bind(std::int64_t{is_open ? 1 : 0}, checksum(is_open)).run();
-}
+// A damaged one may have said that something is open.
+constexpr CheckedNumber mark{"fenceguard_lane", "is_open", "the lane's mark"};
 
 }  // namespace
 
 bool EmbeddedLaneState::is_marked_open() {
-  const auto look = [](Ledger& ledger) -> Outcome<bool> { return load_mark(ledger); };
-  return wait_for<bool>(
-      [&](Done<bool> done) { submit<bool>(committer_, Needs::nothing, look, std::move(done)); });
+  const auto look = [](Ledger& ledger) -> Outcome<bool> { return mark.load(ledger).value_or(0) != 0; };
+  return submit_and_wait<bool>(committer_, Needs::nothing, look);
 }
 
 void EmbeddedLaneState::mark_open(bool is_open, Done<bool> done) {
   const auto apply = [is_open](Ledger& ledger) -> Outcome<bool> {
-    store_mark(ledger, is_open);
+    mark.store(ledger, is_open ? 1 : 0);
     return is_open;
   };
   submit<bool>(committer_, Needs::nothing, apply, std::move(done));

@@ -8,7 +8,6 @@
 #include "adapters/sqlite/lane_state.hpp"
 #include "adapters/sqlite/object_store.hpp"
 #include "adapters/sqlite/token_source.hpp"
-#include "guard/wait_for.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -45,8 +44,7 @@ class EmbeddedStorage : public Storage {
       if (!ledger.is_initialised()) ledger.initialise(ledger.leases().last_drawn());
       return true;
     };
-    (void)wait_for<bool>(
-        [&](Done<bool> done) { submit<bool>(committer_, Needs::nothing, apply, std::move(done)); });
+    (void)submit_and_wait<bool>(committer_, Needs::nothing, apply);
   }
 
   GuardLock lock_;

@@ -2,7 +2,6 @@
 
 #include "adapters/sqlite/calls.hpp"
 #include "adapters/sqlite/file.hpp"
-#include "guard/wait_for.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -10,10 +9,8 @@ namespace {
 // Runs recipe(LeaseTable&) in a transaction and waits until it is durable.
 template <class T, class Recipe>
 T run(Committer& committer, Recipe recipe) {
-  return wait_for<T>([&](Done<T> done) {
-    const auto apply = [recipe](Ledger& ledger) -> Outcome<T> { return recipe(ledger.leases()); };
-    submit<T>(committer, Needs::nothing, apply, std::move(done));
-  });
+  const auto apply = [recipe](Ledger& ledger) -> Outcome<T> { return recipe(ledger.leases()); };
+  return submit_and_wait<T>(committer, Needs::nothing, apply);
 }
 
 // A source with a file of its own.

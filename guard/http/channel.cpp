@@ -19,6 +19,17 @@ Channel::Error last_error() noexcept {
   return {errno, boost::system::system_category()};
 }
 
+ssize_t send_clear(int socket, std::string_view head, std::string_view body) noexcept {
+  constexpr int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  if (body.empty()) return ::send(socket, head.data(), head.size(), flags);
+  std::array<iovec, 2> parts{iovec{const_cast<char*>(head.data()), head.size()},
+                             iovec{const_cast<char*>(body.data()), body.size()}};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return ::sendmsg(socket, &message, flags);
+}
+
 }  // namespace
 
 Channel::Channel(Socket socket) : socket_{std::move(socket)} {}
@@ -45,18 +56,7 @@ Channel::Read Channel::read_now(char* data, std::size_t bytes) {
 
 Channel::Error Channel::write_now(std::string_view& head, std::string_view& body) {
   if (tls_) return tls_->write_now(socket_, head, body);
-  if (body.empty()) {
-    const auto sent = ::send(socket_.native_handle(), head.data(), head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0) return last_error();
-    head.remove_prefix(static_cast<std::size_t>(sent));
-    return {};
-  }
-  std::array<iovec, 2> parts{iovec{const_cast<char*>(head.data()), head.size()},
-                             iovec{const_cast<char*>(body.data()), body.size()}};
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = parts.size();
-  const auto sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const auto sent = send_clear(socket_.native_handle(), head, body);
   if (sent < 0) return last_error();
   const auto bytes = static_cast<std::size_t>(sent);
   const auto of_head = std::min(bytes, head.size());

@@ -22,6 +22,9 @@ class Channel {
   using Error = boost::system::error_code;
   using Read = std::tuple<Error, std::size_t>;
 
+  // What is to follow a head is copied behind it up to this size, so that one buffer goes out.
+  static constexpr std::size_t copied_bytes_max = 16 * 1024;
+
   explicit Channel(Socket socket);
   // Under TLS; handshake() comes first.
   Channel(Socket socket, std::shared_ptr<const TlsContext> tls);

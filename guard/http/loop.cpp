@@ -14,7 +14,6 @@ namespace {
 
 thread_local const Loop* current_loop = nullptr;
 
-// Deadlines that come close together are looked after together.
 constexpr std::chrono::milliseconds sweep_apart_min{20};
 
 // Signals are for the program's own threads.
@@ -55,7 +54,7 @@ bool Census::wait_until_empty(SteadyTime deadline) {
   return empty_.wait_until(lock, deadline, is_empty);
 }
 
-Loop::Loop() = default;
+Loop::Loop() : alarm_{context_, sweep_apart_min, [this](SteadyTime now) { return sweep(now); }} {}
 
 Loop::~Loop() {
   stop();
@@ -136,29 +135,13 @@ void Loop::remove(Session& session) {
   sessions_.pop_back();
 }
 
-void Loop::arm(SteadyTime deadline) {
-  if (deadline < wakes_at_) sleep_until(deadline);
-}
-
-void Loop::sleep_until(SteadyTime moment) {
-  // Until both are done no timer is set: where one throws, the next deadline sets it.
-  wakes_at_ = SteadyTime::max();
-  timer_.expires_at(moment);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) sweep();
-  });
-  wakes_at_ = moment;
-}
-
-void Loop::sweep() {
-  const auto now = std::chrono::steady_clock::now();
+SteadyTime Loop::sweep(SteadyTime now) {
   auto earliest = SteadyTime::max();
   for (auto* session : sessions_) {
     session->expire(now);
     earliest = std::min(earliest, session->deadline());
   }
-  wakes_at_ = SteadyTime::max();
-  if (earliest != SteadyTime::max()) sleep_until(std::max(earliest, now + sweep_apart_min));
+  return earliest;
 }
 
 std::string_view Loop::date() {

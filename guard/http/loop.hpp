@@ -1,8 +1,7 @@
 #pragma once
 
 // Loop: one io_context and its thread, and what the connections on it share: an inbox for other threads, one
-// timer for all deadlines, the date. Connections do not carry a timer each: a deadline moves with every
-// request and almost never comes, so it is a number in the session, and one timer wakes at the earliest.
+// alarm for all deadlines, the date.
 //
 // Thread safety: as noted at each call. A Loop outlives its server for as long as a reply is held; it is
 // stopped then and drops what it is given.
@@ -19,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "guard/http/alarm.hpp"
 #include "guard/http/net.hpp"
 
 namespace fenceguard::http {
@@ -60,7 +60,7 @@ class Loop : public std::enable_shared_from_this<Loop> {
   void add(Session& session);
   void remove(Session& session);
   // Has expire() called at the sessions soon after deadline.
-  void arm(SteadyTime deadline);
+  void arm(SteadyTime deadline) { alarm_.arm(deadline); }
   // Lets what else is ready go first. What is sent after it goes out close together, and whoever receives it
   // wakes up once for many messages and not for each.
   [[nodiscard]] auto yield() { return asio::post(context_, asio::deferred); }
@@ -75,8 +75,7 @@ class Loop : public std::enable_shared_from_this<Loop> {
  private:
   void run();
   void run_inbox();
-  void sleep_until(SteadyTime moment);
-  void sweep();
+  [[nodiscard]] SteadyTime sweep(SteadyTime now);
   [[nodiscard]] std::vector<std::shared_ptr<Session>> sessions() const;
 
   std::mutex mutex_;  // guards inbox_ and is_stopped_
@@ -86,12 +85,11 @@ class Loop : public std::enable_shared_from_this<Loop> {
   std::vector<std::function<void()>> running_;  // what run_inbox() took, kept for its memory
   std::vector<Session*> sessions_;
   bool is_draining_ = false;
-  SteadyTime wakes_at_ = SteadyTime::max();
   std::time_t date_at_ = -1;
   std::string date_;
   std::thread thread_;
   asio::io_context context_{1};
-  Timer timer_{context_};
+  Alarm alarm_;
 };
 
 }  // namespace fenceguard::http

@@ -10,8 +10,6 @@
 namespace fenceguard::http {
 namespace {
 
-// A body up to this size is copied behind its header block, so that one buffer goes out.
-constexpr std::size_t copied_body_bytes_max = 16 * 1024;
 // What a connection keeps of its memory for answers.
 constexpr std::size_t kept_out_bytes_max = 4 * 1024;
 // What is made room for at first of a body that did not come with its head; it grows with what has really
@@ -238,7 +236,7 @@ Task<bool> Session::respond(Response response) {
   write_head(out_, response, framing);
   std::string_view body;
   if (sends_body(response, framing)) body = response.body;
-  if (body.size() <= copied_body_bytes_max) {
+  if (body.size() <= Channel::copied_bytes_max) {
     out_.append(body);
     body = {};
   }

@@ -8,12 +8,6 @@
 #include "guard/http/session.hpp"
 
 namespace fenceguard::http {
-namespace {
-
-// A piece up to this size is copied behind what announces it, so that one buffer goes out.
-constexpr std::size_t copied_piece_bytes_max = 16 * 1024;
-
-}  // namespace
 
 const Request& SessionStream::request() const noexcept {
   return session_.head().request();
@@ -101,7 +95,7 @@ Task<bool> SessionStream::write(std::string_view piece) {
     if (std::exchange(owes_chunk_end_, false)) out.append("\r\n");
     fmt::format_to(std::back_inserter(out), "{:x}\r\n", piece.size());
   }
-  if (piece.size() <= copied_piece_bytes_max) {
+  if (piece.size() <= Channel::copied_bytes_max) {
     out.append(piece);
     if (is_chunk) out.append("\r\n");
     piece = {};

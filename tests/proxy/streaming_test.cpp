@@ -122,54 +122,63 @@ TEST_F(StreamingTest, AClientThatReadsNothingNeitherHoldsTheLaneNorMakesItsWrite
   EXPECT_LT(client.receive_to_end().size(), 40'000'000U);
 }
 
-TEST_F(StreamingTest, ABodyWithoutEndIsCutOffOnceALaterHolderHasWaitedLongEnough) {
-  GuardedOptions options;
-  options.limits.body_max = 500ms * slowdown;
-  Guarded guarded{upstream_.url(), options};
-  auto client = guarded.connect();
-  client.send(head_of("Transfer-Encoding: chunked", "count"));
-  std::atomic<bool> is_over{false};
-  auto endless = std::async(std::launch::async, [&] {
-    const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
-    while (!is_over && client.send(chunk)) std::this_thread::sleep_for(2ms);
-  });
-  EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
+// In front of an upload that never ends, of which the upstream has seen the beginning.
+class EndlessUploadTest : public StreamingTest {
+ protected:
+  EndlessUploadTest() {
+    client_.send(head_of("Transfer-Encoding: chunked", "count"));
+    endless_ = std::async(std::launch::async, [this] {
+      const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
+      while (!is_over_ && client_.send(chunk)) std::this_thread::sleep_for(2ms);
+    });
+    EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
+  }
+  ~EndlessUploadTest() override { is_over_ = true; }
+
+  // The upload's answer.
+  auto answer() {
+    is_over_ = true;
+    endless_.get();
+    return client_.receive();
+  }
+
+  static GuardedOptions impatient() {
+    GuardedOptions options;
+    options.limits.body_max = 500ms * slowdown;
+    return options;
+  }
+
+  Guarded impatient_{upstream_.url(), impatient()};
+
+ private:
+  http::RawClient client_{impatient_.connect()};
+  std::atomic<bool> is_over_{false};
+  std::future<void> endless_;
+};
+
+TEST_F(EndlessUploadTest, IsCutOffOnceALaterHolderHasWaitedLongEnough) {
   auto later = std::async(std::launch::async, [&] {
-    return http::eventually([&] { return guarded.put("/big", 2, "count").status / 100 == 2; });
+    return http::eventually([&] { return impatient_.put("/big", 2, "count").status / 100 == 2; });
   });
   EXPECT_TRUE(later.get());
-  is_over = true;
-  endless.get();
-  const auto answer = client.receive();
-  EXPECT_EQ(answer.status, 504U);
-  EXPECT_EQ(answer.field("Fencing-Verdict"), "unknown");
+  const auto cut_off = answer();
+  EXPECT_EQ(cut_off.status, 504U);
+  EXPECT_EQ(cut_off.field("Fencing-Verdict"), "unknown");
   EXPECT_THAT(upstream_.applied(), SizeIs(1));
 }
 
-TEST_F(StreamingTest, ABodyWithoutEndOfAHolderThatIsCutOffIsCutOffToo) {
-  GuardedOptions options;
-  options.limits.body_max = 500ms * slowdown;
-  Guarded guarded{upstream_.url(), options};
-  auto client = guarded.connect();
-  client.send(head_of("Transfer-Encoding: chunked", "count"));
-  std::atomic<bool> is_over{false};
-  auto endless = std::async(std::launch::async, [&] {
-    const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
-    while (!is_over && client.send(chunk)) std::this_thread::sleep_for(2ms);
-  });
-  EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
+TEST_F(EndlessUploadTest, OfAHolderThatIsCutOffIsCutOffToo) {
   std::promise<Outcome<FenceView>> revoked;
-  guarded.lanes().fences().revoke(Resource{"big"}, std::nullopt,
-                                  [&](Outcome<FenceView> outcome) { revoked.set_value(std::move(outcome)); });
-  auto answer = revoked.get_future();
-  EXPECT_EQ(answer.wait_for(http::patience), std::future_status::ready);
-  is_over = true;
-  endless.get();
-  EXPECT_EQ(client.receive().field("Fencing-Verdict"), "unknown");
-  const auto outcome = answer.get();
+  impatient_.lanes().fences().revoke(Resource{"big"}, std::nullopt, [&](Outcome<FenceView> outcome) {
+    revoked.set_value(std::move(outcome));
+  });
+  auto ruled = revoked.get_future();
+  EXPECT_EQ(ruled.wait_for(http::patience), std::future_status::ready);
+  EXPECT_EQ(answer().field("Fencing-Verdict"), "unknown");
+  const auto outcome = ruled.get();
   ASSERT_FALSE(outcome.ok());
   EXPECT_THAT(outcome.fault().message, HasSubstr("the fence was closed"));
-  EXPECT_EQ(verdict(guarded.send("PUT", "/big", {{"Fencing-Token", "1"}, {"Fencing-Holder", "h"}}, "x")),
+  EXPECT_EQ(verdict(impatient_.send("PUT", "/big", {{"Fencing-Token", "1"}, {"Fencing-Holder", "h"}}, "x")),
             "stale");
   EXPECT_THAT(upstream_.applied(), IsEmpty());
 }
