@@ -19,6 +19,14 @@ Proxy::~Proxy() {
   for (const auto& pair : pairs_) close_both(pair);
 }
 
+void Proxy::set(Way way) {
+  way_ = way;
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  // What is read after the next turn's count is the new way.
+  const auto turn = turn_.load();
+  while (turn_.load() == turn) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
 void Proxy::close_both(const Pair& pair) {
   close(pair.client);
   close(pair.server);
@@ -60,6 +68,7 @@ bool Proxy::pass(const Pair& pair, Direction direction) {
 
 void Proxy::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
+    ++turn_;
     const auto way = way_.load();
     std::vector<pollfd> polled{{listener_.descriptor(), POLLIN, 0}};
     if (way == Way::open) {

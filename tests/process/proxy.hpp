@@ -34,7 +34,8 @@ class Proxy {
   // open: passes on. closed: cuts every connection, and each new one at once. silent: keeps them, and
   // accepts, but passes nothing on, and loses nothing.
   enum class Way { open, closed, silent };
-  void set(Way way) { way_ = way; }
+  // Returns once nothing is done in the old way any more; from the filter at once.
+  void set(Way way);
 
  private:
   struct Pair {
@@ -52,6 +53,7 @@ class Proxy {
   const Filter filter_;
   Loopback listener_;
   std::atomic<Way> way_{Way::open};
+  std::atomic<std::size_t> turn_{0};  // of run()
   std::atomic<std::size_t> accepted_{0};
   std::vector<Pair> pairs_;  // of the thread
   std::jthread thread_;

@@ -32,7 +32,7 @@ class EnsembleNode {
   [[nodiscard]] std::string data() const { return folder_.file("data"); }
   [[nodiscard]] bool is_running() const noexcept { return process_.is_running(); }
 
-  void start() { process_.start_only(); }  // see Ensemble::wait_until_serving()
+  void start();  // see Ensemble::wait_until_serving()
   void stop() { process_.stop(); }
   void kill() { process_.kill(); }
   void pause() { process_.pause(); }

@@ -11,17 +11,28 @@ import logging
 import sys
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 
 def say(line):
     print(line, flush=True)
 
 
+def acquire(client, path, blocking):
+    """A Lock that was asked for, and whether it is held."""
+    while True:
+        lock = client.Lock(path, "kazoo's own")
+        try:
+            return lock, lock.acquire(blocking=blocking)
+        except NoNodeError:
+            pass  # the ensemble removed the empty container after this Lock had seen it: another makes it again
+
+
 def main():
     logging.basicConfig(level=logging.CRITICAL)
     client = KazooClient(hosts=sys.argv[1], timeout=10)
     client.start(timeout=60)
-    lock = client.Lock(sys.argv[2], "kazoo's own")
+    lock = None
     say("ready")
     for line in sys.stdin:
         word = line.strip()
@@ -31,7 +42,8 @@ def main():
             continue
         if word == "acquire":
             say("asking")
-        if lock.acquire(blocking=word == "acquire"):
+        lock, is_held = acquire(client, sys.argv[2], word == "acquire")
+        if is_held:
             stat = client.exists(lock.path + "/" + lock.node)
             say("held %d" % stat.czxid)
         else:

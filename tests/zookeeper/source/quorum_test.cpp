@@ -46,8 +46,25 @@ std::optional<Grant> take_at_last(TokenSource& source, const Resource& resource)
   return grant;
 }
 
+// What each server knows of a lock's contenders: where they differ, the servers do.
+std::string told_of(Ensemble& ensemble, const std::string& lock) {
+  std::string told;
+  for (int i = 0; i < 3; ++i) {
+    const auto url = fmt::format("zookeeper://127.0.0.1:{}/", ensemble.node(i).port());
+    Session session{address_of(Url::parse(url)), Ms{20'000}};
+    session.wait_until_connected();
+    told += fmt::format("\nserver {}:", i);
+    for (const auto& name : session.get_children(lock).children) {
+      told += fmt::format(" {} of session {:x}", name, session.get(lock + "/" + name).stat.ephemeral_owner);
+    }
+  }
+  return told;
+}
+
 // Takes and frees one lock as fast as it can, and knows of every grant when it was asked for and when it
-// came.
+// came. A taker that waited in vain goes on with a new session, as a service that is started again: where a
+// leader dies, ZooKeeper 3.8.0 may leave a node on one of three servers, which no client that is connected to
+// another one sees, until the session ends that made it.
 class Load {
  public:
   struct Taken {
@@ -58,9 +75,7 @@ class Load {
 
   Load(const Ensemble& ensemble, std::string resource, int takers) : resource_{std::move(resource)} {
     for (int i = 0; i < takers; ++i) {
-      sources_.push_back(open_at(ensemble, "/load?session_timeout=2s&timeout=2s"));
-      threads_.emplace_back(
-          [this, &source = *sources_.back()](const std::stop_token& stop) { run(source, stop); });
+      threads_.emplace_back([this, &ensemble](const std::stop_token& stop) { run(ensemble, stop); });
     }
   }
 
@@ -97,18 +112,23 @@ class Load {
   }
 
  private:
-  void run(TokenSource& source, const std::stop_token& stop) {
+  void run(const Ensemble& ensemble, const std::stop_token& stop) {
+    std::unique_ptr<TokenSource> source;
     while (!stop.stop_requested()) {
       try {
+        if (!source) source = open_at(ensemble, "/load?session_timeout=2s&timeout=2s");
         const auto asked_at = BootClock::now();
-        const auto grant = source.wait_acquire(resource_, Holder::random(),
-                                               {.ttl = long_ttl, .wait = Ms{2'000}, .stop = stop});
-        if (!grant) continue;
+        const auto grant = source->wait_acquire(resource_, Holder::random(),
+                                                {.ttl = long_ttl, .wait = Ms{2'000}, .stop = stop});
+        if (!grant) {
+          source.reset();
+          continue;
+        }
         {
           const std::scoped_lock lock{mutex_};
           taken_.push_back({grant->claim.token.value(), asked_at, BootClock::now()});
         }
-        (void)source.release(grant->claim);
+        (void)source->release(grant->claim);
       } catch (const Unavailable&) {
       } catch (const OutcomeUnknown&) {
       }
@@ -118,7 +138,6 @@ class Load {
   const Resource resource_;
   std::mutex mutex_;
   std::vector<Taken> taken_;
-  std::vector<std::unique_ptr<TokenSource>> sources_;
   std::vector<std::jthread> threads_;
 };
 
@@ -133,7 +152,7 @@ TEST(Quorum, LeadersKilledUnderLoadNeverMakeTokensFall) {
     leader.kill();
     // Work goes on without it.
     ASSERT_TRUE(eventually([&] { return loads[0]->count() + loads[1]->count() > before + 4; }))
-        << "kill " << i;
+        << "kill " << i << told_of(ensemble, "/load/locks/load/0");
     leader.start();
     ensemble.wait_until_serving();
   }
@@ -144,8 +163,10 @@ TEST(Quorum, LeadersKilledUnderLoadNeverMakeTokensFall) {
     RecordProperty("grants", static_cast<int>(taken.size()));
   }
   const auto source = open_at(ensemble, "/load");
-  EXPECT_TRUE(take_at_last(*source, Resource{"load/0"}));
-  EXPECT_TRUE(take_at_last(*source, Resource{"load/1"}));
+  for (const auto* name : {"load/0", "load/1"}) {
+    EXPECT_TRUE(take_at_last(*source, Resource{name}))
+        << told_of(ensemble, fmt::format("/load/locks/{}", name));
+  }
 }
 
 class Servers : public testing::Test {
