@@ -43,16 +43,13 @@ note_skipped() {
   done < <(grep '^SKIPPED: ' "build/$1/Testing/Temporary/LastTest.log")
 }
 
-# build_ahead PRESET: builds it with the time that the tests leave over, most of which is waiting.
+# build_ahead PRESET: builds it with the time that the tests leave over, most of which is waiting. In a session of its
+# own, because Linux shares the processor among sessions before it looks at niceness.
 ahead=
 build_ahead() {
-  set -m
-  (
-    renice -n 19 -p "$BASHPID" >/dev/null
-    build "$1"
-  ) >"$LOG_FOLDER/ahead-$1.log" 2>&1 &
+  setsid bash -c 'source "$1/scripts/lib.sh"; renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true; build "$2"' \
+    "$0" "$ROOT" "$1" >"$LOG_FOLDER/ahead-$1.log" 2>&1 &
   ahead=$!
-  set +m
 }
 # Of what it left undone, or failed at, the build that follows speaks.
 end_ahead() {

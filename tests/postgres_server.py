@@ -1,8 +1,10 @@
 """Real PostgreSQL servers for tests: each in a temporary folder, on a free port, and gone afterwards.
 
 A Server is a cluster of its own: the newest PostgreSQL that is installed, trusting every local connection, with fsync
-on and room for prepared transactions. A Session is a psql that stays open, so that a test can interleave several. What
-a server left behind is ended and removed when the test's process is over, even if that was killed.
+on and room for prepared transactions. It lies in memory where there is room: what a killed server loses is what the
+kernel did not have yet, and these tests kill servers, not kernels. A Session is a psql that stays open, so that a test
+can interleave several. What a server left behind is ended and removed when the test's process is over, even if that
+was killed.
 
 Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
 """
@@ -22,6 +24,8 @@ import time
 import urllib.parse
 
 from waiting import LIMIT_S, wait_until
+
+MEMORY_MIN = 4 << 30  # free bytes, of which some servers take some hundred million
 
 SQL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "sql", "postgres")
 
@@ -49,6 +53,12 @@ def environment(extra=None):
 def server_user():
     """How subprocess runs a server, which refuses to run as root."""
     return {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def temporary_folder(prefix):
+    memory = "/dev/shm"
+    is_roomy = os.path.isdir(memory) and shutil.disk_usage(memory).free >= MEMORY_MIN
+    return tempfile.mkdtemp(prefix=prefix, dir=memory if is_roomy else None)
 
 
 def own(path):
@@ -94,7 +104,7 @@ class Server:
     def __init__(self, settings=None, data_from=None):
         """settings: more of postgresql.conf by name. data_from: makes the cluster, given where; else initdb does."""
         self.settings = dict(settings or {})
-        self.folder = tempfile.mkdtemp(prefix="fenceguard-pg-")
+        self.folder = temporary_folder("fenceguard-pg-")
         own(self.folder)
         self.data = os.path.join(self.folder, "data")
         self.log_path = os.path.join(self.folder, "log")
@@ -130,7 +140,7 @@ class Server:
     @classmethod
     def _template_folder(cls):
         if Server._template is None:
-            Server._template = tempfile.mkdtemp(prefix="fenceguard-initdb-")
+            Server._template = temporary_folder("fenceguard-initdb-")
             own(Server._template)
             atexit.register(shutil.rmtree, Server._template, ignore_errors=True)
         return Server._template
