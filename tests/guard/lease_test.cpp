@@ -39,58 +39,81 @@ class Loss {
 TEST(Lease, IsRenewedFromAThirdOfItsTermOnAndKeepsItsToken) {
   MemorySource source;
   const auto before = BootClock::now();
-  auto lease = source.acquire(account, {.ttl = 1500ms});
+  auto lease = source.acquire(account, {.ttl = 6s});
   ASSERT_TRUE(lease);
   const Claim claim = lease->claim();
-  ASSERT_TRUE(source.wait_for_renewals(4));
+  ASSERT_TRUE(source.wait_for_renewals(2));
   const auto renewals = source.renewals();
-  for (std::size_t i = 0; i < renewals.size(); ++i) {
-    const auto last = i == 0 ? before : renewals[i - 1];
-    EXPECT_GE(renewals[i] - last, 500ms) << i;
-  }
+  for (std::size_t i = 0; i < renewals.size(); ++i) EXPECT_GE(renewals[i] - before, (i + 1) * 2s) << i;
   EXPECT_FALSE(lease->lost().stop_requested());
   EXPECT_EQ(lease->claim(), claim);
   EXPECT_EQ(source.show(account)->claim, claim);
   EXPECT_TRUE(std::holds_alternative<Held>(source.try_acquire(account, Holder{"other"}, 1s)));
 }
 
+struct Ending {
+  BootClock::duration to_spare;  // from the signal until the term is over at the source
+  BootClock::duration late;      // that a thread woke which slept until the signal was due
+  std::size_t renewals;
+};
+
+// How a lease ends whose renewals all end with fault.
+Ending ending_by(MemorySource::Fault fault) {
+  constexpr auto ttl = 3000ms;
+  constexpr auto early = ttl / 10;
+  MemorySource source;
+  source.set_renewal_fault(fault);
+  auto lease = source.acquire(account, {.ttl = ttl});
+  const auto granted_by = BootClock::now();
+  Loss loss{*lease};
+  const auto due = granted_by + ttl - early;
+  auto late = std::async(std::launch::async, [due] {
+    std::this_thread::sleep_for(due - BootClock::now());
+    return BootClock::now() - due;
+  });
+  const auto to_spare = granted_by + ttl - loss.at();
+  source.set_renewal_fault(MemorySource::Fault::none);
+  return {to_spare, late.get(), source.renewals().size()};
+}
+
+// The same, again where the signal came too late but so did the machine with any thread.
+Ending ending_in_time(MemorySource::Fault fault) {
+  constexpr int rounds_max = 10;
+  auto ending = ending_by(fault);
+  for (int i = 1; i < rounds_max && ending.to_spare <= 0s && ending.late > 20ms; ++i)
+    ending = ending_by(fault);
+  return ending;
+}
+
 // What it shows: lost() comes before the source lets anybody else in, though no renewal ever returned.
 // How: renewals hang; the moment of the signal is compared with the end of the term at the source.
 TEST(Lease, IsSignalledLostBeforeItsTermIsOverWhenRenewalsHang) {
-  MemorySource source;
-  auto lease = source.acquire(account, {.ttl = 2s});
-  const auto granted_by = BootClock::now();
-  source.set_renewal_fault(MemorySource::Fault::hang);
-  Loss loss{*lease};
-  EXPECT_LT(loss.at(), granted_by + 2s);
-  source.set_renewal_fault(MemorySource::Fault::none);
+  EXPECT_GT(ending_in_time(MemorySource::Fault::hang).to_spare, 0s);
 }
 
 TEST(Lease, IsSignalledLostBeforeItsTermIsOverWhenRenewalsFail) {
-  MemorySource source;
-  auto lease = source.acquire(account, {.ttl = 2s});
-  const auto granted_by = BootClock::now();
-  source.set_renewal_fault(MemorySource::Fault::unavailable);
-  Loss loss{*lease};
-  EXPECT_LT(loss.at(), granted_by + 2s);
-  EXPECT_GE(source.renewals().size(), 2u) << "a failed renewal was not tried again";
+  const auto ending = ending_in_time(MemorySource::Fault::unavailable);
+  EXPECT_GT(ending.to_spare, 0s);
+  EXPECT_GE(ending.renewals, 2u) << "a failed renewal was not tried again";
 }
 
 TEST(Lease, OutlivesARenewalThatFailed) {
   MemorySource source;
-  auto lease = source.acquire(account, {.ttl = 2s});
   source.set_renewal_fault(MemorySource::Fault::unavailable);
+  auto lease = source.acquire(account, {.ttl = 4500ms});
   ASSERT_TRUE(source.wait_for_renewals(1));
   source.set_renewal_fault(MemorySource::Fault::none);
-  ASSERT_TRUE(source.wait_for_renewals(5));
+  // The fourth is due when the first term is over.
+  ASSERT_TRUE(source.wait_for_renewals(4));
   EXPECT_FALSE(lease->lost().stop_requested());
 }
 
 TEST(Lease, StaysLostWhenARenewalSucceedsTooLate) {
   MemorySource source;
-  auto lease = source.acquire(account, {.ttl = 1s});
   source.set_renewal_fault(MemorySource::Fault::hang);
+  auto lease = source.acquire(account, {.ttl = 4s});
   Loss loss{*lease};
+  ASSERT_TRUE(source.wait_for_renewals(1));
   (void)loss.at();
   source.set_renewal_fault(MemorySource::Fault::none);
   const auto renewals = source.renewals().size();
@@ -103,7 +126,7 @@ TEST(Lease, StaysLostWhenARenewalSucceedsTooLate) {
 TEST(Lease, IsSignalledLostAtItsNextRenewalWhenTheSourceEndedIt) {
   MemorySource source;
   auto lease = source.acquire(account, {.ttl = 30s});
-  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 600ms});
+  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 6s});
   Loss loss{*other};
   EXPECT_EQ(source.end(Resource{"accounts/43"}), Release::released);
   const auto ended_at = BootClock::now();
@@ -130,14 +153,14 @@ TEST(Lease, IsSignalledLostAtOnceWhenTheSourceSaysSoBetweenRenewals) {
 
 TEST(Lease, ReleasedItIsFreeAtOnceNotRenewedAndNotCalledLost) {
   MemorySource source;
-  auto lease = source.acquire(account, {.ttl = 300ms});
+  auto lease = source.acquire(account, {.ttl = 3s});
   Loss loss{*lease};
   EXPECT_EQ(lease->release(), Release::released);
   EXPECT_FALSE(source.show(account));
   const auto renewals = source.renewals().size();
-  // Another lease renews several times meanwhile, so that there was time enough.
-  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 300ms});
-  ASSERT_TRUE(source.wait_for_renewals(renewals + 4));
+  // Another lease is renewed meanwhile, the second time when the released one's term would be over.
+  auto other = source.acquire(Resource{"accounts/43"}, {.ttl = 6s});
+  ASSERT_TRUE(source.wait_for_renewals(renewals + 2));
   EXPECT_FALSE(loss.happened());
   EXPECT_EQ(lease->release(), Release::not_held);
 }

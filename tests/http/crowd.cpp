@@ -7,8 +7,19 @@
 #include <atomic>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 namespace fenceguard::http {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// So many rounds, or as many as there is time for, but never few.
+const int rounds_max = test::scaled(400);
+constexpr int rounds_min = 20;
+constexpr auto asking_max = 5s;
+
+}  // namespace
 
 void raise_file_limit(std::size_t ends) {
   rlimit limit{};
@@ -16,6 +27,12 @@ void raise_file_limit(std::size_t ends) {
   limit.rlim_cur = limit.rlim_max;
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < ends + 500)
     throw std::runtime_error{"this test needs more open files: see 'ulimit -Hn'"};
+}
+
+Limits crowd_limits() {
+  Limits limits;
+  limits.idle_max = limits.header_max = limits.body_max = limits.write_max = 10 * patience;
+  return limits;
 }
 
 Crowd::Crowd(const std::string& address, std::string_view begin) {
@@ -31,16 +48,21 @@ void Crowd::expect_others_answered(std::string_view more, const std::function<vo
   std::thread feeding{[&] {
     while (!is_over) feed(more);
   }};
-  auto slowest = 0ns;
-  for (int i = 0; i < test::scaled(400); ++i) {
-    const auto asked = std::chrono::steady_clock::now();
+  std::vector<Clock::duration> rounds;
+  const auto enough = Clock::now() + asking_max;
+  for (int i = 0; i < rounds_max && (i < rounds_min || Clock::now() < enough); ++i) {
+    const auto asked = Clock::now();
     ask();
-    slowest = std::max(slowest, std::chrono::steady_clock::now() - asked);
+    rounds.push_back(Clock::now() - asked);
     std::this_thread::sleep_for(1ms);
   }
   is_over = true;
   feeding.join();
-  EXPECT_LT(slowest, 1s);
+  std::sort(rounds.begin(), rounds.end());
+  const auto slowest = rounds.back();
+  // The slowest tenth is left to a machine that is busy with something else.
+  EXPECT_LT(rounds[rounds.size() * 9 / 10 - 1], 1s);
+  EXPECT_LT(slowest, patience);
   testing::Test::RecordProperty(
       "slowest_ms", static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(slowest).count()));
 }

@@ -16,6 +16,9 @@ namespace fenceguard::http {
 
 inline const int crowd_size = test::scaled(1000);
 
+// Deadlines that nobody of a crowd reaches while others are served.
+[[nodiscard]] Limits crowd_limits();
+
 // Lets this process, and those that it starts from now on, have as many files as may be. Throws
 // std::runtime_error if that is less than ends: of connections, in one process.
 void raise_file_limit(std::size_t ends);
@@ -25,8 +28,8 @@ class Crowd {
   // Connects them all; each sends begin.
   Crowd(const std::string& address, std::string_view begin);
 
-  // Each sends more now and then, while ask() asks for something as another client, again and again: each
-  // time it must be over within a second.
+  // Each sends more now and then, while ask() asks for something as another client, again and again: nine
+  // times in ten it must be over within a second, and within patience always.
   void expect_others_answered(std::string_view more, const std::function<void()>& ask);
 
   // Nobody has been answered or cut.

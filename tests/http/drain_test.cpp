@@ -13,8 +13,12 @@ namespace {
 
 class DrainTest : public ::testing::Test {
  protected:
-  // Returns once the server has begun to drain.
+  // Returns once the server has begun to drain, on each of its two loops: there an idle connection ends.
   std::future<bool> begin_drain(std::chrono::milliseconds timeout = patience) {
+    const auto open = server->connections();
+    RawClient one{address};
+    RawClient other{address};
+    EXPECT_TRUE(eventually([&] { return server->connections() == open + 2; }));
     auto drained = std::async(std::launch::async, [this, timeout] { return server->drain(timeout); });
     EXPECT_TRUE(eventually([this] {
       try {
@@ -24,6 +28,8 @@ class DrainTest : public ::testing::Test {
         return true;
       }
     }));
+    EXPECT_TRUE(one.is_closed_by_server());
+    EXPECT_TRUE(other.is_closed_by_server());
     return drained;
   }
 

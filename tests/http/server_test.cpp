@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <thread>
 
@@ -134,12 +135,16 @@ TEST_F(ServerTest, RefusalInTheMiddleOfABodyIsSeenByTheClient) {
   PreviewHandler previewing;
   RawClient client{server.listen("127.0.0.1:0", previewing, {})};
   const std::string body(8'000'000, 'b');
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(client.send(
       fmt::format("PUT /refused HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.size())));
-  EXPECT_TRUE(client.send(body));
+  const bool is_taken = client.send(body);
   EXPECT_EQ(client.receive().status, 428U);
   EXPECT_TRUE(client.is_closed_by_server());
-  EXPECT_FALSE(client.was_reset());
+  // The server takes what still comes for two seconds and no longer.
+  const bool is_late = std::chrono::steady_clock::now() - begin > 2s;
+  EXPECT_TRUE(is_taken || is_late);
+  EXPECT_TRUE(!client.was_reset() || is_late);
 }
 
 TEST_F(ServerTest, PreviewWithoutABodyKeepsTheConnection) {
@@ -246,20 +251,26 @@ void raise_descriptor_limit() {
 
 TEST_F(ServerTest, FiveThousandIdleConnectionsDoNotHinderAnother) {
   ASSERT_NO_FATAL_FAILURE(raise_descriptor_limit());
+  Limits limits;
+  limits.idle_max = limits.header_max = 10 * patience;
+  const auto patient = server.listen("127.0.0.1:0", handler, limits);
   std::vector<RawClient> idle;
   for (int i = 0; i < 5000; ++i) {
-    idle.emplace_back(address);
+    idle.emplace_back(patient);
     const bool is_begun = i % 2 == 0;
     ASSERT_TRUE(idle.back().send(is_begun ? "GET / HT" : ""));
   }
   ASSERT_TRUE(eventually([&] { return server.connections() == 5000; }));
-  RawClient client{address};
-  const auto begin = std::chrono::steady_clock::now();
+  RawClient client{patient};
+  std::vector<std::chrono::nanoseconds> rounds;
   for (int i = 0; i < 100; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
     ASSERT_TRUE(client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n"));
     ASSERT_EQ(client.receive().body, "GET /x ");
+    rounds.push_back(std::chrono::steady_clock::now() - begin);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  std::sort(rounds.begin(), rounds.end());
+  EXPECT_LT(rounds[rounds.size() / 2], 50ms);
   idle.clear();
   EXPECT_TRUE(eventually([&] { return server.connections() == 1; }));
 }

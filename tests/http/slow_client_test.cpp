@@ -65,10 +65,11 @@ TEST_F(SlowClientTest, IdleConnectionIsClosedWithoutAWord) {
 
 TEST_F(SlowClientTest, IdleTimeBeginsAnewAfterAnAnswer) {
   auto limits = with(&Limits::idle_max);
+  limits.idle_max = 2s;
   RawClient client{server.listen("127.0.0.1:0", handler, limits)};
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 4; ++i) {
-    std::this_thread::sleep_for(limits.idle_max / 3);
+  for (int i = 0; i < 9; ++i) {
+    std::this_thread::sleep_for(limits.idle_max / 8);
     ASSERT_TRUE(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
     ASSERT_EQ(client.receive().status, 200U);
   }
@@ -92,13 +93,15 @@ TEST_F(SlowClientTest, ClientThatDoesNotReadItsAnswerIsCut) {
 }
 
 TEST_F(SlowClientTest, SlowHandlerIsNobodysFault) {
-  auto limits = with(&Limits::idle_max);
-  limits.header_max = limits.body_max = limits.write_max = limits.idle_max;
+  auto limits = with(&Limits::header_max);
+  limits.body_max = limits.write_max = limits.header_max;
+  // The client has as long for its request.
+  limits.idle_max = 1500ms;
   HoldingHandler holding;
   RawClient client{server.listen("127.0.0.1:0", holding, limits)};
   ASSERT_TRUE(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
   auto held = holding.take();
-  std::this_thread::sleep_for(4 * limits.idle_max);
+  std::this_thread::sleep_for(limits.idle_max + 4 * limits.write_max);
   held.reply(text_response("late, but here"));
   EXPECT_EQ(client.receive().body, "late, but here");
 }

@@ -16,11 +16,16 @@ constexpr std::size_t mib = 1024 * 1024;
 
 // Short deadlines. The long ones are longer than the test's patience, so that only the short one can have
 // ended the connection.
-Limits with(std::chrono::milliseconds Limits::*deadline) {
+Limits long_limits() {
   Limits limits;
   limits.body_bytes_max = Limits::no_bound;
   limits.idle_max = limits.header_max = limits.body_max = limits.write_max = 2 * patience;
-  limits.*deadline = 200ms;
+  return limits;
+}
+
+Limits with(std::chrono::milliseconds Limits::*deadline, std::chrono::milliseconds duration = 200ms) {
+  auto limits = long_limits();
+  limits.*deadline = duration;
   return limits;
 }
 
@@ -84,37 +89,37 @@ TEST_F(StreamLimitsTest, BodyThatTricklesIsLateAnd408) {
   EXPECT_EQ(late, 2);
 }
 
-// Shows that a long body has as much more time as came of it, and no more. How: the deadline is far shorter
-// than the body takes; then a body stops in the middle.
+// Shows that a long body has as much more time as came of it, and no more. How: the deadline is shorter than
+// the body takes; then a body stops in the middle, where it has earned one second.
 TEST_F(StreamLimitsTest, LongBodyEarnsTimeWithWhatCameAndNoMore) {
   swallow();
-  const auto limits = with(&Limits::body_max);
+  const auto limits = with(&Limits::body_max, 1500ms);
   const auto address = listen(limits);
   const std::string piece(64 * 1024, 'x');
+  const std::string first(mib + piece.size(), 'x');
   RawClient steady{address};
-  ASSERT_TRUE(steady.send(put(mib + 10 * piece.size())));
-  ASSERT_TRUE(steady.send(std::string(mib, 'x')));
-  for (int i = 0; i < 10; ++i) {
-    std::this_thread::sleep_for(limits.body_max / 4);
+  ASSERT_TRUE(steady.send(put(first.size() + 12 * piece.size()) + first));
+  for (int i = 0; i < 12; ++i) {
+    std::this_thread::sleep_for(limits.body_max / 8);
     ASSERT_TRUE(steady.send(piece));
   }
   EXPECT_EQ(steady.receive().body, "whole");
   RawClient stopping{address};
-  ASSERT_TRUE(stopping.send(put(100 * mib)));
-  ASSERT_TRUE(stopping.send(std::string(mib + piece.size(), 'x')));
   const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(stopping.send(put(100 * mib) + first));
   EXPECT_EQ(stopping.receive().status, 408U);
-  EXPECT_GT(std::chrono::steady_clock::now() - begin, 1s);
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, limits.body_max + 900ms);
   EXPECT_EQ(late, 1);
 }
 
 TEST_F(StreamLimitsTest, HandlerThatTakesItsTimeIsNotTheClientsFault) {
   const auto limits = with(&Limits::body_max);
+  std::atomic<bool> is_sent{false};
   handler.script = [&](Stream& stream) -> Task<void> {
     std::string body;
     EXPECT_EQ(co_await stream.read_body(body, 1), Piece::some);
     const auto end = std::chrono::steady_clock::now() + 3 * limits.body_max;
-    co_await loop_until([&] { return std::chrono::steady_clock::now() > end; });
+    co_await loop_until([&] { return is_sent && std::chrono::steady_clock::now() > end; });
     EXPECT_EQ(co_await read_all(stream, body), Piece::end);
     (void)co_await stream.respond(text_response(body));
   };
@@ -122,6 +127,7 @@ TEST_F(StreamLimitsTest, HandlerThatTakesItsTimeIsNotTheClientsFault) {
   ASSERT_TRUE(client.send(put(10) + "hello"));
   std::this_thread::sleep_for(2 * limits.body_max);
   ASSERT_TRUE(client.send("world"));
+  is_sent = true;
   EXPECT_EQ(client.receive().body, "helloworld");
 }
 
@@ -141,7 +147,7 @@ TEST_F(StreamLimitsTest, ReaderThatTakesNothingIsCut) {
 }
 
 TEST_F(StreamLimitsTest, ReaderThatIsSlowerThanOneDeadlineInAllGetsItAll) {
-  const auto limits = with(&Limits::write_max);
+  const auto limits = with(&Limits::write_max, 2s);
   const std::string piece(mib, 'x');
   constexpr int pieces = 24;
   handler.script = [&](Stream& stream) -> Task<void> {
@@ -154,7 +160,7 @@ TEST_F(StreamLimitsTest, ReaderThatIsSlowerThanOneDeadlineInAllGetsItAll) {
   std::size_t taken = 0;
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < pieces; ++i) {
-    std::this_thread::sleep_for(limits.write_max / 8);
+    std::this_thread::sleep_for(limits.write_max / 12);
     taken += client.take(piece.size());
   }
   taken += client.receive_to_end().size();
@@ -188,7 +194,7 @@ std::size_t resident_bytes() {
 // and in chunks; the process, client included, must not grow.
 TEST_F(StreamLimitsTest, LargeBodyPassesBothWaysInBoundedMemory) {
   handler.script = echo_pieces;
-  const auto address = listen(with(&Limits::idle_max));
+  const auto address = listen(long_limits());
   const auto pieces = static_cast<std::size_t>(test::scaled(256));
   const std::string piece(mib, 'p');
   const auto before = resident_bytes();
@@ -238,11 +244,14 @@ TEST_F(StreamLimitsTest, WatchTellsOfAClientThatGoesAway) {
 }
 
 TEST_F(StreamLimitsTest, WatchLosesNothingThatWasPipelined) {
+  std::atomic<bool> is_sent{false};
   handler.script = [&](Stream& stream) -> Task<void> {
     bool is_told = false;
     stream.watch([&] { is_told = true; });
-    const auto end = std::chrono::steady_clock::now() + 50ms;
-    co_await loop_until([&] { return std::chrono::steady_clock::now() > end; });
+    co_await loop_until([&] { return is_sent.load(); });
+    // In each turn the loop also looks for what has come.
+    int turns = 0;
+    co_await loop_until([&] { return ++turns > 10; });
     co_await stream.stop_watching();
     EXPECT_FALSE(is_told);
     (void)co_await stream.respond(text_response(stream.request().target));
@@ -251,6 +260,7 @@ TEST_F(StreamLimitsTest, WatchLosesNothingThatWasPipelined) {
   ASSERT_TRUE(client.send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n"));
   ASSERT_TRUE(eventually([&] { return server.in_flight() == 1; }));
   ASSERT_TRUE(client.send("GET /2 HT"));
+  is_sent = true;
   EXPECT_EQ(client.receive().body, "/1");
   ASSERT_TRUE(client.send("TP/1.1\r\nHost: h\r\n\r\n"));
   EXPECT_EQ(client.receive().body, "/2");
@@ -262,10 +272,17 @@ TEST_F(StreamLimitsTest, DrainWaitsForStreamsAndTheirAnswerIsTheLast) {
     co_await loop_until([&] { return goes_on.load(); });
     (void)co_await stream.respond(text_response("done"));
   };
-  RawClient client{listen({})};
+  const auto address = listen({});
+  RawClient client{address};
   ASSERT_TRUE(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
   ASSERT_TRUE(eventually([&] { return server.in_flight() == 1; }));
+  // An idle connection of each of the two loops: its end says that the loop has begun to drain.
+  RawClient one{address};
+  RawClient other{address};
+  ASSERT_TRUE(eventually([&] { return server.connections() == 3; }));
   auto drained = std::async(std::launch::async, [&] { return server.drain(patience); });
+  EXPECT_TRUE(one.is_closed_by_server());
+  EXPECT_TRUE(other.is_closed_by_server());
   EXPECT_EQ(drained.wait_for(50ms), std::future_status::timeout);
   goes_on = true;
   const auto answer = client.receive();

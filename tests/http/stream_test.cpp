@@ -150,12 +150,16 @@ TEST_F(StreamTest, UnreadBodyEndsTheConnectionAfterTheAnswerWasSeen) {
   handler.script = [](Stream& stream) -> Task<void> { (void)co_await stream.respond(text_response("no")); };
   RawClient client{address};
   const std::string body(4'000'000, 'b');
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(
       client.send(fmt::format("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.size())));
-  EXPECT_TRUE(client.send(body));
+  const bool is_taken = client.send(body);
   EXPECT_EQ(client.receive().body, "no");
   EXPECT_TRUE(client.is_closed_by_server());
-  EXPECT_FALSE(client.was_reset());
+  // The server takes what still comes for two seconds and no longer.
+  const bool is_late = std::chrono::steady_clock::now() - begin > 2s;
+  EXPECT_TRUE(is_taken || is_late);
+  EXPECT_TRUE(!client.was_reset() || is_late);
 }
 
 Task<void> answer_in_pieces(Stream& stream, std::optional<std::uint64_t> bytes) {

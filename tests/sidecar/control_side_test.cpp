@@ -288,7 +288,7 @@ TEST_F(RolesTest, WithoutATokenOnlyTheProbesAnswer) {
 }
 
 TEST_F(RolesTest, TheLeaseRoleLeasesAndLooksButDoesNotOverrule) {
-  EXPECT_EQ(status("POST", "/v1/leases", lease_, R"({"resource":"a","holder":"h"})"), 201U);
+  EXPECT_EQ(status("POST", "/v1/leases", lease_, R"({"resource":"a","holder":"h","ttl_ms":600000})"), 201U);
   EXPECT_EQ(status("GET", "/v1/leases/a", lease_), 200U);
   EXPECT_EQ(status("GET", "/v1/fences", lease_), 200U);
   EXPECT_EQ(status("GET", "/v1/fences/a", lease_), 200U);

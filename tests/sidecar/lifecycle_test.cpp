@@ -40,7 +40,9 @@ TEST(Lifecycle, WithoutStateItIsNotReadyAndWritesNothing) {
 
 // A PUT whose body is still coming when the stop begins is answered; probes say meanwhile that we are going.
 TEST(Lifecycle, AStopLetsWhatWasBegunEndAndIsNotReadyMeanwhile) {
-  Running running;
+  RunningOptions options;
+  options.sidecar.drain_timeout = 60s;
+  Running running{std::move(options)};
   http::RawClient client{running.sidecar().data_address()};
   begin_put(client);
   auto stopped = std::async(std::launch::async, [&] { return running.sidecar().stop(); });

@@ -34,9 +34,12 @@ std::string server_url(const std::string& address) {
 
 namespace {
 
+// Longer than a request of a test may wait for a lease.
+constexpr auto answer_max = 4 * http::patience;
+
 http::Response send(const std::string& address, http::Request request, const Pairs& fields) {
   for (const auto& [name, value] : fields) request.fields.add(name, value);
-  http::Client client{server_url(address)};
+  http::Client client{server_url(address), answer_max};
   return client.send(request);
 }
 

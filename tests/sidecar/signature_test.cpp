@@ -17,6 +17,7 @@ namespace {
 
 const std::string first = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 const std::string second = "QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8";
+const std::string lease_members = R"("resource": "accounts/42", "holder": "mine", "ttl_ms": 600000)";
 
 class SignatureTest : public testing::Test {
  protected:
@@ -49,8 +50,8 @@ class SignatureTest : public testing::Test {
   }
 
   // A lease of 'accounts/42' as a claim with its signature.
-  Pairs granted(const std::string& members = R"("resource": "accounts/42", "holder": "mine")") {
-    const auto response = running->acquire(members);
+  Pairs granted() {
+    const auto response = running->acquire(lease_members);
     auto fields = granted_claim(response);
     fields.emplace_back("Fencing-Signature", field(response, "Fencing-Signature"));
     return fields;
@@ -67,12 +68,12 @@ Claim claim_in(const Pairs& fields) {
 }
 
 TEST_F(SignatureTest, ALeaseCarriesTheSignatureOfItsClaim) {
-  const auto fresh = running->acquire(R"("resource": "accounts/42", "holder": "mine")");
+  const auto fresh = running->acquire(lease_members);
   ASSERT_EQ(fresh.status, 201U);
   const auto expected = sign("old " + first, claim_in(granted_claim(fresh)));
   EXPECT_EQ(field(fresh, "Fencing-Signature"), expected);
   EXPECT_EQ(std::string{json_of(fresh).at("signature").as_string()}, expected);
-  const auto again = running->acquire(R"("resource": "accounts/42", "holder": "mine")");
+  const auto again = running->acquire(lease_members);
   EXPECT_EQ(again.status, 200U);
   EXPECT_EQ(field(again, "Fencing-Signature"), expected);
   EXPECT_EQ(running->control("GET", "/v1/leases/accounts/42").body.find("signature"), std::string::npos);
@@ -87,7 +88,7 @@ TEST_F(SignatureTest, ASignedClaimIsAsGoodAsEver) {
   const auto body = R"({"token": ")" + claim[0].second + R"(", "holder": "mine", "signature": ")" +
                     claim[2].second + R"("})";
   EXPECT_EQ(running->control("POST", "/v1/fences/accounts/42/advance", body).status, 200U);
-  EXPECT_EQ(running->control("PUT", "/v1/leases/accounts/42", R"({"ttl_ms": 20000})", claim).status, 200U);
+  EXPECT_EQ(running->control("PUT", "/v1/leases/accounts/42", R"({"ttl_ms": 700000})", claim).status, 200U);
   EXPECT_EQ(running->data("DELETE", "/accounts/42", claim).status, 204U);
   EXPECT_EQ(running->release("accounts/42", claim).status, 204U);
 }
@@ -130,7 +131,7 @@ TEST_F(SignatureTest, AClaimThatIsNotSignedAsItStandsIsRefusedAndMovesNoFence) {
         running->control("POST", "/v1/fences/accounts/42/advance", {}, fields),
         running->control("POST", "/v1/fences/accounts/42/advance",
                          R"({"token": "1000000", "holder": "mine", "signature": ")" + signature + R"("})"),
-        running->control("PUT", "/v1/leases/accounts/42", R"({"ttl_ms": 20000})", fields),
+        running->control("PUT", "/v1/leases/accounts/42", R"({"ttl_ms": 700000})", fields),
         running->release("accounts/42", fields)};
     for (const auto& answer : answers) {
       EXPECT_EQ(answer.status, 401U) << what;
