@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::chrono::seconds limit{60};
 constexpr std::chrono::milliseconds look_again{20};
+constexpr int starts_max = 5;
 
 template <class Condition>
 void wait_until(const char* what, const Condition& condition) {
@@ -57,13 +58,19 @@ bool stands_still(pid_t pid) {
 
 }  // namespace
 
-EtcdCluster::Member::Member(std::string name, std::string folder)
+EtcdCluster::Member::Member(std::string name, std::string folder, const Ports& ports)
     : name_{std::move(name)},
       folder_{std::move(folder)},
-      client_port_{free_port()},
-      peer_port_{free_port()},
-      metrics_port_{free_port()},
+      client_port_{ports.client},
+      peer_port_{ports.peer},
+      metrics_port_{ports.metrics},
       process_{{{}, folder_ + ".log"}} {}
+
+bool EtcdCluster::Member::lacks_port() const {
+  std::ifstream stream{folder_ + ".log"};
+  const std::string log{std::istreambuf_iterator<char>{stream}, {}};
+  return log.find("address already in use") != std::string::npos;
+}
 
 void EtcdCluster::Member::pause() {
   process_.pause();
@@ -95,15 +102,33 @@ std::string EtcdCluster::Member::ask(const std::string& path) const {
 
 EtcdCluster::EtcdCluster(int members, Options options) : options_{std::move(options)} {
   if (options_.tls) make_certificates();
-  for (int i = 0; i < members; ++i) {
-    const auto name = fmt::format("m{}", i);
-    members_.push_back(std::unique_ptr<Member>{new Member{name, folder_.file(name)}});
+  for (int starts = 1;; ++starts) {
+    start_members(members);
+    if (comes_to_serve()) return;
+    if (starts == starts_max) throw std::runtime_error{"others take the ports of etcd again and again"};
+    for (const auto& member : members_) {
+      member->kill();
+      std::filesystem::remove_all(member->folder_);
+      std::filesystem::remove(member->folder_ + ".log");
+    }
+    members_.clear();
+  }
+}
+
+void EtcdCluster::start_members(int count) {
+  {
+    // All ports are taken at once, so that no two are the same.
+    const std::vector<Loopback> held(static_cast<std::size_t>(count) * 3);
+    for (std::size_t i = 0; i < held.size(); i += 3) {
+      const auto name = fmt::format("m{}", i / 3);
+      const Member::Ports ports{held[i].port(), held[i + 1].port(), held[i + 2].port()};
+      members_.push_back(std::unique_ptr<Member>{new Member{name, folder_.file(name), ports}});
+    }
   }
   for (const auto& member : members_) {
     member->process_.command().words = words_of(*member);
     member->start();
   }
-  wait_until_serving();
 }
 
 std::string EtcdCluster::initial_cluster() const {
@@ -160,14 +185,24 @@ std::size_t EtcdCluster::leader() const {
   return found;
 }
 
-void EtcdCluster::wait_until_serving() const {
-  wait_until("etcd that serves", [this] {
-    return std::ranges::all_of(members_, [](const auto& member) {
-      return !member->is_running() ||
-             (accepts(member->client_port_) &&
-              member->ask("/health").find("\"health\":\"true\"") != std::string::npos);
-    });
+bool EtcdCluster::comes_to_serve() const {
+  bool lacks_port = false;
+  wait_until("etcd that serves", [&] {
+    lacks_port = std::ranges::any_of(members_, [](const auto& member) { return member->lacks_port(); });
+    return lacks_port || is_serving();
   });
+  return !lacks_port;
+}
+
+bool EtcdCluster::is_serving() const {
+  return std::ranges::all_of(members_, [](const auto& member) {
+    return !member->is_running() || (accepts(member->client_port_) &&
+                                     member->ask("/health").find("\"health\":\"true\"") != std::string::npos);
+  });
+}
+
+void EtcdCluster::wait_until_serving() const {
+  wait_until("etcd that serves", [this] { return is_serving(); });
 }
 
 std::string EtcdCluster::endpoint(const Member& member) const {
@@ -183,7 +218,7 @@ std::string EtcdCluster::etcdctl(const std::string& words) const {
 }
 
 std::string EtcdCluster::etcdctl_at(const std::string& endpoints, const std::string& words) const {
-  auto line = "ETCDCTL_API=3 etcdctl --endpoints=" + endpoints;
+  auto line = "ETCDCTL_API=3 etcdctl --dial-timeout=30s --command-timeout=60s --endpoints=" + endpoints;
   if (options_.tls)
     line += fmt::format(" --cacert={} --cert={} --key={}", ca_file(), cert_file(), key_file());
   if (!credentials_.empty()) line += fmt::format(" --user='{}'", credentials_);

@@ -38,9 +38,16 @@ class EtcdCluster {
 
    private:
     friend class EtcdCluster;
-    Member(std::string name, std::string folder);
+    struct Ports {
+      int client;
+      int peer;
+      int metrics;
+    };
+    Member(std::string name, std::string folder, const Ports& ports);
     // What it says at PATH of its metrics' port; '' where there is no answer.
     [[nodiscard]] std::string ask(const std::string& path) const;
+    // Whether it says that somebody else has one of its ports.
+    [[nodiscard]] bool lacks_port() const;
 
     std::string name_;
     std::string folder_;
@@ -90,6 +97,10 @@ class EtcdCluster {
 
  private:
   void make_certificates();
+  void start_members(int count);
+  // False where another process took one of the ports before it was listened on.
+  [[nodiscard]] bool comes_to_serve() const;
+  [[nodiscard]] bool is_serving() const;
   [[nodiscard]] std::string endpoint(const Member& member) const;
   std::string etcdctl_at(const std::string& endpoints, const std::string& words) const;
   [[nodiscard]] std::string initial_cluster() const;

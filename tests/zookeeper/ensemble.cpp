@@ -5,9 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -21,6 +23,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds limit{60};
 constexpr std::chrono::milliseconds look_again{20};
 constexpr int word_answer_ms = 1'000;
+constexpr int starts_max = 5;
 
 // The free ports of one ensemble, all of them taken at once, so that no two are the same.
 std::vector<int> free_ports(int count) {
@@ -109,7 +112,43 @@ bool EnsembleNode::is_leader() const {
          answer.find("\nMode: standalone") != std::string::npos;
 }
 
+bool EnsembleNode::has_port() const {
+  const auto answer = ask("conf");
+  const bool is_told = answer.find("dataDir=") != std::string::npos;  // unless the settings forbid that
+  return is_told ? answer.find(data()) != std::string::npos : !answer.empty();
+}
+
+bool EnsembleNode::lacks_port() const {
+  std::ifstream stream{folder_.file("log")};
+  const std::string log{std::istreambuf_iterator<char>{stream}, {}};
+  return log.find("BindException") != std::string::npos;
+}
+
 Ensemble::Ensemble(int servers, const EnsembleOptions& options) {
+  for (int starts = 1;; ++starts) {
+    start_nodes(servers, options);
+    if (come_to_serve()) return;
+    if (starts == starts_max) throw std::runtime_error{"others take the ports of ZooKeeper again and again"};
+    nodes_.clear();
+  }
+}
+
+bool Ensemble::come_to_serve() {
+  const auto lack_port = [&] {
+    return std::ranges::any_of(nodes_, [](const auto& node) { return node->lacks_port(); });
+  };
+  for (const auto& one : nodes_) {
+    try {
+      one->process_.wait_until_up([&] { return (one->is_serving() && one->has_port()) || lack_port(); });
+    } catch (const std::runtime_error&) {
+      if (!lack_port()) throw;  // it has ended for another reason
+    }
+    if (lack_port()) return false;
+  }
+  return true;
+}
+
+void Ensemble::start_nodes(int servers, const EnsembleOptions& options) {
   const auto ports = free_ports(servers * 3);
   const auto port = [&](int server, int kind) { return ports[static_cast<std::size_t>(server * 3 + kind)]; };
   auto settings = settings_of_all();
@@ -125,7 +164,6 @@ Ensemble::Ensemble(int servers, const EnsembleOptions& options) {
     node.process_.command().words = words_of(node.folder_.path(), options.properties);
     node.start();
   }
-  wait_until_serving();
 }
 
 std::string Ensemble::url(const std::string& rest) const {

@@ -46,6 +46,10 @@ class EnsembleNode {
  private:
   friend class Ensemble;
   explicit EnsembleNode(int port);
+  // Whether it is this one, and no other test's, that answers at its port.
+  [[nodiscard]] bool has_port() const;
+  // Whether it says that somebody else has one of its ports.
+  [[nodiscard]] bool lacks_port() const;
 
   int port_;
   TempDir folder_{TempDir::Place::memory};
@@ -70,6 +74,10 @@ class Ensemble {
   void wait_until_serving();
 
  private:
+  void start_nodes(int servers, const EnsembleOptions& options);
+  // False where another process took one of the ports before it was listened on.
+  [[nodiscard]] bool come_to_serve();
+
   std::vector<std::unique_ptr<EnsembleNode>> nodes_;
 };
 

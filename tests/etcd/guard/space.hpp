@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,19 @@ inline Claim claim_of(std::int64_t token, const std::string& holder = "h", const
 inline EtcdCluster& shared_cluster() {
   static EtcdCluster shared{1};
   return shared;
+}
+
+// Calls function() until it has an answer, for a minute at most. What is unknown may be sent again by its
+// caller only: here it is always a claim with a sequence, an advance, or what changes nothing.
+auto until_answered(const auto& function) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+  for (;;) {
+    try {
+      return function();
+    } catch (const Error&) {
+      if (std::chrono::steady_clock::now() > deadline) throw;
+    }
+  }
 }
 
 // A namespace of a cluster, initialised, and a client that goes there by the straight way.

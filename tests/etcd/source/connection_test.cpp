@@ -39,12 +39,20 @@ TEST(EtcdConnection, IsKeptAndReused) {
 TEST(EtcdConnection, AMemberThatIsDownIsPassedOver) {
   EtcdCluster cluster{3};
   const auto source = open(cluster.url());
-  auto claim = take(*source, "holder").claim;
+  std::optional<Claim> claim;
+  wait_until([&] {
+    try {
+      claim = take(*source, "holder").claim;
+    } catch (const Error&) {
+      // The leader may have changed.
+    }
+    return claim.has_value();
+  });
   cluster.member(0).kill();
   cluster.wait_until_serving();
   const auto rid = [&] {
     try {
-      return source->renew(claim, long_ttl) == Renewal::renewed;
+      return source->renew(*claim, long_ttl) == Renewal::renewed;
     } catch (const Error&) {
       return false;  // the leader may have been that one
     }

@@ -112,11 +112,20 @@ TEST_F(Leader, StoppedUnderLoadIsReplacedAndWakesUpHarmless) {
 }
 
 TEST_F(Leader, WithoutAMajorityNothingIsGrantedAndWithItAgainEverythingIs) {
-  const auto source = open(cluster_.url("?timeout=500ms"));
-  const auto before = take(*source, "before").claim;
-  source->release(before);
-  auto held = source->try_acquire(Resource{"held"}, Holder{"holder"}, long_ttl);
+  const auto patient = open(cluster_.url());
+  const auto before = take(*patient, "before").claim;
+  patient->release(before);
+  auto held = patient->try_acquire(Resource{"held"}, Holder{"holder"}, long_ttl);
   const auto held_claim = std::get<Grant>(held).claim;
+  const auto source = open(cluster_.url("?timeout=500ms"));
+  const auto renewal = [&]() -> std::optional<Renewal> {
+    try {
+      return source->renew(held_claim, long_ttl);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  };
+  wait_until([&] { return renewal() == Renewal::renewed; });  // by now it knows the lease
   cluster_.member(1).kill();
   cluster_.member(2).kill();
   for (int i = 0; i < 6; ++i) {
@@ -140,7 +149,9 @@ TEST_F(Leader, WithoutAMajorityNothingIsGrantedAndWithItAgainEverythingIs) {
     }
   });
   EXPECT_GT(after->claim.token, before.token);
-  EXPECT_EQ(source->renew(held_claim, long_ttl), Renewal::renewed);
+  std::optional<Renewal> renewed;
+  wait_until([&] { return (renewed = renewal()).has_value(); });
+  EXPECT_EQ(renewed, Renewal::renewed);
 }
 
 }  // namespace

@@ -257,21 +257,23 @@ TEST_F(EtcdFenceStore, StatusFollowsTheCluster) {
 TEST(EtcdFenceStoreFault, AMemberThatGoesAndComesIsUnavailableMeanwhile) {
   EtcdCluster cluster{1};
   const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=500ms")), {});
-  (void)init(*storage, 0);
-  (void)advance(*storage, claim("a", 5));
+  (void)until_answered([&] { return init(*storage, 0); });
+  (void)until_answered([&] { return advance(*storage, claim("a", 5)); });
   cluster.member(0).kill();
   EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 6)); }), FaultKind::unavailable);
   wait_until([&] { return storage->fences().status().state == StoreState::failed; });
   cluster.member(0).start();
   wait_until([&] { return storage->fences().status().state == StoreState::ready; });
-  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
+  EXPECT_EQ(until_answered([&] { return advance(*storage, claim("a", 4)); }).verdict, Verdict::stale);
   cluster.member(0).pause();
   EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 7)); }), FaultKind::unknown);
   EXPECT_EQ(kind_of([&] { return show(*storage, "a"); }), FaultKind::unavailable);
+  wait_until([&] { return storage->fences().status().state == StoreState::failed; });
   cluster.member(0).resume();
   wait_until([&] { return storage->fences().status().state == StoreState::ready; });
-  const auto verdict = advance(*storage, claim("a", 6)).verdict;
-  EXPECT_EQ(verdict, show(*storage, "a").record->token == Token{7} ? Verdict::stale : Verdict::admitted);
+  const auto verdict = until_answered([&] { return advance(*storage, claim("a", 6)); }).verdict;
+  const auto shown = until_answered([&] { return show(*storage, "a"); });
+  EXPECT_EQ(verdict, shown.record->token == Token{7} ? Verdict::stale : Verdict::admitted);
 }
 
 TEST(EtcdFenceStoreFault, AClusterThatCannotBeReachedIsToldAtOnce) {
@@ -284,12 +286,18 @@ TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnsweredAndWhatWasNeverSentAsNotDo
   EtcdCluster cluster{1};
   constexpr int calls = 20, threads = 8;
   std::vector<std::future<Fault>> endings;
-  std::atomic<int> on_the_callers_thread{0};
+  std::atomic<int> on_the_callers_thread{0}, transactions{0};
+  Proxy proxy{cluster.member(0).port(), [&](std::size_t, Proxy::Direction way, std::string_view piece) {
+                if (way == Proxy::Direction::to_server && piece.find("/v3/kv/txn") != piece.npos)
+                  ++transactions;
+                return piece.size();
+              }};
   {
-    const auto storage = etcd::open_storage(Url::parse(cluster.url("?timeout=3s")), {});
+    const auto storage = etcd::open_storage(Url::parse(cluster.url_of_port(proxy.port(), "?timeout=3s")), {});
     (void)init(*storage, 0);
     (void)advance(*storage, claim("a", 1));
     cluster.member(0).pause();
+    const auto before = transactions.load();
     const auto caller = std::this_thread::get_id();
     for (int i = 2; i < calls + 2; ++i) {
       auto ending = std::make_shared<std::promise<Fault>>();
@@ -299,6 +307,7 @@ TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnsweredAndWhatWasNeverSentAsNotDo
         ending->set_value(outcome.ok() ? Fault{FaultKind::invalid_input, "done"} : outcome.fault());
       });
     }
+    wait_until([&] { return transactions > before; });
   }
   cluster.member(0).resume();
   int unknown = 0, never_sent = 0;

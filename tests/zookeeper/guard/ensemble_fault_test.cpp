@@ -68,6 +68,14 @@ bool is_refused_as_stale(Space& space) {
   return false;
 }
 
+void wait_until_it_follows(const EnsembleNode& node) {
+  const auto deadline = steady_clock::now() + std::chrono::seconds{60};
+  while (node.ask("srvr").find("\nMode: follower") == std::string::npos) {
+    if (steady_clock::now() > deadline) throw std::runtime_error{"the old leader does not follow"};
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
+}
+
 class BrokenEnsemble : public testing::Test {
  protected:
   const unsigned seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 4);
@@ -108,6 +116,8 @@ TEST_F(BrokenEnsemble, TheLeaderIsStoppedAndGoesOnLaterAsIfNothingHadHappened) {
       load.wait_for(10);
       EXPECT_TRUE(is_refused_as_stale(space));
       leader.resume();
+      // At first it still says that it leads, until it cuts its clients.
+      wait_until_it_follows(leader);
       ensemble.wait_until_serving();
     }
     load.wait_for(10);
@@ -118,7 +128,10 @@ TEST_F(BrokenEnsemble, TheLeaderIsStoppedAndGoesOnLaterAsIfNothingHadHappened) {
 TEST_F(BrokenEnsemble, WithoutAQuorumNothingIsAdmittedAndWithItAllIsThere) {
   zookeeper::Client client{space.url("?timeout=1s&session_timeout=60s")};
   zookeeper::Guard guard{client};
-  history.act(guard, claim_of("a", 1), "before");
+  const auto begin = steady_clock::now();
+  const auto limit = std::chrono::seconds{60};
+  for (int i = 0; history.acknowledged() < 1 && steady_clock::now() < begin + limit; ++i)
+    history.act(guard, claim_of("a", 1), fmt::format("before-{}", i));
   ASSERT_EQ(history.acknowledged(), 1u);
   ensemble.node(0).kill();
   ensemble.node(1).kill();
@@ -129,7 +142,7 @@ TEST_F(BrokenEnsemble, WithoutAQuorumNothingIsAdmittedAndWithItAllIsThere) {
   ensemble.node(0).start();
   ensemble.node(1).start();
   ensemble.wait_until_serving();
-  const auto deadline = steady_clock::now() + std::chrono::seconds{60};
+  const auto deadline = steady_clock::now() + limit;
   for (int i = 0; history.acknowledged() < 2 && steady_clock::now() < deadline; ++i)
     history.act(guard, claim_of("a", 3), fmt::format("after-{}", i));
   EXPECT_EQ(history.acknowledged(), 2u);
