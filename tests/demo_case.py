@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import signal
-import subprocess
 import xml.etree.ElementTree
 
 import support
@@ -86,17 +85,7 @@ class DemoTest(support.BinaryTest):
 
     def interrupted(self, story, number, is_time):
         """The status of a story that got the signal when is_time() said so. One that was faster is told again."""
-        for _ in range(50):
-            process = subprocess.Popen([support.BINARY, "demo", story], cwd=self.folder,
-                                       env=support.environment(self.variables), stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(support.end_process, process)
-            wait_until(lambda: process.poll() is not None or is_time(), what="the time for the signal")
-            process.send_signal(number)
-            process.communicate(timeout=LIMIT_S)
-            if process.returncode != 0:
-                return process.returncode
-        raise AssertionError(f"{story} was always over before it could be interrupted")
+        return support.interrupted(lambda: self.start("demo", story, env=self.variables), number, is_time, LIMIT_S)
 
     def require_clean_interruption(self, story, is_time):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,6 +1,7 @@
 """A real etcd member for tests of the command line: alone, in a temporary folder, on free ports, gone afterwards."""
 
 import os
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -17,10 +18,9 @@ class Server(ServerProcess):
 
     def __init__(self, password=None):
         super().__init__("etcd")
-        self.port, self._peer_port = free_ports(2)
         self.password = None
         try:
-            self.start()
+            self.start_on_free_ports(self._choose)
             if password:
                 self.ctl("user", "add", f"root:{password}")
                 self.ctl("user", "grant-role", "root", "root")
@@ -29,6 +29,10 @@ class Server(ServerProcess):
         except BaseException:
             self.remove()
             raise
+
+    def _choose(self):
+        self.port, self._peer_port = free_ports(2)
+        shutil.rmtree(os.path.join(self.folder, "data"), ignore_errors=True)  # which would hold the ports before
 
     def words(self):
         client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"

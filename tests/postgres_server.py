@@ -17,12 +17,12 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 import urllib.parse
 
+from server_process import free_ports
 from waiting import LIMIT_S, wait_until
 
 MEMORY_MIN = 4 << 30  # free bytes, of which some servers take some hundred million
@@ -156,9 +156,7 @@ class Server:
 
     def _start_on_a_free_port(self):
         for attempt in itertools.count(1):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_ports(1)[0]
             try:
                 self.start()
                 return

@@ -83,20 +83,13 @@ class Server(ServerProcess):
             self.options["requirepass"] = password
         super().__init__("redis")
         try:
-            self._start_on_a_free_port()
+            self.start_on_free_ports(self._choose)
         except BaseException:
             self.remove()
             raise
 
-    def _start_on_a_free_port(self):
-        for attempt in range(5):
-            self.port = free_port()
-            try:
-                self.start()
-                return
-            except AssertionError:
-                if attempt == 4 or "Address already in use" not in self.log():
-                    raise
+    def _choose(self):
+        self.port = free_port()
 
     def words(self):
         settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "no", "save": "",

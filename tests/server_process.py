@@ -6,6 +6,7 @@ sleeps for luck: wait_until() waits for a condition, with a limit. A missing pro
 
 import atexit
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,16 +23,50 @@ def program(name):
     return found
 
 
+PORT_MIN = 10_000
+STARTS_MAX = 5
+IN_USE = "address already in use"
+
+
+def _port_of_a_server():
+    """One that no connection to elsewhere is given; 0, which means any, where there is no such range."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as limits:
+        first_of_clients = int(limits.read().split()[0])
+    return random.SystemRandom().randrange(PORT_MIN, first_of_clients) if first_of_clients >= 2 * PORT_MIN else 0
+
+
+def _bind(probe):
+    for attempt in range(100):
+        try:
+            probe.bind(("127.0.0.1", _port_of_a_server()))
+            return
+        except OSError:
+            if attempt == 99:
+                raise
+
+
 def free_ports(count):
-    """Free ports of 127.0.0.1, all different."""
+    """Free ports of 127.0.0.1, all different. A server that went away finds its own free again, as a rule."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
-            probe.bind(("127.0.0.1", 0))
+            _bind(probe)
         return [probe.getsockname()[1] for probe in probes]
     finally:
         for probe in probes:
             probe.close()
+
+
+class Nowhere:
+    """Where no server is, and none can come: the port is taken, and nobody listens on it. To be closed."""
+
+    def __init__(self):
+        self._probe = socket.socket()
+        self._probe.bind(("127.0.0.1", 0))
+        self.port = self._probe.getsockname()[1]
+
+    def close(self):
+        self._probe.close()
 
 
 class ServerProcess:
@@ -88,6 +123,17 @@ class ServerProcess:
         """Starts it, and waits until it answers what it is asked."""
         self.launch()
         self.await_ready(limit_s)
+
+    def start_on_free_ports(self, choose):
+        """choose() takes free ports; again where somebody else was quicker to listen there."""
+        for attempt in range(STARTS_MAX):
+            choose()
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if attempt == STARTS_MAX - 1 or IN_USE not in self.log().lower():
+                    raise
 
     @property
     def pid(self):

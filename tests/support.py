@@ -248,6 +248,19 @@ class BinaryTest(unittest.TestCase):
         return server
 
 
+def interrupted(start, number, is_time, limit_s=LIMIT_S):
+    """The status of a process of start() that got the signal when is_time() said so. One that was faster, and ended
+    well, is started again."""
+    for _ in range(50):
+        process = start()
+        wait_until(lambda: process.poll() is not None or is_time(), limit_s, "the time for the signal")
+        process.send_signal(number)
+        process.communicate(timeout=limit_s)
+        if process.returncode != 0:
+            return process.returncode
+    raise AssertionError("it was always over before it could be interrupted")
+
+
 def end_process(process):
     if process.poll() is None:
         process.kill()

@@ -18,17 +18,20 @@ class Server(ServerProcess):
 
     def __init__(self, settings=None):
         super().__init__("zookeeper")
-        self.port = free_ports(1)[0]
+        self._settings = settings or {}
         os.mkdir(os.path.join(self.folder, "data"))
-        lines = {**SETTINGS, "clientPort": self.port, "dataDir": os.path.join(self.folder, "data"), **(settings or {})}
         self.configuration = os.path.join(self.folder, "zoo.cfg")
-        with open(self.configuration, "w", encoding="ascii") as file:
-            file.writelines(f"{name}={value}\n" for name, value in lines.items())
         try:
-            self.start()
+            self.start_on_free_ports(self._choose)
         except BaseException:
             self.remove()
             raise
+
+    def _choose(self):
+        self.port = free_ports(1)[0]
+        lines = {**SETTINGS, "clientPort": self.port, "dataDir": os.path.join(self.folder, "data"), **self._settings}
+        with open(self.configuration, "w", encoding="ascii") as file:
+            file.writelines(f"{name}={value}\n" for name, value in lines.items())
 
     def words(self):
         missing = [jar for jar in CLASSES if not glob.glob(jar)]

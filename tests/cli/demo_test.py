@@ -11,23 +11,15 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
-import time
 import unittest
 import xml.etree.ElementTree
+
+import support
+from support import wait_until
 
 BINARY = os.environ["FENCEGUARD_BINARY"]
 LIMIT_S = 60
 COLUMNS_MAX = 100
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"did not come about in {LIMIT_S} s: {what}")
 
 
 class Page(html.parser.HTMLParser):
@@ -96,13 +88,14 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(self.processes(), {})
         self.assertEqual(list(self.temp.iterdir()), [])
 
-    def start_until_a_is_stopped(self):
+    def start(self):
         process = subprocess.Popen([BINARY, "demo"], env=self.environment, cwd=self.folder, text=True,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        wait_until(lambda: "T" in self.processes().values(), "client A is stopped")
+        self.addCleanup(support.end_process, process)
         return process
+
+    def interrupted_while_a_is_stopped(self, number):
+        return support.interrupted(self.start, number, lambda: "T" in self.processes().values(), LIMIT_S)
 
     def test_shows_both_outcomes_and_ends_well(self):
         text = self.told()
@@ -240,16 +233,12 @@ class DemoTest(unittest.TestCase):
 
     def test_an_interrupt_leaves_nothing_behind(self):
         for number in (signal.SIGINT, signal.SIGTERM):
-            process = self.start_until_a_is_stopped()
-            process.send_signal(number)
-            self.assertEqual(process.wait(timeout=LIMIT_S), 128 + number)
+            self.assertEqual(self.interrupted_while_a_is_stopped(number), 128 + number)
             self.assert_nothing_left()
 
     def test_its_processes_die_with_it_also_a_stopped_one(self):
-        process = self.start_until_a_is_stopped()
-        process.kill()
-        process.wait(timeout=LIMIT_S)
-        wait_until(lambda: not self.processes(), "all processes of the demonstration ended")
+        self.assertEqual(self.interrupted_while_a_is_stopped(signal.SIGKILL), -signal.SIGKILL)
+        wait_until(lambda: not self.processes(), what="all processes of the demonstration ended")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class ExecFaults(support.BinaryTest):
         # exec is stopped past its lease, somebody else takes the lock, exec goes on: it must notice, end
         # its command
         # (which ignores SIGTERM) and say 124.
-        process = self.tree("--ttl", "300ms", "--kill-after", "300ms")
+        process = self.tree("--ttl", "4s", "--kill-after", "300ms")
         process.send_signal(signal.SIGSTOP)
         taken = self.expect_json(0, "lease", "acquire", *SOURCE, "--ttl", "24m", "--wait", "30s")
         process.send_signal(signal.SIGCONT)
@@ -90,7 +90,7 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_lease_that_was_revoked_ends_the_command_with_124(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "4s", "--", "sh",
                              "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
@@ -100,7 +100,7 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_server_that_is_gone_is_a_lost_lease(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "600ms", "--", "sh",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "4s", "--", "sh",
                              "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
@@ -110,7 +110,7 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_lease_lost_under_a_command_that_ends_meanwhile_is_124(self):
         # The command ends while exec is stopped; its status would say that all was well under the lock.
-        process = self.tree("--ttl", "300ms", script="touch up; while ! test -e end; do sleep 0.01; done",
+        process = self.tree("--ttl", "4s", script="touch up; while ! test -e end; do sleep 0.01; done",
                             members=3)
         process.send_signal(signal.SIGSTOP)
         self.expect(0, "lease", "acquire", *SOURCE, "--ttl", "24m", "--wait", "30s")

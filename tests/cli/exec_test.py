@@ -59,7 +59,7 @@ class Ending(Exec):
             self.expect(0, "exec", *SOURCE, "--wait", "0s", "--ttl", "24m", "--", "true")
 
     def test_the_lease_is_kept_for_longer_than_its_time_to_live(self):
-        process = self.running("--ttl", "300ms", script="touch up; read -r line; exit 5",
+        process = self.running("--ttl", "4s", script="touch up; read -r line; exit 5",
                                stdin=support.subprocess.PIPE)
         shown = []
 
@@ -169,8 +169,10 @@ class Signals(Exec):
                                start_new_session=False, process_group=0)
         os.set_blocking(process.stdout.fileno(), False)
         process.send_signal(signal.SIGTSTP)
-        command = wait_until(lambda: [pid for pid in support.descendants(process.pid) if state(pid) == "T"],
-                             what="the command's stop")
+        # exec stops itself only after its command: what continues it before is for the command alone.
+        wait_until(lambda: state(process.pid) == "T", what="exec's stop")
+        command = [pid for pid in support.descendants(process.pid) if state(pid) == "T"]
+        self.assertNotEqual(command, [])
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: all(state(pid) != "T" for pid in [process.pid, *command]), what="the continuation")
         process.terminate()
@@ -179,10 +181,10 @@ class Signals(Exec):
     def test_the_command_has_the_terminal(self):
         # On a terminal of its own: the command is in the foreground, Ctrl-C reaches it, and exec takes its
         # status.
-        script = ("import os, signal, sys\n"
+        script = ("import os, signal, sys, time\n"
                   "signal.signal(signal.SIGINT, lambda *_: sys.exit(11))\n"
                   "print('foreground', os.tcgetpgrp(0) == os.getpgrp(), flush=True)\n"
-                  "signal.pause()\n")
+                  "while True: time.sleep(0.05)\n")
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.folder)
@@ -194,8 +196,8 @@ class Signals(Exec):
             self.assertNotIn(b"foreground False", shown)
             shown += os.read(terminal, 1024)
         os.write(terminal, b"\x03")
-        _, status = os.waitpid(pid, 0)
-        self.assertEqual(os.waitstatus_to_exitcode(status), 11)
+        ended = wait_until(lambda: (found := os.waitpid(pid, os.WNOHANG))[0] and found, what="exec's end")
+        self.assertEqual(os.waitstatus_to_exitcode(ended[1]), 11)
 
 
 def state(pid):

@@ -65,7 +65,7 @@ class OverAStorage(support.BinaryTest):
     def test_compact_folds_idle_fences_into_the_floor(self):
         tokens = []
         for name in ["a", "b", "c"]:
-            lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", name)
+            lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", name, "--ttl", "24m")
             tokens.append(int(lease["token"]))
             claim = ["--resource", name, "--token", lease["token"], "--holder", lease["holder"]]
             if name != "c":

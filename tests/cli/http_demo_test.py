@@ -9,10 +9,29 @@ import support
 from demo_case import DemoTest
 
 STORY = "delayed-packet"
+UPSTREAM_TIMEOUT_MS = 500
 SETTLE_MS = 2000
 
 
 class DelayedPacket(DemoTest):
+    TELLINGS_MAX = 3
+
+    def demo(self, story, *options, **more):
+        """Told again where a clock of the story's own ran out on B or on a read, as it may on a busy machine."""
+        for _ in range(self.TELLINGS_MAX):
+            done = super().demo(story, *options, **more)
+            if not self.was_too_slow(done):
+                break
+        return done
+
+    @staticmethod
+    def was_too_slow(done):
+        if done.returncode == 3:
+            return "could not read the balance" in done.stderr
+        # A's write alone is meant to end like this, once without the guard and once with it.
+        ends = [done.stdout.count(end) for end in ("no answer: gives up", ": outcome unknown")]
+        return done.returncode == 1 and max(ends) > 1
+
     def test_the_packet_lands_after_b_without_the_guard_and_before_b_with_it(self):
         round_, through, report = self.report(STORY)
         self.assertEqual((round_["status_a"], round_["read_by_b"], round_["status_b"]), ("0", "100", "204"))
@@ -29,12 +48,14 @@ class DelayedPacket(DemoTest):
     def test_b_is_not_let_in_before_the_settle_time_is_over(self):
         _, through, report = self.report(STORY)
         self.assertGreaterEqual(int(through["refusals_b"]), 1)
-        told = [event for event in report["through"]["events"] if "504" in event.get("answer", "")]
-        grants = [event for event in report["through"]["events"]
+        events = report["through"]["events"]
+        told = [event for event in events if "504" in event.get("answer", "")]
+        reads = [event for event in events if (event["who"], event["what"]) == ("client A", "reads the balance")]
+        grants = [event for event in events
                   if event["who"] == "client B" and event.get("answer", "").startswith("token")]
-        self.assertEqual((len(told), len(grants)), (1, 1))
-        # The lane was closed a little before A's client had been told.
-        self.assertGreater(grants[0]["at_us"] - told[0]["at_us"], (SETTLE_MS - 200) * 1000)
+        self.assertEqual((len(told), len(reads), len(grants)), (1, 1, 1))
+        # A writes after its read, the guard waits for the storage's answer, and then the lane is closed.
+        self.assertGreater(grants[0]["at_us"] - reads[0]["at_us"], (UPSTREAM_TIMEOUT_MS + SETTLE_MS) * 1000)
 
     def test_the_text_and_the_page(self):
         text = self.require_text_and_page(STORY)

@@ -12,6 +12,7 @@ import unittest
 
 import http_load
 import namespaces
+from http_load import PATIENT_MS, WIDE_SETTLE_MS
 from waiting import wait_until
 
 SIZE = "2m"
@@ -21,7 +22,7 @@ FULL = "the disk is full: make room"
 class HttpDisk(http_load.GuardedTest):
     def setUp(self):
         super().setUp()
-        self.history = self.guarded()
+        self.history = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         disk = self.history.folder
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", disk], check=True)
         self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)

@@ -13,7 +13,7 @@ import unittest
 
 import http_load
 import support
-from http_load import SETTLE_MS
+from http_load import PATIENT_MS, WIDE_SETTLE_MS
 from waiting import wait_until
 
 ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "300"))
@@ -30,10 +30,10 @@ class HttpFault(http_load.GuardedTest):
     def kill_again_and_again(self, name, rounds, chooser, failures):
         try:
             guarded = self.guarded(name)
-            for _ in range(rounds):
+            for number in range(rounds):
                 server = self.serve(guarded)
                 writers = guarded.writers(WRITERS, server.data, threading.Event(), chooser)
-                if chooser.random() < 0.5:  # else within the settle time after the last kill
+                if number == 0 or chooser.random() < 0.5:  # else within the settle time after the last kill
                     self.await_open(guarded, server)
                 time.sleep(chooser.uniform(0.0, 0.25))
                 server.kill()
@@ -62,6 +62,7 @@ class HttpFault(http_load.GuardedTest):
         server = self.serve(guarded)
         is_over = threading.Event()
         writers = guarded.writers(WRITERS, server.data, is_over, self.chooser)
+        self.await_open(guarded, server)
         for _ in range(max(4, ROUNDS // 10)):
             time.sleep(self.chooser.uniform(0.0, 0.1))
             server.process.send_signal(signal.SIGSTOP)
@@ -91,42 +92,42 @@ class HttpFault(http_load.GuardedTest):
         guarded.check(self)
 
     def test_34_times_out_and_35_waits_until_it_is_certainly_over(self):
-        guarded = self.guarded()
+        guarded = self.guarded(upstream_timeout_ms=2_000, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded)
         first = []
         older = threading.Thread(target=lambda: first.append(
-            self.status_of(guarded, server, 34, deed=f"hold={http_load.SLOW_MS}ms")))
+            self.status_of(guarded, server, 34, deed="hold=4s")))
+        began = time.monotonic()
         older.start()
         guarded.upstream.wait_for("seen")
-        began = time.monotonic()
         self.assertEqual(self.status_of(guarded, server, 35), 503)  # waited, and was told so when 34 timed out
         older.join()
         self.assertEqual(first, [504])
         self.assertEqual(self.status_of(guarded, server, 35), 503)  # equal now, and still closed
         self.assertEqual(self.status_of(guarded, server, 34), 412)
         wait_until(lambda: self.status_of(guarded, server, 35) == 204, what="an open lane")
-        self.assertGreater(time.monotonic() - began, SETTLE_MS / 1000)
+        self.assertGreater(time.monotonic() - began, (guarded.upstream_timeout_ms + guarded.settle_ms) / 1000)
         self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["34", "35"])
         guarded.check(self)
 
     def test_a_stop_while_a_resource_is_closed_closes_everything_at_the_next_start(self):
-        guarded = self.guarded()
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
         self.assertEqual(server.stop(), 0)
-        server = self.serve(guarded)
         began = time.monotonic()
+        server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 6, resource=1), 503)
         wait_until(lambda: self.status_of(guarded, server, 7, resource=1) == 201, what="an open lane")
-        self.assertGreater(time.monotonic() - began, SETTLE_MS / 1000 * 0.5)
+        self.assertGreater(time.monotonic() - began, guarded.settle_ms / 1000)
         self.assertEqual(server.stop(), 0)
         # This time nothing was left open.
         self.assertEqual(self.status_of(guarded, self.serve(guarded), 8, resource=1), 204)
         guarded.check(self)
 
     def test_a_holder_that_is_stopped_in_the_middle_of_its_body_is_cut_and_its_write_unknown(self):
-        guarded = self.guarded()
-        server = self.serve(guarded, "--body-timeout", "500ms")
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
+        server = self.serve(guarded, "--body-timeout", "2s")
         link = support.connection(server.data)
         self.addCleanup(link.close)
         link.putrequest("PUT", "/r/0")
@@ -140,7 +141,7 @@ class HttpFault(http_load.GuardedTest):
         self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["35"])
 
     def test_a_second_guard_takes_over_from_a_dead_one_and_not_from_a_silent_one(self):
-        guarded = self.guarded()
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         first = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, first, 2), 201)
         first.process.send_signal(signal.SIGSTOP)
@@ -152,8 +153,8 @@ class HttpFault(http_load.GuardedTest):
         probe = f"unix:{self.path('probe')}"
         second = self.start("serve", "--storage", guarded.upstream.url(), "--state",
                             f"sqlite:{guarded.folder}/state.db", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
-                            "--probe", probe, "--lock-wait", "60s", "--settle", f"{SETTLE_MS}ms")
-        wait_until(lambda: os.path.exists(self.path("probe")), what="a probe")
+                            "--probe", probe, "--lock-wait", "60s", "--settle", f"{guarded.settle_ms}ms")
+        self.await_probe(probe)
         self.assertEqual(support.request(probe, "GET", "/healthz").status, 200)
         self.assertEqual(support.request(probe, "GET", "/readyz").status, 503)
         first.process.send_signal(signal.SIGKILL)

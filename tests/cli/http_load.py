@@ -17,10 +17,14 @@ import upstream_server
 from waiting import wait_until
 
 RESOURCES = 3
-# What the upstream does (but for a second answer, which can be taken for the next request's): more than the guard waits for (SLOW), and less than it stays closed for.
+# What the upstream does (but for a second answer, which can be taken for the next request's): more than the guard
+# waits for (SLOW), and less than it stays closed for.
 UPSTREAM_TIMEOUT_MS = 150
 SLOW_MS = 300
 SETTLE_MS = 1_000
+# Where no answer is to be late, and what is closed is to be found closed, however busy the machine is.
+PATIENT_MS = 20_000
+WIDE_SETTLE_MS = 5_000
 DEEDS = ["", "", "", "hold=20ms", "hold-answer=20ms", f"hold={SLOW_MS}ms", f"hold-answer={SLOW_MS}ms", "apply-reset",
          "drop", "reset", "half", "status=409 unapplied", "status=503", "die-mid-body"]
 
@@ -122,6 +126,15 @@ class GuardedTest(support.BinaryTest):
         server = guarded.serve(*more)
         self.addCleanup(server.kill)
         return server
+
+    def await_probe(self, probe):
+        """Returns when somebody answers at unix:/path. Its file is there a little before."""
+        def answers():
+            try:
+                return support.request(probe, "GET", "/healthz")
+            except OSError:
+                return None
+        wait_until(answers, what="a probe")
 
     def status_of(self, guarded, server, token, resource=0, deed=""):
         link = support.connection(server.data)

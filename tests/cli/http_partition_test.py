@@ -20,7 +20,7 @@ from waiting import wait_until
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GUARD_IP, STORAGE_IP, STORAGE_MAC = "10.99.0.1", "10.99.0.2", "02:00:00:00:00:02"
-SETTLE_S = 3
+SETTLE_S = 5
 LARGE = b"x" * 4_000_000  # more than the sockets' buffers hold
 
 
@@ -79,7 +79,7 @@ class Partition(support.BinaryTest):
         self.storage = Storage(self.folder)
         self.addCleanup(self.storage.end)
 
-    def guard(self, timeout="500ms"):
+    def guard(self, timeout="2s"):
         """With one thread, so that its connection to the storage is used again."""
         return self.serve("--storage", f"http://{STORAGE_IP}:{self.storage.port}", "--state", "sqlite:state.db",
                           "--init", "--forward-claim", "--settle", f"{SETTLE_S}s", "--upstream-timeout", timeout,

@@ -7,7 +7,6 @@ the storage's own log says how far it is.
 """
 
 import itertools
-import os
 import select
 import signal
 import socket
@@ -20,7 +19,7 @@ import support
 from waiting import wait_until
 
 # Longer than a busy machine needs to see that the instant has come, and to stop the guard.
-TIMEOUT_MS = 2_000
+TIMEOUT_MS = 5_000
 NEVER_MS = 60_000
 # Nothing is closed. Half of it is the kernel's own limit for a connection that is begun (TCP_USER_TIMEOUT).
 LONG_SETTLE_MS = 20_000
@@ -81,6 +80,18 @@ class HttpStop(http_load.GuardedTest):
                 filler.close()
                 return
 
+    def open_again(self, upstream):
+        """Returns when a connection to it is begun and made at once."""
+        upstream.resume()
+
+        def connects():
+            try:
+                socket.create_connection(("127.0.0.1", upstream.port), 0.3).close()
+                return True
+            except socket.timeout:
+                return False
+        wait_until(connects, what="a queue with room")
+
     def stop_before_forwarding(self, settle_ms=LONG_SETTLE_MS, **options):
         """A guard that has let token 34 into its lane and cannot send a byte of it, stopped there."""
         guarded, server = self.history(backlog=1, settle_ms=settle_ms, **options)
@@ -106,7 +117,7 @@ class HttpStop(http_load.GuardedTest):
                             f"sqlite:{guarded.folder}/state.db", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
                             "--probe", probe, "--lock-wait", "60s", "--settle", f"{guarded.settle_ms}ms",
                             "--forward-claim")
-        wait_until(lambda: os.path.exists(self.path("probe")), what="a probe")
+        self.await_probe(probe)
         return second, probe
 
     def check_waits(self, second, probe):
@@ -132,7 +143,7 @@ class HttpStop(http_load.GuardedTest):
         wait_until(lambda: self.status_of(guarded, server, token) in DONE, what="an open lane")
 
     def test_stopped_before_it_forwards_and_continued_in_time_the_write_is_done_and_the_next_one_after_it(self):
-        guarded, server, older, _ = self.stop_before_forwarding(timeout_ms=NEVER_MS)
+        guarded, server, older, _ = self.stop_before_forwarding(timeout_ms=NEVER_MS, settle_ms=NEVER_MS)
         second, probe = self.start_second(guarded)
         newer = self.ask(guarded, server, 35)
         guarded.upstream.resume()
@@ -170,14 +181,15 @@ class HttpStop(http_load.GuardedTest):
         server.process.send_signal(signal.SIGCONT)
         self.assertEqual((self.answer(older), self.answer(newer)), (503, 503))
         self.assertEqual(self.closures(server), ["0"])  # what was not sent is known
-        guarded.upstream.resume()
+        self.open_again(guarded.upstream)
         self.assertEqual(self.status_of(guarded, server, 34), 412)
         self.assertEqual(self.status_of(guarded, server, 35), 201)
         self.assertEqual(len(guarded.upstream.seen()), 1)
         self.check(guarded, server, ["35"])
 
     def test_killed_while_stopped_before_it_forwards_the_second_guard_is_in_and_closed_for_the_settle_time(self):
-        guarded, server, older, _ = self.stop_before_forwarding(settle_ms=2_000)
+        guarded, server, older, _ = self.stop_before_forwarding()
+        guarded.settle_ms = http_load.WIDE_SETTLE_MS  # of the second one
         second, probe = self.start_second(guarded)
         self.check_waits(second, probe)
         server.process.send_signal(signal.SIGKILL)
@@ -199,7 +211,8 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["34", "35"])
 
     def test_stopped_before_the_answer_which_comes_while_it_sleeps_past_the_deadline_it_is_done_or_unknown(self):
-        guarded, server, older, stopped_at = self.stop_before_the_answer("hold-answer=1s", "applied")
+        guarded, server, older, stopped_at = self.stop_before_the_answer("hold-answer=1s", "applied",
+                                                                         settle_ms=http_load.WIDE_SETTLE_MS)
         second, probe = self.start_second(guarded)
         newer = self.ask(guarded, server, 35)
         guarded.upstream.wait_for("answered")
@@ -217,7 +230,7 @@ class HttpStop(http_load.GuardedTest):
 
     def test_what_a_guard_slept_through_is_unknown_and_counts_from_when_it_goes_on(self):
         # The storage is still at it when the guard goes on, and done before the settle time is over.
-        guarded, server, older, stopped_at = self.stop_before_the_answer("hold=3s", "seen", settle_ms=2_500)
+        guarded, server, older, stopped_at = self.stop_before_the_answer("hold=9s", "seen", settle_ms=7_000)
         newer = self.ask(guarded, server, 35)
         self.outlast_timeout(stopped_at)
         continued_at = time.monotonic()
@@ -230,7 +243,8 @@ class HttpStop(http_load.GuardedTest):
         self.check(guarded, server, ["34", "35"])
 
     def test_killed_while_stopped_before_the_answer_nobody_is_told_and_the_next_start_is_closed(self):
-        guarded, server, older, _ = self.stop_before_the_answer("hold=1s", "seen", settle_ms=2_000)
+        guarded, server, older, _ = self.stop_before_the_answer("hold=4s", "seen", timeout_ms=NEVER_MS,
+                                                                settle_ms=6_000)
         server.kill()
         self.assertIsNone(self.answer(older))
         server = self.serve(guarded)

@@ -6,6 +6,7 @@ import signal
 import unittest
 
 import postgres_server
+import support
 from postgres_case import PostgresTest, setUpModule  # noqa: F401
 from support import wait_until
 
@@ -41,10 +42,10 @@ class Demo(PostgresTest):
         self.assertNotIn("412", text)
 
     def test_an_interrupt_drops_its_table(self):
-        process = self.start("demo", "--storage", self.url, env={"TMPDIR": self.folder})
-        wait_until(lambda: self.places() != "")
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(60), 128 + signal.SIGINT)
+        status = support.interrupted(
+            lambda: self.start("demo", "--storage", self.url, env={"TMPDIR": self.folder}), signal.SIGINT,
+            lambda: self.places() != "", limit_s=60)
+        self.assertEqual(status, 128 + signal.SIGINT)
         self.assertEqual(self.places(), "")
 
     def test_another_source(self):

@@ -11,14 +11,14 @@ from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
 
 class Leases(PostgresTest):
     def test_the_life_of_a_lease(self):
-        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url)
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--ttl", "24m")
         claim = ["--resource", "a", "--token", lease["token"], "--holder", lease["holder"]]
         self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], lease["token"])
         self.assertEqual(self.lease_json(0, "show", "--resource", "a")["token"], lease["token"])
-        again = self.lease_json(0, "acquire", "--resource", "a", "--holder", lease["holder"])
+        again = self.lease_json(0, "acquire", "--resource", "a", "--holder", lease["holder"], "--ttl", "24m")
         self.assertEqual(again["token"], lease["token"])
         self.assertEqual(self.lease_json(1, "acquire", "--resource", "a", "--wait", "0s")["verdict"], "held")
-        self.lease_json(0, "renew", *claim, "--ttl", "20s")
+        self.lease_json(0, "renew", *claim, "--ttl", "20m")
         self.expect(1, "lease", "renew", "--source", self.url, *claim[:4], "--holder", "other")
         self.lease_json(0, "release", *claim)
         self.expect(1, "lease", "release", "--source", self.url, *claim)
@@ -127,7 +127,7 @@ class Exec(PostgresTest):
 
     def test_a_lost_lease_ends_the_command_with_124(self):
         process = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a",
-                             "--ttl", "1s", "--", "sh", "-c", "echo started; exec sleep 60")
+                             "--ttl", "4s", "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)

@@ -93,7 +93,7 @@ class Serving(PostgresTest):
                          {"dropped": 1, "floor": lease["token"]})
 
     def test_an_advance_that_waits_holds_up_no_others(self):
-        self.sql(f"alter database {self.database} set fenceguard.drain = '20s'")
+        self.sql(f"alter database {self.database} set fenceguard.drain = '120s'")
         guard = self.serve()
         holder = self.server.session(self.database)
         holder.run("begin; select fenceguard.admit('stuck', 1, 'h')")

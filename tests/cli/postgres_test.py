@@ -146,10 +146,10 @@ class Fences(PostgresTest):
         self.fence(1, "advance", "--resource", "a", "--token", lease["token"], "--holder", lease["holder"])
 
     def test_compact_keeps_what_is_live(self):
-        idle = self.lease_json(0, "acquire", "--resource", "idle", "--storage", self.url)
+        idle = self.lease_json(0, "acquire", "--resource", "idle", "--storage", self.url, "--ttl", "24m")
         self.lease_json(0, "release", "--resource", "idle", "--token", idle["token"],
                         "--holder", idle["holder"])
-        live = self.lease_json(0, "acquire", "--resource", "live", "--storage", self.url)
+        live = self.lease_json(0, "acquire", "--resource", "live", "--storage", self.url, "--ttl", "24m")
         self.assertEqual(self.fence_json(0, "compact"), {"dropped": 1, "floor": idle["token"]})
         self.assertEqual(self.fence_json(0, "show", "--resource", "live")["token"], live["token"])
         self.assertIn(f"floor is {idle['token']}", self.fence(1, "show", "--resource", "idle").stderr)

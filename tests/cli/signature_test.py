@@ -123,8 +123,8 @@ class Signatures(support.BinaryTest):
     def test_exec_hands_the_signature_to_its_command(self):
         script = ('curl -sS -o answer -w "%{http_code}" -X PUT --data 70 -H "Fencing-Token: $FENCING_TOKEN" '
                   '-H "Fencing-Holder: $FENCING_HOLDER" -H "Fencing-Signature: $FENCING_SIGNATURE" "$0"')
-        done = self.expect(0, "exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "300ms", "--",
-                           "sh", "-c", "sleep 0.7; " + script, f"http://{self.server.data}/accounts/42")
+        done = self.expect(0, "exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "3s", "--",
+                           "sh", "-c", "sleep 4; " + script, f"http://{self.server.data}/accounts/42")
         self.assertEqual(done.stdout, "201")
         self.assertEqual(self.server.call("GET", "/v1/leases/accounts/42").status, 404)
 

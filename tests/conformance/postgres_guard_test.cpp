@@ -17,6 +17,8 @@ class WaysSpace : public GuardSpace {
  public:
   WaysSpace(Way way, const GuardKind::Start& start) : way_{way} {
     database_.install();
+    // Nobody is cut who only waits for a machine that hesitates.
+    database_.run(fmt::format("ALTER DATABASE {} SET fenceguard.drain = '60s'", database_.name()));
     database_.run("CREATE TABLE account (name text PRIMARY KEY, value text NOT NULL)");
     if (start.floor > 0) database_.run(fmt::format("SELECT fenceguard.init({})", start.floor));
     pqxx::work tx{*look_};

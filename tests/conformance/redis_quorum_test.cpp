@@ -1,4 +1,6 @@
-#include <vector>
+#include <chrono>
+#include <memory>
+#include <string>
 
 #include "adapters/redis/quorum/source.hpp"
 #include "tests/conformance/token_source_suite.hpp"
@@ -19,8 +21,13 @@ class OwnQuorum : public SourceSpace {
   QuorumServers servers_;
 };
 
+// An exchange with the servers may take a quarter of it, and each of them writes to its disk within that.
+constexpr std::chrono::milliseconds least_ttl{2'000};
+
 SourceKind kind(const std::string& name, int size) {
-  return {name, [size] { return std::make_unique<OwnQuorum>(size); }, false};
+  SourceKind kind{name, [size] { return std::make_unique<OwnQuorum>(size); }, false};
+  kind.short_ttl = least_ttl;
+  return kind;
 }
 
 INSTANTIATE_TEST_SUITE_P(RedisQuorum, TokenSourceSuite, testing::Values(kind("five", 5), kind("one", 1)),

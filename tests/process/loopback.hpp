@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <fstream>
+#include <random>
 #include <stdexcept>
 
 namespace fenceguard::test {
@@ -29,15 +31,29 @@ namespace fenceguard::test {
   return -1;
 }
 
+// A port that no connection to elsewhere is given, so that it is still free when a server that went away
+// takes it again; whether anybody has it now is for bind() to tell. 0, which means any, where there is no
+// such range.
+[[nodiscard]] inline int port_of_a_server() {
+  constexpr int lowest = 10'000;
+  int first_of_clients = 0;
+  std::ifstream{"/proc/sys/net/ipv4/ip_local_port_range"} >> first_of_clients;
+  if (first_of_clients < 2 * lowest) return 0;
+  std::random_device random;
+  return std::uniform_int_distribution{lowest, first_of_clients - 1}(random);
+}
+
 // A socket bound to a port, a free one where it is 0. Listens once listen() is called on its descriptor.
 // Throws std::runtime_error where somebody has the port.
 class Loopback {
  public:
   explicit Loopback(int port = 0) : descriptor_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
-    auto address = loopback(port);
+    bool is_bound = port != 0 && takes(port);
+    for (int attempt = 0; port == 0 && attempt < attempts_max && !is_bound; ++attempt)
+      is_bound = takes(port_of_a_server());
+    auto address = loopback(0);
     socklen_t length = sizeof address;
-    if (bind(descriptor_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    if (!is_bound || getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
       close(descriptor_);
       throw std::runtime_error{"no free port"};
     }
@@ -51,6 +67,13 @@ class Loopback {
   [[nodiscard]] int port() const noexcept { return port_; }
 
  private:
+  static constexpr int attempts_max = 100;
+
+  [[nodiscard]] bool takes(int port) const {
+    const auto address = loopback(port);
+    return bind(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  }
+
   int descriptor_;
   int port_ = 0;
 };

@@ -14,7 +14,7 @@
 namespace fenceguard::test {
 namespace {
 
-constexpr std::chrono::seconds limit{20};
+constexpr std::chrono::seconds limit{60};
 constexpr std::chrono::milliseconds look_again{5};
 
 // A free one, so far below another free one as a cluster's bus is above its port.
@@ -87,7 +87,7 @@ redis::Reply RedisServer::call(std::vector<std::string> words, const std::string
 RedisCluster::RedisCluster(int masters) {
   for (int i = 0; i < masters; ++i) {
     nodes_.push_back(std::make_unique<RedisServer>(
-        std::vector<std::string>{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000"}));
+        std::vector<std::string>{"--cluster-enabled", "yes", "--cluster-node-timeout", "15000"}));
   }
   const int slots = 16'384;
   for (int i = 0; i < masters; ++i) {

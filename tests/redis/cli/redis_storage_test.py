@@ -114,7 +114,7 @@ class Exec(RedisTest):
         self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], done.stdout.strip())
 
     def test_a_revoke_ends_the_command_with_124(self):
-        process = self.start(*self.way, "--ttl", "1s", "--", "sh", "-c", "echo started; exec sleep 60")
+        process = self.start(*self.way, "--ttl", "5s", "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)
@@ -165,17 +165,22 @@ class Serving(RedisTest):
 
     def test_a_server_that_stops_and_comes_back(self):
         server = self.own_server()
-        url = server.url("?timeout=500ms&connect_timeout=500ms")
-        self.fence(0, "init", url=url)
-        guard = self.serve(env={"FENCEGUARD_STORAGE": url})
-        lease = guard.lease("a", ttl_ms=600_000).json
+        self.fence(0, "init", url=server.url())
+        guard = self.serve(env={"FENCEGUARD_STORAGE": server.url("?timeout=1s&connect_timeout=1s")})
+
+        def granted():
+            answer = guard.lease("a", ttl_ms=600_000, holder="h")
+            return answer.json if answer.status in (200, 201) else None
+
+        lease = wait_until(granted, what="a lease")
         server.pause()
         answer = guard.call("POST", "/v1/fences/a/advance", claim_fields(lease))
         self.assertIn(answer.status, (503, 504, 500))
         wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
         server.resume()
         wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
-        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 200)
+        wait_until(lambda: guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status == 200,
+                   what="an advance after the stop")
         server.kill()
         wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
         self.assertEqual(guard.lease("b").status, 503)
@@ -183,7 +188,7 @@ class Serving(RedisTest):
         # It has forgotten everything, and that is no licence.
         wait_until(lambda: guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status == 503)
         self.assertEqual(guard.lease("b").status, 503)
-        self.fence(0, "init", url=url)
+        self.fence(0, "init", url=server.url())
         wait_until(lambda: guard.lease("b").status == 201, what="a guard that works again")
         self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
 

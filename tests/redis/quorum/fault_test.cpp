@@ -21,8 +21,8 @@ constexpr std::chrono::seconds limit{20};
 
 class QuorumFault : public testing::Test {
  protected:
-  [[nodiscard]] std::unique_ptr<TokenSource> open(
-      const std::string& parameters = "?node_timeout=300ms") const {
+  // A server that was killed refuses at once: so long a time-out is waited for where one is paused alone.
+  [[nodiscard]] std::unique_ptr<TokenSource> open(const std::string& parameters = "?node_timeout=5s") const {
     return redis::open_quorum_source(Url::parse(servers_.url(parameters)));
   }
 
@@ -33,14 +33,17 @@ class QuorumFault : public testing::Test {
   }
 
   // A whole turn: taken, kept, shown and freed, with a higher token than ever.
-  void expect_turn(TokenSource& source) {
-    const auto claim = take(source, r_);
+  void expect_turn(TokenSource& source) { expect_turn(source, r_); }
+  void expect_turn(TokenSource& source, const Resource& resource) {
+    const auto claim = take(source, resource);
     ASSERT_TRUE(claim);
     EXPECT_GT(claim->token.value(), highest_);
     highest_ = claim->token.value();
-    EXPECT_FALSE(take(source, r_));
+    EXPECT_FALSE(take(source, resource));
     EXPECT_EQ(source.renew(*claim, long_ttl), Renewal::renewed);
-    EXPECT_EQ(source.show(r_)->claim, *claim);
+    const auto record = source.show(resource);
+    ASSERT_TRUE(record);
+    EXPECT_EQ(record->claim, *claim);
     EXPECT_EQ(source.release(*claim), Release::released);
   }
 
@@ -97,14 +100,21 @@ TEST_F(QuorumFault, WithOneOrTwoOfFiveDeadItWorksAndWithThreeNothingIsGranted) {
 
 // A hanging server costs its time-out once, not with every call.
 TEST_F(QuorumFault, WithOneOrTwoOfFivePausedItWorksAndWithThreeNothingIsUsed) {
-  auto source = open();
+  constexpr Ms node_timeout{1'500};
+  auto source = open(fmt::format("?node_timeout={}ms", node_timeout.count()));
   (void)source->draw();
   servers_[4].pause();
   servers_[2].pause();
   expect_turn(*source);
   const auto begin = BootClock::now();
-  for (int i = 0; i < 20; ++i) expect_turn(*source);
-  EXPECT_LT(BootClock::now() - begin, 40 * Ms{300});
+  for (int turn = 0; turn < 20; ++turn) {
+    int tries = 0;  // as no other one may be late now
+    EXPECT_TRUE(wait_until([&] {
+      expect_turn(*source, Resource{fmt::format("turn/{}/{}", turn, ++tries)});
+      return true;
+    }));
+  }
+  EXPECT_LT(BootClock::now() - begin, 20 * node_timeout);  // a turn has five calls
   servers_[0].pause();
   EXPECT_THROW((void)take(*source, r_), Error);
   EXPECT_THROW((void)take(*source, r_), Unavailable);  // three are out now, and are asked nothing
@@ -175,8 +185,14 @@ TEST_F(QuorumFault, ALeaseIsLostInOurEyesBeforeTheServersEndIt) {
   auto source = open();
   (void)source->draw();
   for (const Ms ttl : {Ms{10}, Ms{20}, Ms{100}, Ms{60'000}}) {
-    const auto answer = source->try_acquire(Resource{fmt::format("ttl/{}", ttl.count())}, Holder{"h"}, ttl);
-    const auto grant_ttl = std::get<Grant>(answer).ttl;
+    const Resource resource{fmt::format("ttl/{}", ttl.count())};
+    Ms grant_ttl{};  // on a slow machine the asking may use up so short a term
+    ASSERT_TRUE(wait_until([&] {
+      const auto answer = source->try_acquire(resource, Holder{"h"}, ttl);
+      const auto* grant = std::get_if<Grant>(&answer);
+      if (grant != nullptr) grant_ttl = grant->ttl;
+      return grant != nullptr;
+    }));
     EXPECT_GE(grant_ttl, ttl_min);
     EXPECT_LE(grant_ttl, ttl);
     const auto node_ttl = std::max(ttl, Ms{12});
@@ -202,7 +218,7 @@ TEST_F(QuorumFault, AServerThatMayForgetItsCounterIsRefusedUnlessTheUserSaysSo) 
   EXPECT_TRUE(open());
   (void)servers_[3].call({"ACL", "SETUSER", "default", "-config"});
   EXPECT_THROW((void)open(), Unavailable);
-  auto source = open("?unsafe_persistence=1&node_timeout=300ms");
+  auto source = open("?unsafe_persistence=1&node_timeout=5s");
   (void)source->draw();
   expect_turn(*source);
 }
@@ -274,7 +290,7 @@ TEST(QuorumAnswer, ThatCannotBeReadIsUnknown) {
 }
 
 TEST_F(QuorumFault, InTheSteadyStateATurnIsOneRoundTripToTakeAndOneToFree) {
-  auto source = open("?node_timeout=5s");
+  auto source = open();
   (void)source->draw();
   expect_turn(*source);
   const auto calls = [&](std::size_t node) {
@@ -292,8 +308,8 @@ TEST_F(QuorumFault, InTheSteadyStateATurnIsOneRoundTripToTakeAndOneToFree) {
 // Holders stop past their lease, as in a long pause, and then write all the same; meanwhile a successor took
 // the lock and advanced. The guard is a further server's.
 TEST_F(QuorumFault, NoStaleWriteOfAHolderThatWasStoppedPastItsLeaseIsAdmitted) {
-  auto source = open("?node_timeout=1s");
-  auto others = open("?node_timeout=1s");
+  auto source = open("?node_timeout=10s");
+  auto others = open("?node_timeout=10s");
   (void)source->draw();
   RedisServer data;
   (void)data.call({"HSET", "fenceguard:namespace", "floor", "0", "highest", "0"});

@@ -5,21 +5,16 @@ import unittest
 
 import consensus_case
 import kazoo.client
+import server_process
 import support
 import zookeeper_server
 from consensus_case import SECRET, Case, claim_of
-from server_process import free_ports
 from support import wait_until
 
 USER = "service"
 
 
-class Nowhere:
-    """Where no server is."""
-
-    def __init__(self):
-        self.port = free_ports(1)[0]
-
+class Nowhere(server_process.Nowhere):
     def url(self, rest, user="", password=""):
         return f"zookeeper://{user}:{password}@127.0.0.1:{self.port}{rest}"
 
@@ -44,7 +39,9 @@ class ZooKeeperCase(Case):
 
     def own_server(self, is_there=True):
         if not is_there:
-            return Nowhere()
+            nowhere = Nowhere()
+            self.addCleanup(nowhere.close)
+            return nowhere
         server = zookeeper_server.Server()
         self.addCleanup(server.remove)
         return server
