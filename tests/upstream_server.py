@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-from server_process import ServerProcess
+from server_process import ServerProcess, free_ports
 from waiting import wait_until
 
 
@@ -19,13 +19,15 @@ class Server(ServerProcess):
         self._do = do
         self._backlog = backlog
         self.events_path = os.path.join(self.folder, "events")
-        self.port = 0
-        self._starts = 0
+        self._listened = 0  # how often, before it was launched
         try:
-            self.start()
+            self.start_on_free_ports(self._choose)
         except BaseException:
             self.remove()
             raise
+
+    def _choose(self):
+        self.port = free_ports(1)[0]
 
     def words(self):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "upstream.py")
@@ -33,15 +35,14 @@ class Server(ServerProcess):
                 "--backlog", str(self._backlog)]
 
     def launch(self):
-        self._starts += 1
+        self._listened = self._count_listened()
         super().launch()
 
     def is_ready(self):
-        ports = re.findall(r"^listening (\d+)$", self.log(), re.MULTILINE)
-        if len(ports) < self._starts:
-            return False
-        self.port = int(ports[-1])
-        return True
+        return self._count_listened() > self._listened
+
+    def _count_listened(self):
+        return len(re.findall(r"^listening \d+$", self.log(), re.MULTILINE))
 
     def url(self):
         return f"http://127.0.0.1:{self.port}"

@@ -9,6 +9,7 @@
 #include "tests/http/tls_support.hpp"
 #include "tests/process/server_process.hpp"
 #include "tests/proxy/guarded.hpp"
+#include "tests/proxy/held_port.hpp"
 
 namespace fenceguard::test {
 namespace {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 // One server on a free port that keeps its files in a folder of its own.
 class DavServer {
  public:
-  DavServer(const std::string& name, bool is_tls) : port_{free_port()} {
+  DavServer(const std::string& name, bool is_tls) {
     std::filesystem::create_directories(folder_.file("files"));
     std::filesystem::permissions(folder_.path(), std::filesystem::perms{0755});
     std::filesystem::permissions(folder_.file("files"), std::filesystem::perms{0777});
@@ -30,11 +31,11 @@ class DavServer {
             ? std::vector<std::string>{"/usr/sbin/nginx", "-p", folder_.path(), "-c", conf, "-e", "error.log"}
             : std::vector<std::string>{"/usr/sbin/apache2", "-X", "-f", conf},
         folder_.file("log")});
-    server_->start([this] { return accepts(port_); });
+    server_->start([this] { return accepts(port_.number()); });
   }
 
   [[nodiscard]] std::string url(const std::string& scheme = "http") const {
-    return scheme + "://127.0.0.1:" + std::to_string(port_);
+    return scheme + "://127.0.0.1:" + std::to_string(port_.number());
   }
   [[nodiscard]] std::string content(const std::string& path) const {
     std::ifstream file{folder_.file("files") + path};
@@ -58,8 +59,8 @@ class DavServer {
            "events { worker_connections 256; }\n"
            "http { access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;\n"
            "uwsgi_temp_path t4; scgi_temp_path t5; client_max_body_size 0;\n" +
-           tls + "server { listen 127.0.0.1:" + std::to_string(port_) + (is_tls ? " ssl" : "") + "; root " +
-           folder_.file("files") +
+           tls + "server { listen 127.0.0.1:" + std::to_string(port_.number()) + (is_tls ? " ssl" : "") +
+           "; root " + folder_.file("files") +
            ";\nlocation / { dav_methods PUT DELETE MKCOL COPY MOVE; create_full_put_path on;\n"
            "dav_access user:rw group:rw all:rw; } } }\n";
   }
@@ -67,7 +68,7 @@ class DavServer {
     const std::string modules = "/usr/lib/apache2/modules/";
     std::string conf = "ServerRoot " + folder_.path() +
                        "\nServerName localhost\nPidFile pid\nErrorLog error.log\n" +
-                       "Listen 127.0.0.1:" + std::to_string(port_) + "\n";
+                       "Listen 127.0.0.1:" + std::to_string(port_.number()) + "\n";
     for (const auto* module : {"mpm_event", "authz_core", "mime", "dav", "dav_fs", "dav_lock"})
       conf += "LoadModule " + std::string{module} + "_module " + modules + "mod_" + module + ".so\n";
     return conf + "TypesConfig /etc/mime.types\nDavLockDB " + folder_.file("lock") + "\nDocumentRoot " +
@@ -76,7 +77,7 @@ class DavServer {
   }
 
   TempDir folder_;
-  int port_;
+  const HeldPort port_;
   std::unique_ptr<ServerProcess> server_;
 };
 

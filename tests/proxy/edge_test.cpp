@@ -61,7 +61,7 @@ class ProxyEdge : public testing::Test {
     EXPECT_TRUE(was_last || upstream_.seen().back().connection <= connections);
   }
 
-  Upstream upstream_{"status=200"};
+  Upstream upstream_{std::string{"status=200 "} + keeps_connections};
   Guarded guarded_{upstream_.url(), options()};
 
  private:

@@ -21,10 +21,10 @@ constexpr milliseconds settle{100};
 
 class LanesOnAFailingDisk : public testing::Test {
  protected:
-  void open() {
+  void open(milliseconds settle_time = settle) {
     LaneOptions options;
     options.state = sqlite::open_storage(path_, initialised());
-    options.settle = settle;
+    options.settle = settle_time;
     state_ = options.state;
     lanes_.emplace(options, 0, 100);
   }
@@ -131,7 +131,8 @@ TEST_F(LanesOnAFailingDisk, AfterAPowerCutTheMarkAndTheFenceAreThere) {
   lanes_.reset();
   state_.reset();
   disk_.restart();
-  open();
+  // The first to ask makes the mark and its fence durable before it finds everything closed.
+  open(milliseconds{3'000});
   const Entry closed = ask(lanes_->new_ticket(), claim_of("b", 7));
   ASSERT_TRUE(std::holds_alternative<Failed>(closed));
   EXPECT_GT(std::get<Failed>(closed).fault.retry_after, milliseconds{0});

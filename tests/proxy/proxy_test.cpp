@@ -23,7 +23,7 @@ using testing::SizeIs;
 class ProxyTest : public testing::Test {
  protected:
   ~ProxyTest() override { EXPECT_THAT(upstream_.anomalies(), IsEmpty()); }
-  Upstream upstream_;
+  Upstream upstream_{keeps_connections};
   Guarded guarded_{upstream_.url()};
 };
 

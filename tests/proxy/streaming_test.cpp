@@ -111,14 +111,11 @@ TEST_F(StreamingTest, AHalfOfSuchAnAnswerIsCutAndTheWriteUnknown) {
 }
 
 TEST_F(StreamingTest, AClientThatReadsNothingNeitherHoldsTheLaneNorMakesItsWriteUnknown) {
-  GuardedOptions options;
-  options.lane.upstream_timeout = 2s * slowdown;
-  Guarded guarded{upstream_.url(), options};
-  auto client = guarded.connect();
+  auto client = guarded_.connect();
   client.send(bytes_of("PUT", "/a", claim(1, {{"Upstream-Do", "status=200 body=40000000"}}), "x"));
   EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
-  EXPECT_EQ(guarded.put("/a", 2).status, 204U);
-  EXPECT_EQ(guarded.metric("fenceguard_unknown_total"), 0);
+  EXPECT_EQ(guarded_.put("/a", 2).status, 204U);
+  EXPECT_EQ(guarded_.metric("fenceguard_unknown_total"), 0);
   EXPECT_LT(client.receive_to_end().size(), 40'000'000U);
 }
 
@@ -126,25 +123,30 @@ TEST_F(StreamingTest, AClientThatReadsNothingNeitherHoldsTheLaneNorMakesItsWrite
 class EndlessUploadTest : public StreamingTest {
  protected:
   EndlessUploadTest() {
-    client_.send(head_of("Transfer-Encoding: chunked", "count"));
-    endless_ = std::async(std::launch::async, [this] {
-      const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
+    const std::string chunk = "10000\r\n" + std::string(65536, 'x') + "\r\n";
+    // More than a MiB at once, so that it is not waited for while this test stands still.
+    std::string beginning = head_of("Transfer-Encoding: chunked", "count");
+    for (int i = 0; i < 32; ++i) beginning += chunk;
+    client_.send(beginning);
+    endless_ = std::async(std::launch::async, [this, chunk] {
       while (!is_over_ && client_.send(chunk)) std::this_thread::sleep_for(2ms);
     });
     EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
   }
   ~EndlessUploadTest() override { is_over_ = true; }
 
-  // The upload's answer.
+  // The upload's answer, which comes while it goes on.
   auto answer() {
+    auto received = client_.receive();
     is_over_ = true;
     endless_.get();
-    return client_.receive();
+    return received;
   }
 
   static GuardedOptions impatient() {
     GuardedOptions options;
     options.limits.body_max = 500ms * slowdown;
+    options.lane.settle = 4s;
     return options;
   }
 
@@ -160,8 +162,8 @@ TEST_F(EndlessUploadTest, IsCutOffOnceALaterHolderHasWaitedLongEnough) {
   auto later = std::async(std::launch::async, [&] {
     return http::eventually([&] { return impatient_.put("/big", 2, "count").status / 100 == 2; });
   });
-  EXPECT_TRUE(later.get());
   const auto cut_off = answer();
+  EXPECT_TRUE(later.get());
   EXPECT_EQ(cut_off.status, 504U);
   EXPECT_EQ(cut_off.field("Fencing-Verdict"), "unknown");
   EXPECT_THAT(upstream_.applied(), SizeIs(1));
@@ -247,7 +249,7 @@ TEST_F(StreamingTest, AClientThatGoesWithinTheBodyLeavesTheWriteUnknownAndNothin
   EXPECT_TRUE(http::eventually([&] { return guarded_.service().lanes().closed == 1; }));
   EXPECT_THAT(upstream_.wait_for("cut"), SizeIs(1));
   EXPECT_THAT(upstream_.applied(), IsEmpty());
-  EXPECT_EQ(guarded_.metric("fenceguard_unknown_total"), 1);
+  EXPECT_TRUE(http::eventually([&] { return guarded_.metric("fenceguard_unknown_total") == 1; }));
 }
 
 TEST_F(StreamingTest, ABodyThatTurnsOutMalformedOnItsWayIsNeverWhole) {
@@ -285,7 +287,7 @@ TEST_F(StreamingTest, AClientThatGoesAfterItsBodyDoesNotMakeItsWriteKnown) {
 
 TEST_F(StreamingTest, AClientThatGoesWhileItWaitsIsWithdrawnAndNothingIsForwarded) {
   guarded_.put("/a", 1);
-  auto older = std::async(std::launch::async, [&] { return guarded_.put("/a", 2, "hold=500ms"); });
+  auto older = std::async(std::launch::async, [&] { return guarded_.put("/a", 2, "hold=3s"); });
   EXPECT_THAT(upstream_.wait_for("seen", 2), SizeIs(2));
   auto client = guarded_.connect();
   client.send(bytes_of("PUT", "/a", claim(3), "withdrawn"));
@@ -311,15 +313,17 @@ TEST_F(StreamingTest, ADrainWaitsForAWriteAndACutMakesItUnknown) {
   auto client = guarded_.connect();
   client.send(bytes_of("PUT", "/a", claim(1, {{"Upstream-Do", "hold=200ms"}}), "x"));
   EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
-  EXPECT_TRUE(guarded_.service().drain(10s));
+  EXPECT_TRUE(guarded_.service().drain(http::patience));
   EXPECT_EQ(client.receive().status, 201U);
-  Guarded other{upstream_.url()};
+  GuardedOptions options;
+  options.lane.upstream_timeout = 2 * http::patience;
+  Guarded other{upstream_.url(), options};
   auto cut = other.connect();
   cut.send(bytes_of("PUT", "/b", claim(1, {{"Upstream-Do", "never"}}), "x"));
   EXPECT_THAT(upstream_.wait_for("seen", 2), SizeIs(2));
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_FALSE(other.service().drain(100ms));
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, http::patience);
   EXPECT_EQ(other.service().lanes().closed, 1);
 }
 

@@ -88,19 +88,16 @@ void Upstream::start() {
   ++starts_;
   process_.emplace(ServerProcess::Command{
       .words = {"/usr/bin/python3", "-B", FENCEGUARD_SOURCE_DIR "/tests/upstream.py", "--port",
-                std::to_string(port_), "--do", words_, "--log", file("events")},
+                std::to_string(port()), "--do", words_, "--log", file("events")},
       .log = file("log")});
   process_->start([this] { return is_up(); });
 }
 
-bool Upstream::is_up() {
+bool Upstream::is_up() const {
   std::ifstream log{file("log")};
   std::size_t starts = 0;
   for (std::string line; std::getline(log, line);) {
-    constexpr std::string_view start = "listening ";
-    if (!line.starts_with(start) || log.eof()) continue;
-    port_ = std::stoi(line.substr(start.size()));
-    ++starts;
+    if (line.starts_with("listening ") && !log.eof()) ++starts;
   }
   return starts == starts_;
 }

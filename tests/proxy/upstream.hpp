@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/process/server_process.hpp"
+#include "tests/proxy/held_port.hpp"
 
 namespace fenceguard::test {
 
@@ -33,6 +34,9 @@ struct UpstreamEvent {
   std::string reason;  // of cut and anomaly
 };
 
+// Words by which connections stay with the proxy for a minute; a few seconds else.
+inline constexpr const char* keeps_connections = "field=Keep-Alive:timeout=60";
+
 class Upstream {
  public:
   // Starts it. words: what stands for Upstream-Do in a request without it.
@@ -41,8 +45,8 @@ class Upstream {
   Upstream(const Upstream&) = delete;
   Upstream& operator=(const Upstream&) = delete;
 
-  [[nodiscard]] int port() const noexcept { return port_; }
-  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  [[nodiscard]] int port() const noexcept { return port_.number(); }
+  [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port()); }
   [[nodiscard]] std::string url() const { return "http://" + address(); }
 
   // The events of one kind, or of all, in order; over all of its starts.
@@ -60,11 +64,11 @@ class Upstream {
 
  private:
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ + "/" + name; }
-  [[nodiscard]] bool is_up();
+  [[nodiscard]] bool is_up() const;
 
   const std::string words_;
   std::string folder_;
-  int port_ = 0;
+  const HeldPort port_;
   std::size_t starts_ = 0;
   std::optional<ServerProcess> process_;
 };

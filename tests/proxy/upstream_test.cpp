@@ -91,7 +91,7 @@ TEST_F(UpstreamTest, ACountedBodyIsNotKept) {
 TEST_F(UpstreamTest, AppliesWhatItHeldAlsoAfterTheClientIsGone) {
   {
     auto client = connect();
-    client.send(request("PUT", "hold=800ms", "late"));
+    client.send(request("PUT", "hold=3s", "late"));
     EXPECT_THAT(upstream.wait_for("seen"), SizeIs(1));
     client.reset();
   }
