@@ -148,10 +148,10 @@ TEST_F(StreamLimitsTest, ReaderThatTakesNothingIsCut) {
 
 TEST_F(StreamLimitsTest, ReaderThatIsSlowerThanOneDeadlineInAllGetsItAll) {
   const auto limits = with(&Limits::write_max, 2s);
-  const std::string piece(mib, 'x');
   constexpr int pieces = 24;
-  handler.script = [&](Stream& stream) -> Task<void> {
-    EXPECT_TRUE(co_await stream.begin(text_response({}), pieces * piece.size()));
+  handler.script = [](Stream& stream) -> Task<void> {
+    const std::string piece(mib, 'x');
+    EXPECT_TRUE(co_await stream.begin(text_response({}), pieces * mib));
     for (int i = 0; i < pieces; ++i) EXPECT_TRUE(co_await stream.write(piece));
     EXPECT_TRUE(co_await stream.finish());
   };
@@ -161,10 +161,10 @@ TEST_F(StreamLimitsTest, ReaderThatIsSlowerThanOneDeadlineInAllGetsItAll) {
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < pieces; ++i) {
     std::this_thread::sleep_for(limits.write_max / 12);
-    taken += client.take(piece.size());
+    taken += client.take(mib);
   }
   taken += client.receive_to_end().size();
-  EXPECT_GT(taken, pieces * piece.size());
+  EXPECT_GT(taken, pieces * mib);
   EXPECT_GT(std::chrono::steady_clock::now() - begin, limits.write_max);
 }
 

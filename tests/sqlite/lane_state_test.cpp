@@ -50,9 +50,11 @@ TEST_F(KeptLane, ADamagedMarkIsNotBelieved) {
     const OpenStorage storage{path_};
     mark(storage, true);
   }
-  change(path_, "UPDATE fenceguard_lane SET is_open = 0");
-  const OpenStorage storage{path_};
-  EXPECT_THROW((void)storage->lane_state()->is_marked_open(), Unavailable);
+  for (const char* number : {"0", "3"}) {
+    change(path_, std::string{"UPDATE fenceguard_lane SET is_open = "} + number);
+    const OpenStorage storage{path_};
+    EXPECT_THROW((void)storage->lane_state()->is_marked_open(), Unavailable) << number;
+  }
 }
 
 TEST_F(KeptLane, ASequenceIsRecordedUnderItsTokenAndJudgedFirst) {
