@@ -12,7 +12,8 @@ namespace fenceguard {
 // All schemes of this build.
 [[nodiscard]] const SchemeTable& schemes();
 
-// A token source by its URL: open_source("sqlite:leases.db"). Throws InvalidInput or Unavailable.
+// A token source by its URL: open_source("sqlite:/srv/app/leases.db"). A file is created where there is none;
+// a path that is not absolute is looked up from the working directory. Throws InvalidInput or Unavailable.
 [[nodiscard]] std::unique_ptr<TokenSource> open_source(std::string_view url);
 
 }  // namespace fenceguard

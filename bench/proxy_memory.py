@@ -19,7 +19,7 @@ from web_servers import HERE, free_port, guard, read_settings, wait_for_port, wo
 CACHE = 100_000
 CONNECTIONS = 256
 IDLE = 10_000
-REQUEST = b"GET /objects/1 HTTP/1.1\r\nHost: guard\r\n\r\n"
+REQUEST = b"GET /objects/1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def resident_kib(process):

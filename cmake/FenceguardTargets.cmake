@@ -4,7 +4,12 @@ add_library(fenceguard_warnings INTERFACE)
 target_compile_options(fenceguard_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Woverloaded-virtual -Wconversion -Wno-sign-conversion)
 
-# fenceguard_library(NAME HEADERS … SOURCES …): a library that users link as fenceguard::NAME.
+# What an installation consists of: the files to be built before it, and the components of the package.
+add_custom_target(fenceguard_installed)
+set_property(GLOBAL PROPERTY FENCEGUARD_COMPONENTS "")
+
+# fenceguard_library(NAME HEADERS … SOURCES …): a library that users link as fenceguard::NAME, and find as the
+# component NAME. What else it needs is in fenceguard-config.cmake.in.
 function(fenceguard_library name)
   cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES" ${ARGN})
   set(target fenceguard_${name})
@@ -14,8 +19,18 @@ function(fenceguard_library name)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${ARG_HEADERS})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fenceguard_warnings>)
-  install(TARGETS ${target} EXPORT fenceguard-targets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  install(TARGETS ${target} EXPORT fenceguard-${name} ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
           FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fenceguard")
+  install(EXPORT fenceguard-${name} NAMESPACE fenceguard:: FILE fenceguard-${name}.cmake
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/fenceguard")
+  set_property(GLOBAL APPEND PROPERTY FENCEGUARD_COMPONENTS ${name})
+  fenceguard_installs(${target})
+endfunction()
+
+# fenceguard_installs(TARGET): it is built with 'fenceguard_installed', and must be there before anything is installed.
+function(fenceguard_installs target)
+  add_dependencies(fenceguard_installed ${target})
+  set_property(TARGET fenceguard_installed APPEND PROPERTY FENCEGUARD_FILES "$<TARGET_FILE:${target}>")
 endfunction()
 
 # fenceguard_internal_library(NAME SOURCES …): a library of the binary's own, not installed.

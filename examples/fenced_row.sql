@@ -1,7 +1,7 @@
 -- A row that keeps its own fence: for a database that the library does not reach, with any source of tokens.
 -- One statement judges and writes, so there is nothing between the two. Runs in SQLite as it stands:
 --
---   fenceguard exec --source sqlite:leases.db --resource accounts/42 -- ./fenced_row.sh bank.db 70
+--   fenceguard exec --source sqlite:/srv/leases.db --init --resource accounts/42 -- ./fenced_row.sh bank.db 70
 --
 -- It prints 1 (admitted) or 0 (refused: stale, or another holder of the same number), once for the advance and
 -- once for the write.

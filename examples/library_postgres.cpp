@@ -11,6 +11,7 @@
 #include <string>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/schemes.hpp"
 #include "guard/lease.hpp"
 
@@ -26,7 +27,7 @@ Verdict set_balance(pqxx::connection& connection, const Claim& claim, int balanc
   pqxx::work tx{connection};
   const Ruling ruling = postgres::admit_in(tx, claim);
   if (ruling.verdict != Verdict::admitted) return ruling.verdict;  // rolled back; tx could not commit either
-  tx.exec_params("UPDATE account SET balance = $1 WHERE id = 42", balance);
+  postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = 42", balance);
   tx.commit();
   return ruling.verdict;
 }

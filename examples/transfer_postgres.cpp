@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/schemes.hpp"
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
@@ -74,7 +75,7 @@ class Bank {
 
   std::int64_t balance(int account) {
     pqxx::nontransaction tx{connection_};
-    return tx.exec_params1("SELECT balance FROM account WHERE id = $1", account)[0].as<std::int64_t>();
+    return postgres::exec_row(tx, "SELECT balance FROM account WHERE id = $1", account)[0].as<std::int64_t>();
   }
 
   Verdict write(std::span<const Claim> claims, const std::vector<std::pair<int, std::int64_t>>& balances) {
@@ -85,7 +86,7 @@ class Bank {
       }
     }
     for (const auto& [account, balance] : balances) {
-      tx.exec_params("UPDATE account SET balance = $1 WHERE id = $2", balance, account);
+      postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = $2", balance, account);
     }
     postgres::commit(tx);
     return Verdict::admitted;

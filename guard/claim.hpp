@@ -16,6 +16,9 @@ struct Claim {
   Token token;
   Holder holder;
   std::optional<Sequence> sequence;
+  // Said by a guard of a token that its own source granted, never by a client: exempt from the jump bound
+  // (see is_implausible()). Two claims are equal whatever it says.
+  bool is_own_grant = false;
 
   // The same claim with the number of one of the holder's own writes, so that a delayed duplicate is
   // recognised.
@@ -33,7 +36,16 @@ struct Claim {
     return copy;
   }
 
-  friend bool operator==(const Claim&, const Claim&) = default;
+  // The same claim as one that the guard's own source granted.
+  [[nodiscard]] Claim as_own_grant() const {
+    Claim copy = *this;
+    copy.is_own_grant = true;
+    return copy;
+  }
+
+  friend bool operator==(const Claim& a, const Claim& b) {
+    return a.resource == b.resource && a.token == b.token && a.holder == b.holder && a.sequence == b.sequence;
+  }
 };
 
 }  // namespace fenceguard

@@ -3,9 +3,13 @@
 // FenceStore: where a storage keeps its fences, as the sidecar and the command line see it. Adapters
 // implement it.
 //
-// Every call returns at once and answers through a Done, on a thread of the store's own. Whatever is reported
-// as admitted is durable. Faults: implausible, unavailable (nothing was written), unknown (a commit whose end
-// was not seen). Calls may be made from any thread. The destructor answers what is still open, then returns.
+// Every call returns at once and is answered once through its Done, on a thread of the store's own: never
+// before the call has returned, nor on the thread of anybody else who calls, or who ends the store. So a
+// caller may hold what his answer needs, and an answer may call again; it holds up the answers after it.
+// Whatever is reported as admitted is durable. Faults: implausible, unavailable (nothing was written),
+// unknown (a commit whose end was not seen). Calls may be made from any thread. The destructor has what is
+// still open answered, then returns. tests/conformance/fence_store_suite.hpp is what all of them pass;
+// AnsweredFences makes the promise good for a store that answers where it likes.
 
 #include <cstdint>
 #include <optional>
@@ -24,12 +28,20 @@ enum class StoreState {
            // is unavailable until it was reopened, a server until it answers again
 };
 
+// Claims that a storage refused by itself, where it counts them, since it began to.
+struct RefusalCount {
+  std::string table;    // at whose rows; empty: where the claims were made
+  std::string verdict;  // 'stale', 'conflict', 'missing'
+  std::int64_t refusals = 0;
+};
+
 struct StoreStatus {
   StoreState state = StoreState::ready;
   std::string reason;          // a sentence for people: what is wrong and what to do; empty when ready
   std::int64_t floor = 0;      // 0: none
   std::int64_t highest = 0;    // highest token seen in the namespace, floor included
   std::int64_t resources = 0;  // fences with a record of their own
+  std::vector<RefusalCount> refusals = {};
 };
 
 struct FenceListing {

@@ -11,39 +11,31 @@ constexpr std::size_t queue_max = 10'000;
 
 FenceWorkers::FenceWorkers(unsigned threads, std::string service) : service_{std::move(service)} {
   for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  refuser_ = std::thread{[this] { answer_refusals(); }};
 }
 
 FenceWorkers::~FenceWorkers() {
   {
     const std::scoped_lock lock{mutex_};
     is_stopping_ = true;
-    for (auto& task : queue_) add_refusal(std::move(task), {FaultKind::unavailable, "the guard is stopping"});
+    for (auto& task : queue_) refuse_task(std::move(task), {FaultKind::unavailable, "the guard is stopping"});
     queue_.clear();
   }
   wake_.notify_all();
   for (auto& thread : threads_) thread.join();
-  {
-    const std::scoped_lock lock{mutex_};
-    is_over_ = true;
-  }
-  wake_refuser_.notify_one();
-  refuser_.join();
 }
 
 void FenceWorkers::enqueue(Task task) {
   const std::scoped_lock lock{mutex_};
   if (is_stopping_ || queue_.size() >= queue_max) {
-    return add_refusal(std::move(task), {FaultKind::unavailable, "too many calls wait for " + service_ +
+    return refuse_task(std::move(task), {FaultKind::unavailable, "too many calls wait for " + service_ +
                                                                      ", or the guard is stopping"});
   }
   queue_.push_back(std::move(task));
   wake_.notify_one();
 }
 
-void FenceWorkers::add_refusal(Task task, Fault fault) {
-  refusals_.push_back({std::move(task), std::move(fault)});
-  wake_refuser_.notify_one();
+void FenceWorkers::refuse_task(Task task, Fault fault) {
+  answers_.post([task = std::move(task), fault = std::move(fault)] { task(&fault); });
 }
 
 void FenceWorkers::work() {
@@ -57,20 +49,6 @@ void FenceWorkers::work() {
     task(nullptr);
     // What it holds is the caller's, and its end may call here.
     task = nullptr;
-    lock.lock();
-  }
-}
-
-void FenceWorkers::answer_refusals() {
-  std::unique_lock lock{mutex_};
-  for (;;) {
-    wake_refuser_.wait(lock, [this] { return is_over_ || !refusals_.empty(); });
-    if (refusals_.empty()) return;
-    auto refusal = std::move(refusals_.front());
-    refusals_.pop_front();
-    lock.unlock();
-    refusal.task(&refusal.fault);
-    refusal.task = nullptr;
     lock.lock();
   }
 }

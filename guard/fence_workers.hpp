@@ -1,7 +1,7 @@
 #pragma once
 
-// FenceWorkers: a few threads for a fence store whose calls block, as it owes them: answered later, and never
-// on a thread of the caller's. One more thread gives the answers that need no call.
+// FenceWorkers: a few threads for a fence store whose calls block, as it owes them: answered after the call,
+// on a thread of its own. One more thread gives the answers that need no call.
 //
 // Thread-safe.
 
@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "guard/answer_thread.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard {
@@ -37,8 +38,7 @@ class FenceWorkers {
   // The answer is fault.
   template <class T>
   void refuse(Fault fault, Done<T> done) {
-    const std::scoped_lock lock{mutex_};
-    add_refusal([done = std::move(done)](const Fault* refusal) { done(*refusal); }, std::move(fault));
+    answers_.give<T>(std::move(fault), std::move(done));
   }
 
  private:
@@ -54,26 +54,17 @@ class FenceWorkers {
     }
   }
 
-  struct Refusal {
-    Task task;
-    Fault fault;
-  };
-
   void enqueue(Task task);
-  void add_refusal(Task task, Fault fault);  // REQUIRES: mutex_ is held
+  void refuse_task(Task task, Fault fault);
   void work();
-  void answer_refusals();
 
   const std::string service_;
   std::mutex mutex_;  // guards the following but the threads
   std::condition_variable wake_;
-  std::condition_variable wake_refuser_;
   std::deque<Task> queue_;
-  std::deque<Refusal> refusals_;
   bool is_stopping_ = false;
-  bool is_over_ = false;  // all workers have ended
   std::vector<std::thread> threads_;
-  std::thread refuser_;
+  AnswerThread answers_;  // last, so that it ends first: what it still gives may call here
 };
 
 }  // namespace fenceguard

@@ -70,9 +70,14 @@ Ruling judge_refused_write(const FenceView& view, const Claim& claim) {
   return judge(view, claim.without_sequence());
 }
 
+std::int64_t jump_bound(const Claim& claim, std::int64_t jump_max) noexcept {
+  return claim.is_own_grant ? 0 : jump_max;
+}
+
 bool is_implausible(const Claim& claim, std::int64_t namespace_highest, std::int64_t jump_max) noexcept {
-  if (jump_max == 0) return false;
-  return claim.token.value() > namespace_highest && claim.token.value() - namespace_highest > jump_max;
+  const std::int64_t bound = jump_bound(claim, jump_max);
+  if (bound == 0) return false;
+  return claim.token.value() > namespace_highest && claim.token.value() - namespace_highest > bound;
 }
 
 }  // namespace fenceguard

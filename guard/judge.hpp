@@ -78,9 +78,12 @@ struct FenceRef {
 // constraint): the token, not the sequence. REQUIRES: judge(view, claim) was admitted.
 [[nodiscard]] Ruling judge_refused_write(const FenceView& view, const Claim& claim);
 
-// True if the claim would raise a fence by more than jump_max above the highest token seen in the namespace,
-// floor included. Such a claim is refused and moves nothing, so that one absurd number cannot shut everybody
-// out. A jump_max of 0 is no bound.
+// The jump bound of this claim: jump_max, or 0 (none) for a token that the guard's own source granted.
+[[nodiscard]] std::int64_t jump_bound(const Claim& claim, std::int64_t jump_max) noexcept;
+
+// True if the claim would raise a fence by more than its jump bound above the highest token seen in the
+// namespace, floor included. Such a claim is refused and moves nothing, so that one absurd number of a client
+// cannot shut everybody out.
 [[nodiscard]] bool is_implausible(const Claim& claim, std::int64_t namespace_highest,
                                   std::int64_t jump_max) noexcept;
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <variant>
 
 #include "guard/error.hpp"
 #include "guard/lease_term.hpp"
@@ -46,11 +47,16 @@ class Lease::Keeper {
 
   [[nodiscard]] const Claim& claim() const noexcept { return claim_; }
   [[nodiscard]] std::stop_token lost() const noexcept { return lost_.get_token(); }
+  [[nodiscard]] std::optional<Loss> loss() const {
+    const std::scoped_lock lock{mutex_};
+    return loss_;
+  }
 
  private:
   // What the source learned between two renewals.
   void end_term() {
     const std::scoped_lock lock{mutex_};
+    doubt_ = {Loss::Kind::unreachable, "its connection broke"};
     term_.ended();
     changed_.notify_all();
   }
@@ -62,31 +68,47 @@ class Lease::Keeper {
       wait_until(lock, stop, due);
       if (stop.stop_requested() || term_.is_lost(BootClock::now())) break;
       if (BootClock::now() < due) continue;
+      // What is to be said of it if no answer comes in time.
+      if (doubt_.detail.empty()) doubt_ = {Loss::Kind::unreachable, "it did not answer"};
       lock.unlock();
       const auto sent_at = BootClock::now();
-      const auto ending = renew_once();
+      auto ending = renew_once();
       lock.lock();
-      const auto now = BootClock::now();
-      if (ending == Ending::renewed) term_.renewed(sent_at, now);
-      if (ending == Ending::failed) term_.renewal_failed(now);
-      if (ending == Ending::lost) term_.ended();
+      note(std::move(ending), sent_at);
       changed_.notify_all();
     }
   }
 
-  enum class Ending { renewed, failed, lost };
-  Ending renew_once() {
+  // The answer, or the reason why there was none.
+  std::variant<Renewal, std::string> renew_once() {
     try {
-      return source_.renew(claim_, ttl_) == Renewal::renewed ? Ending::renewed : Ending::lost;
-    } catch (const std::exception&) {
-      return Ending::failed;  // no answer proves nothing: the term runs on, and the next attempt comes soon
+      return source_.renew(claim_, ttl_);
+    } catch (const std::exception& error) {
+      return error.what();
     }
+  }
+
+  // REQUIRES: mutex_ is held.
+  void note(std::variant<Renewal, std::string> ending, BootClock::time_point sent_at) {
+    const auto now = BootClock::now();
+    if (auto* reason = std::get_if<std::string>(&ending)) {
+      // No answer proves nothing: the term runs on, and the next attempt comes soon.
+      doubt_ = {Loss::Kind::unreachable, std::move(*reason)};
+      return term_.renewal_failed(now);
+    }
+    if (std::get<Renewal>(ending) == Renewal::lost) {
+      doubt_ = {Loss::Kind::ended};
+      return term_.ended();
+    }
+    doubt_ = {};
+    term_.renewed(sent_at, now);
   }
 
   void watch_until(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     while (!stop.stop_requested()) {
       if (term_.is_lost(BootClock::now())) {
+        loss_ = doubt_;
         lock.unlock();
         lost_.request_stop();
         return;
@@ -109,9 +131,11 @@ class Lease::Keeper {
   const std::chrono::milliseconds ttl_;
   std::stop_source lost_;
   std::mutex stop_mutex_;
-  std::mutex mutex_;  // guards term_ and released_
+  mutable std::mutex mutex_;  // guards term_, doubt_, loss_ and released_
   std::condition_variable_any changed_;
   LeaseTerm term_;
+  Loss doubt_;  // what there is to say if the lease is lost now
+  std::optional<Loss> loss_;
   bool released_ = false;
   std::jthread renewer_;
   std::jthread watcher_;
@@ -144,6 +168,9 @@ const Claim& Lease::claim() const noexcept {
 }
 std::stop_token Lease::lost() const noexcept {
   return keeper_->lost();
+}
+std::optional<Loss> Lease::loss() const {
+  return keeper_->loss();
 }
 Release Lease::release() {
   return keeper_->release();

@@ -11,11 +11,24 @@
 // the same time as other calls.
 
 #include <memory>
+#include <optional>
 #include <stop_token>
+#include <string>
 
 #include "guard/token_source.hpp"
 
 namespace fenceguard {
+
+// Why a lease was lost, as far as its holder can tell.
+struct Loss {
+  enum class Kind {
+    ended,        // the source says so: it expired there, or was released, ended or revoked
+    unreachable,  // the source could not be asked in time
+    expired,      // its time was over before it was to be renewed: the process or the machine stood still
+  };
+  Kind kind = Kind::expired;
+  std::string detail{};  // what stood in the way of the last renewal; may be empty
+};
 
 class Lease {
  public:
@@ -33,6 +46,8 @@ class Lease {
   // connection that broke. Never requested by release(). Callbacks run on the lease's own thread and must not
   // block or destroy the lease.
   [[nodiscard]] std::stop_token lost() const noexcept;
+  // Why, once lost() was requested; nothing before.
+  [[nodiscard]] std::optional<Loss> loss() const;
 
   // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says
   // not_held. Throws Unavailable or OutcomeUnknown; the lock is then free at the latest when its time to live

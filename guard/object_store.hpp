@@ -56,7 +56,8 @@ class ObjectStore {
   // {judge; apply} as one atomic step.
   virtual void write(Claim claim, ObjectWrite write, Done<WriteReport> done) = 0;
 
-  // A plain read, or with a claim a fenced one, which advances first. Without the body if with_body is false.
+  // A plain read, or with a claim a fenced one, which advances first and is one step with its judgement: an
+  // admitted one never holds what a newer token wrote. Without the body if with_body is false.
   struct Read {
     std::string path;
     std::optional<Claim> claim;

@@ -31,6 +31,10 @@ std::unique_ptr<TokenSource> SchemeTable::open_source(const Url& url) const {
   return offered(find(url).open_source, url, "token source")(url);
 }
 
+void SchemeTable::require_present(const Url& url) const {
+  if (const auto& require = find(url).require_present) require(url);
+}
+
 std::unique_ptr<Storage> SchemeTable::open_storage(const Url& url, const StorageOptions& options) const {
   return offered(find(url).open_storage, url, "storage")(url, options);
 }

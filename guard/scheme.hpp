@@ -31,6 +31,8 @@ struct Finding {
 struct Scheme {
   std::vector<std::string> names;
   std::function<std::unique_ptr<TokenSource>(const Url&)> open_source;
+  // Where opening makes what is not there, for callers that must not: throws Unavailable unless it is there.
+  std::function<void(const Url&)> require_present;
   std::function<std::unique_ptr<Storage>(const Url&, const StorageOptions&)> open_storage;
   bool needs_state = false;  // LaneOptions::state must be given to open_storage
   std::function<std::unique_ptr<UnguardedDoor>(const Url&)> open_unguarded;
@@ -51,6 +53,7 @@ class SchemeTable {
 
   // As the functions of Scheme; InvalidInput where the scheme does not offer it.
   [[nodiscard]] std::unique_ptr<TokenSource> open_source(const Url& url) const;
+  void require_present(const Url& url) const;
   [[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) const;
   [[nodiscard]] std::unique_ptr<UnguardedDoor> open_unguarded(const Url& url) const;
   [[nodiscard]] std::unique_ptr<DirectDoor> open_direct(const Url& url, const std::string& place) const;

@@ -1,24 +1,15 @@
 #include "guard/token_source.hpp"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
+#include "guard/sleep.hpp"
 
 namespace fenceguard {
 namespace {
 
 constexpr std::chrono::milliseconds wait_max = std::chrono::hours{24 * 365 * 10};
-
-// Sleeps for at most duration; returns early when stop is requested.
-void sleep_for(std::chrono::nanoseconds duration, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any stopped;
-  std::unique_lock lock{mutex};
-  stopped.wait_for(lock, stop, duration, [] { return false; });
-}
 
 }  // namespace
 

@@ -42,11 +42,19 @@ step() {
   say "$what: done in $((SECONDS - start)) s"
 }
 
-# packages PURPOSE...: the names listed for these purposes.
+# Which Debian this is: 12, 13, or nothing where scripts/packages.txt does not know it.
+debian_release() {
+  (. /etc/os-release && [[ "$ID" == debian && "${VERSION_ID:-}" =~ ^1[23]$ ]] && echo "$VERSION_ID") 2>/dev/null || true
+}
+
+# packages PURPOSE...: the names listed for these purposes, of this Debian, or of any where this is none.
 packages() {
-  local purpose
+  local purpose release
+  release="$(debian_release)"
   for purpose in "$@"; do
-    sed -n "s/^$purpose  *//p" "$ROOT/scripts/packages.txt"
+    awk -v purpose="$purpose" -v release="$release" \
+      '$1 == purpose && (NF == 2 || $3 == release || (release == "" && $3 == 13)) { print $2 }' \
+      "$ROOT/scripts/packages.txt"
   done
 }
 
@@ -61,9 +69,17 @@ as_root() {
   if ((EUID == 0)); then "$@"; else sudo "$@"; fi
 }
 
+# On other machines the packages have other names, and the user installs them.
+require_debian() {
+  [[ -z "$(debian_release)" ]] || return 0
+  fail "this is neither Debian 12 nor 13. Install what Debian 13 calls $(packages "$@" | paste -sd " ")" \
+    "(g++ 12, CMake 3.25 and Boost 1.81, or newer), then say: $0 --no-install. A Debian in a folder is" \
+    "scripts/in-debian.sh 13 $0"
+}
+
 # install_packages PURPOSE...: through apt, and only if something is missing.
 install_packages() {
-  command -v dpkg-query >/dev/null || fail "this needs Debian 12: there is no dpkg-query here"
+  require_debian "$@"
   local missing
   missing="$(missing_packages "$@" | paste -sd " ")"
   [[ -n "$missing" ]] || return 0
@@ -104,8 +120,8 @@ build() {
   shift
   mkdir -p "$folder"
   # Two commands at once, such as a server and its client, take turns.
-  exec 9>"$ROOT/build/.lock"
-  flock -n 9 || { say "waiting for another build of this checkout"; flock 9; }
+  exec 9>"$folder/.lock"
+  flock -n 9 || { say "waiting for another build of $preset"; flock 9; }
   if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$folder/CMakeCache.txt" 2>/dev/null; then
     fresh=--fresh
   fi

@@ -14,6 +14,9 @@ Every setting is a flag, an environment variable or a line of an INI file (`--co
 precedence. A switch is `true` or `false` in a variable or file. Durations read `500ms`, `10s`, `2m`.
 `serve --example-config` prints a file with every default, commented out; the other commands tell theirs by `--help`.
 
+A variable that resembles the name of a setting and is none (`FENCEGUARD_LISTN`) is refused, as such a line of the file is.
+Others that begin with `FENCEGUARD_`, such as those of a script or of Kubernetes, are left alone.
+
 This page is made from the binary's table of settings by `scripts/settings.py`; a test compares the two.
 
 | flag | environment variable | default | what it is |

@@ -1,23 +1,44 @@
 #!/bin/bash
-# Installs what is missing, builds, checks the format, and runs every test. With --sanitize also builds with the
-# address, undefined-behaviour and thread sanitizers and runs all tests in them but those of the command line.
+# Installs what is missing, builds, checks the format, and runs every test.
+# --short       only the demonstration and the unit tests, and builds only them
+# --sanitize    also builds with the address, undefined-behaviour and thread sanitizers and runs all tests in them but
+#               those of the command line
+# --debian N    also runs the short tests in a bare Debian N
+# --no-install  what is missing is yours to install
 # Safe to run again: then it takes as long as the tests themselves.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly usage="usage: scripts/test.sh [--sanitize]"
+readonly usage="usage: scripts/test.sh [--short | --sanitize] [--debian 12|13] [--no-install]"
 readonly sanitized_labels='^(unit|conformance|fault|integration)$'
-sanitize=
-for argument in "$@"; do
-  case "$argument" in
+short= sanitize= debian= no_install=
+while (($# > 0)); do
+  case "$1" in
+    --short) short=1 ;;
     --sanitize) sanitize=1 ;;
+    --debian) debian="${2:-none}" && shift ;;
+    --no-install) no_install=1 ;;
     -h | --help) echo "$usage"; exit 0 ;;
     *) say "$usage"; exit 2 ;;
   esac
+  shift || true
 done
+[[ "$debian" =~ ^(|12|13)$ && ! ("$short" && "$sanitize") ]] || { say "$usage"; exit 2; }
 
+skipped=
+readonly told_above=" but for what was NOT RUN, see above"
+
+# Versions of clang-format disagree; the one of Debian 12 decides.
+readonly clang_format_version=14
 check_format() {
   find guard adapters tests bench examples -name '*.[ch]pp' -print0 |
     xargs -0 -r clang-format --dry-run --Werror
+}
+
+# What libpqxx 7 calls deprecated has one place.
+check_libpqxx() {
+  ! grep -rnE --include='*.[ch]pp' --exclude=pqxx_versions.hpp \
+    '(\.|->)exec(_params1?|_prepared[01]?|_n|[01])\(|pqxx::(quiet_)?errorhandler|notification_receiver' \
+    guard adapters tests bench examples
 }
 
 # run_tests PRESET [CTEST ARGUMENT...]: shows a line per test, and everything of one that fails. Twice as many at once
@@ -35,46 +56,76 @@ run_tests() {
 }
 
 # note_skipped PRESET: a test that this machine does not allow says why, in a line that ctest itself hides.
-skipped=
 note_skipped() {
   local line
   while read -r line; do
     say "NOT RUN in $1, $line"
-    skipped=" but for what was SKIPPED, see above"
+    skipped="$told_above"
   done < <(grep '^SKIPPED: ' "build/$1/Testing/Temporary/LastTest.log")
 }
 
-# build_ahead PRESET: builds it with the time that the tests leave over, most of which is waiting. In a session of its
-# own, because Linux shares the processor among sessions before it looks at niceness.
+# run_valkey_tests PRESET: what we do with Redis does Valkey as well, where this Debian has it.
+readonly valkey_tests='^redis_(source|guard|fence_store)'
+run_valkey_tests() {
+  command -v valkey-server >/dev/null || return 0
+  FENCEGUARD_REDIS_SERVER=valkey-server run_tests "$1" --tests-regex "$valkey_tests"
+}
+
+# run_short_tests: nothing of it needs a server.
+run_short_tests() {
+  build release fenceguard fenceguard_unit_tests
+  step "run the demonstration" build/release/fenceguard demo
+  run_tests release --label-regex '^unit$'
+}
+
+# work_ahead: builds for the sanitizers and the other Debian with the time that the tests leave over, most of which is
+# waiting. In a session of its own, because Linux shares the processor among sessions before it looks at niceness.
 ahead=
-build_ahead() {
-  setsid bash -c 'source "$1/scripts/lib.sh"; renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true; build "$2"' \
-    "$0" "$ROOT" "$1" >"$LOG_FOLDER/ahead-$1.log" 2>&1 &
+work_ahead() {
+  local -a presets=()
+  [[ -z "$sanitize" ]] || presets=(asan tsan)
+  # shellcheck disable=SC2016
+  setsid bash -c 'source "$1/scripts/lib.sh"; debian="$2"; shift 2
+    renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true
+    for preset in "$@"; do (build "$preset") || true; done
+    [[ -z "$debian" ]] || "$ROOT/scripts/in-debian.sh" "$debian" scripts/test.sh --short' \
+    "$0" "$ROOT" "$debian" "${presets[@]}" >"$LOG_FOLDER/ahead.log" 2>&1 &
   ahead=$!
 }
-# Of what it left undone, or failed at, the build that follows speaks.
-end_ahead() {
-  [[ -n "$ahead" ]] || return 0
-  wait "$ahead" || true
-  ahead=
-}
-trap '[[ -z "$ahead" ]] || kill -- "-$ahead" 2>/dev/null' EXIT
+trap '[[ -z "$ahead" ]] || kill -- "-$ahead" 2>/dev/null || true' EXIT
 
-install_packages run test
-step "check the format" check_format
+if [[ -n "$short" ]]; then
+  [[ -n "$no_install" ]] || install_packages run short
+  run_short_tests
+  say "everything passed in $SECONDS s"
+  exit 0
+fi
+
+[[ -n "$no_install" ]] || install_packages run short test ${debian:+debian}
+if clang-format --version | grep -q " version $clang_format_version\."; then
+  step "check the format" check_format
+else
+  say "NOT RUN, check the format: clang-format is not version $clang_format_version"
+  skipped="$told_above"
+fi
+step "check that libpqxx is called by the names of its version 7" check_libpqxx
 build release
-[[ -z "$sanitize" ]] || build_ahead asan
+# Of what it left undone, or failed at, the step that follows speaks.
+[[ -z "$sanitize$debian" ]] || work_ahead
 run_tests release
+run_valkey_tests release
 if [[ -n "$sanitize" ]]; then
   export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
   export LSAN_OPTIONS="suppressions=$ROOT/tests/leaks.txt:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}"
   export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$ROOT/tests/zookeeper/races.txt${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
   for preset in asan tsan; do
-    end_ahead
     build "$preset"
-    [[ "$preset" != asan ]] || build_ahead tsan
     run_tests "$preset" --label-regex "$sanitized_labels"
   done
+fi
+if [[ -n "$debian" ]]; then
+  wait "$ahead" || true
+  "$ROOT/scripts/in-debian.sh" "$debian" scripts/test.sh --short || fail "the short tests in a Debian $debian"
 fi
 say "everything passed in $SECONDS s$skipped"

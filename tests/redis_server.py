@@ -1,11 +1,13 @@
 """Real Redis servers for tests: each in a temporary folder, on a free port, and gone afterwards.
 
 A Server keeps no data on disk unless its options say so. A Cluster is several of them as a Redis Cluster. What a
-server left behind is ended and removed when the test's process is over, even if that was killed.
+server left behind is ended and removed when the test's process is over, even if that was killed. The program is
+redis-server, or what FENCEGUARD_REDIS_SERVER names, such as valkey-server.
 
 Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
 """
 
+import os
 import socket
 
 from server_process import ServerProcess, free_ports, program
@@ -94,7 +96,7 @@ class Server(ServerProcess):
     def words(self):
         settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "no", "save": "",
                     "daemonize": "no", **self.options}
-        words = [program("redis-server")]
+        words = [program(os.environ.get("FENCEGUARD_REDIS_SERVER", "redis-server"))]
         for name, value in settings.items():
             words += [f"--{name}", *([str(value)] if not isinstance(value, tuple) else value)]
         return words

@@ -147,7 +147,8 @@ class Server:
     def __init__(self, folder, arguments, extra_environment=None, listen=True):
         self.log_path = os.path.join(folder, f"serve-{time.monotonic_ns()}.log")
         if listen:
-            arguments = ["--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *arguments]
+            data = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+            arguments = [*data, "--control", "127.0.0.1:0", *arguments]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen([BINARY, "serve", *arguments], cwd=folder, stdout=subprocess.PIPE,
                                             stdin=subprocess.DEVNULL, stderr=log,
@@ -233,6 +234,11 @@ class BinaryTest(unittest.TestCase):
 
     def expect_json(self, status, *arguments, env=None):
         return json.loads(self.expect(status, *arguments, "--json", env=env).stdout)
+
+    def make_file(self, *names):
+        """Files for sqlite: sources and storages, which clients find and do not create."""
+        for name in names:
+            self.expect(0, "fence", "init", "--storage", f"sqlite:{name}")
 
     def start(self, *arguments, env=None, **options):
         """Starts fenceguard in the background; it is killed at the end of the test."""

@@ -10,6 +10,7 @@ request is said by its header Upstream-Do, or by --do where there is none: words
                             die-mid-body     reads some of the body, then resets
   the body                  count            is only counted; a GET of it answers a pattern
   before it is applied      hold=TIME        waits, and then goes on even if the client is gone
+                            await=N          likewise, until N writes have taken effect, of all since the start
                             drop             closes the connection; nothing is applied
                             reset            resets it; nothing is applied
                             unapplied        nothing is applied, whatever is answered
@@ -20,6 +21,7 @@ request is said by its header Upstream-Do, or by --do where there is none: words
                             chunked  until-close  http10  close (says so, and does)
                             half (its head and half of its body, then closes)  half-head
                             twice  garbage  both-framings  slow=TIME (between bytes)
+                            await-mid=N (as await, behind the first part of its body)
   after it                  hang-up (closes, and had not said so)  more (bytes that nobody asked for)
 
 TIME reads 500ms or 2s. A request by the method DEFAULT sets what stands for --do, and is not logged.
@@ -52,7 +54,7 @@ LOGGED_BYTES = 256
 REASONS = {200: "OK", 201: "Created", 202: "Accepted", 204: "No Content", 206: "Partial Content"}
 KNOWN = set("early die-mid-body count hold drop reset unapplied hold-answer apply-reset never status field body "
             "interim chunked until-close http10 close half half-head twice garbage both-framings slow hang-up "
-            "more".split())
+            "more await await-mid".split())
 
 
 class Gone(Exception):
@@ -180,6 +182,7 @@ class Upstream:
         self._log = log
         self._default = default
         self._objects = Objects()
+        self._effects = 0  # writes that have taken effect
 
     async def serve(self, link):
         try:
@@ -226,6 +229,8 @@ class Upstream:
             return head.is_kept
         if "hold" in words:
             await asyncio.sleep(seconds(words["hold"]))
+        if "await" in words:
+            await self._await_effects(words["await"])
         if "drop" in words:
             return False
         if "reset" in words:
@@ -235,6 +240,10 @@ class Upstream:
         if "status" in words:
             answer.status = int(words["status"])
         return await self._end(link, head, answer, words)
+
+    async def _await_effects(self, count):
+        while self._effects < int(count):
+            await asyncio.sleep(0.005)
 
     async def _read(self, link, head, words):
         kept, size, crc = bytearray(), 0, 0
@@ -258,6 +267,7 @@ class Upstream:
         answer = self._objects.apply(head, content)
         if head.method not in READS:
             took_effect = self._objects.took_effect(head.method, answer.status)
+            self._effects += took_effect
             self._log.add("applied" if took_effect else "refused", link, method=head.method, path=head.target,
                           **self._told(content), token=head.fields.get("fencing-token"),
                           destination=head.fields.get("destination"), status=answer.status)
@@ -321,13 +331,14 @@ class Upstream:
         lines += [f"{name}: {value}" for name, value in fields.items()]
         return "\r\n".join(lines).encode() + HEAD_END
 
-    @staticmethod
-    async def _send_body(link, answer, words, pause_s):
+    async def _send_body(self, link, answer, words, pause_s):
         is_chunked = "chunked" in words or "both-framings" in words
         end = answer.first + answer.size // 2 if "half" in words else answer.last + 1
         for first in range(answer.first, end, PIECE_BYTES):
             piece = answer.content.part(first, min(first + PIECE_BYTES, end) - 1)
             await link.write(b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece, pause_s)
+            if "await-mid" in words:
+                await self._await_effects(words["await-mid"])
         if is_chunked and "half" not in words:
             await link.write(b"0\r\n\r\n", pause_s)
 

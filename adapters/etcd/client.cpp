@@ -25,6 +25,7 @@ struct Call {
   std::string_view doing;  // 'a transaction'
   std::string body;
   bool writes = false;
+  std::optional<AtEach> at_each{};
 };
 
 bool only_reads(const std::vector<Op>& ops) {
@@ -77,7 +78,7 @@ class Client::Wire {
 
   Member status(const std::string& endpoint) {
     const Call call{"/v3/maintenance/status", "asking for the status", "{}", false};
-    const auto reply = http_.post({endpoint, call.path, call.body, token()});
+    const auto reply = http_.post({endpoint, call.path, call.body, token(), address_.timeout});
     if (reply.ending != Http::Reply::Ending::answered) throw Unavailable(fmt::format("etcd: {}", reply.why));
     const auto answer = read_or_raise(call, endpoint, reply);
     if (answer.refusal) raise(call, answer);
@@ -123,19 +124,27 @@ class Client::Wire {
   }
 
   Answer send(const Call& call, const std::string& token) {
+    using Ending = Http::Reply::Ending;
     std::string why;
-    for (const auto at : endpoints_.order(BootClock::now())) {
+    bool may_be_done = false;
+    const auto order = endpoints_.order(BootClock::now());
+    for (const auto at : order) {
+      const bool may_go_on = call.at_each && at != order.back();
       const auto& endpoint = address_.endpoints[at];
-      const auto reply = http_.post({endpoint, call.path, call.body, token});
+      const auto time_max = may_go_on ? std::min(call.at_each->time_max, address_.timeout) : address_.timeout;
+      const auto reply = http_.post({endpoint, call.path, call.body, token, time_max});
       // One that answers without a leader, or out of time, is as useless as one that does not answer.
-      const bool is_well = reply.ending == Http::Reply::Ending::answered && reply.status < server_error;
+      const bool is_well = reply.ending == Ending::answered && reply.status < server_error;
       if (is_well)
         endpoints_.answered(at, BootClock::now());
       else
         endpoints_.failed(at, BootClock::now());
-      if (reply.ending == Http::Reply::Ending::answered) return read_or_raise(call, endpoint, reply);
-      if (reply.ending == Http::Reply::Ending::unanswered) raise_unanswered(call, reply.why);
-      why += fmt::format("{}{}", why.empty() ? "" : "; ", reply.why);
+      if (is_well || (reply.ending == Ending::answered && !may_go_on))
+        return read_or_raise(call, endpoint, reply);
+      may_be_done = may_be_done || reply.ending != Ending::not_sent;
+      why += fmt::format("{}{}", why.empty() ? "" : "; ",
+                         reply.ending == Ending::answered ? endpoint + " has no leader" : reply.why);
+      if (may_be_done && !may_go_on) raise_unanswered(call, why);
     }
     throw Unavailable("etcd: no endpoint can be reached: " + why);
   }
@@ -166,7 +175,8 @@ class Client::Wire {
     const std::scoped_lock lock{mutex_};
     if (has_token_) return token_;
     const Call call{"/v3/auth/authenticate", "authenticating",
-                    authenticate_request(address_.user, address_.password), false};
+                    authenticate_request(address_.user, address_.password), false,
+                    AtEach{address_.connect_timeout}};
     const auto answer = send(call, {});
     if (answer.refusal && !is_authentication_off(*answer.refusal)) raise(call, answer);
     token_ = answer.refusal ? std::string{} : decoded(call, answer, token_answer);
@@ -200,7 +210,7 @@ bool Client::Wire::follow(const Deletion& deletion) {
     }
     return news == WatchNews::nothing;
   };
-  const auto reply = http_.follow({address_.endpoints[at], "/v3/watch", body, used},
+  const auto reply = http_.follow({address_.endpoints[at], "/v3/watch", body, used, address_.timeout},
                                   {on_line, deletion.quiet_max, deletion.stop, deletion.meanwhile});
   if (reply.ending != Http::Reply::Ending::answered) endpoints_.failed(at, BootClock::now());
   // Whatever ended it, a token that is no good any more would end the next one too.
@@ -273,10 +283,10 @@ const Address& Client::address() const noexcept {
   return wire_->address();
 }
 
-TxnAnswer Client::txn(const Txn& txn) {
+TxnAnswer Client::txn(const Txn& txn, std::optional<AtEach> at_each) {
   require_fit(txn);
   const bool writes = !only_reads(txn.then) || !only_reads(txn.otherwise);
-  return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes}, txn_answer);
+  return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes, at_each}, txn_answer);
 }
 
 OpAnswer Client::range(const Op& range) {
@@ -291,9 +301,9 @@ LeaseAnswer Client::grant(std::int64_t id, std::chrono::milliseconds ttl) {
   return answer ? *answer : keep_alive(id);
 }
 
-LeaseAnswer Client::keep_alive(std::int64_t id) {
+LeaseAnswer Client::keep_alive(std::int64_t id, std::optional<AtEach> at_each) {
   const auto answer = wire_->ask_unless(
-      is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true},
+      is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true, at_each},
       [](const boost::json::object& object) { return lease_answer(result_in(object)); });
   return answer.value_or(LeaseAnswer{id, {}, 0});
 }

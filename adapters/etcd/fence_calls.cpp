@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "adapters/etcd/fence_listing.hpp"
+#include "adapters/etcd/fence_mark.hpp"
 #include "adapters/etcd/patience.hpp"
 #include "guard/error.hpp"
 
@@ -70,13 +71,15 @@ FenceCalls::Found FenceCalls::find(const Resource& resource) {
   return {text_in(answers.at(0)), require_floor(answers.at(1))};
 }
 
-bool FenceCalls::exchange(const Resource& resource, const Found& found, std::vector<Op> then) {
-  return client_
-      .txn({{is_still(keys_.fence(resource), found.text),
-             value_is(keys_.floor(), std::to_string(found.floor))},
-            std::move(then),
-            {}})
-      .succeeded;
+// Puts fence in the place of what was found.
+bool FenceCalls::exchange(const Resource& resource, const Found& found, const Fence& fence,
+                          std::vector<Op> then) {
+  const auto key = keys_.fence(resource);
+  Txn txn{
+      {is_still(key, found.text), value_is(keys_.floor(), std::to_string(found.floor))}, std::move(then), {}};
+  txn.then.push_back(put(key, fence_text(fence)));
+  keep_mark(txn, keys_, read_mark(client_, keys_), fence.token.value());
+  return client_.txn(txn).succeeded;
 }
 
 FenceView FenceCalls::look(const Resource& resource) {
@@ -91,13 +94,12 @@ FencePage FenceCalls::list(const FenceListing& listing) {
 
 void FenceCalls::require_plausible(const Claim& lease, std::int64_t jump_max) {
   if (jump_max == 0) return;
-  const auto highest = highest_of_all(client_, keys_, Reading::in_log);
-  if (!is_implausible(lease, highest, jump_max)) return;
+  if (plausibility_of(client_, keys_, lease, jump_max).is_plausible) return;
   throw Implausible(fmt::format(
-      "the lease of '{}' has token {}, more than {} above {}, the highest ever seen here: the guard "
-      "refuses it as it is, and nothing was closed. Find out where it came from and end it at the "
-      "source; then revoke again",
-      lease.resource.name(), to_string(lease.token), jump_max, highest));
+      "the lease of '{}' has token {}, more than {} above all that was ever seen here: the guard refuses it "
+      "as it is, and nothing was closed. Find out where it came from and end it at the source; then revoke "
+      "again",
+      lease.resource.name(), to_string(lease.token), jump_max));
 }
 
 FenceView FenceCalls::revoke(const Revocation& revocation) {
@@ -115,7 +117,7 @@ FenceView FenceCalls::revoke(const Revocation& revocation) {
     }
     if (!view.record) return view;
     view.record->closed = true;
-    if (exchange(resource, found, {put(keys_.fence(resource), fence_text(*view.record))})) return view;
+    if (exchange(resource, found, *view.record)) return view;
   }
   give_up(resource);
 }
@@ -137,10 +139,11 @@ std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase
   const FenceView view{Fence{rebase.to, {}, std::nullopt, true}, found.floor};
   const auto record = fmt::format("from {} to {} by {}", before ? to_string(before->token) : "none",
                                   to_string(rebase.to), rebase.by);
-  const bool is_set = exchange(rebase.resource, found,
-                               {put(keys_.fence(rebase.resource), fence_text(*view.record)),
-                                put(keys_.rebased(rebase.resource, now_text()), record)});
+  const auto mark = read_mark(client_, keys_);
+  const bool is_set = exchange(rebase.resource, found, *view.record,
+                               {put(keys_.rebased(rebase.resource, now_text()), record)});
   if (!is_set) return std::nullopt;
+  if (rebase.to.value() < mark) lower_mark(client_, keys_, mark);
   return view;
 }
 
@@ -247,6 +250,7 @@ StoreStatus FenceCalls::status() {
     return status;
   }
   status.floor = *floor;
+  status.highest = mark_in(client_.range(get(keys_.highest()))).value_or(0);
   status.resources = count(client_, keys_);
   return status;
 }

@@ -34,8 +34,8 @@ class FenceCalls {
   [[nodiscard]] std::int64_t init(std::int64_t floor);
   [[nodiscard]] Compaction compact(Token lowest_live);
 
-  // Floor and number of fences. Of all fences' tokens it does not tell the highest: that is highest(),
-  // a plain read, to be shown.
+  // The highest token is the mark, where there is one, see fence_mark.hpp. That of all fences is highest(), a
+  // plain read, to be shown.
   [[nodiscard]] StoreStatus status();
   [[nodiscard]] std::int64_t highest();
 
@@ -55,7 +55,8 @@ class FenceCalls {
   [[nodiscard]] std::optional<FenceView> try_rebase(const FenceStore::Rebase& rebase,
                                                     std::optional<std::int64_t>& first);
   void require_plausible(const Claim& lease, std::int64_t jump_max);
-  [[nodiscard]] bool exchange(const Resource& resource, const Found& found, std::vector<Op> then);
+  [[nodiscard]] bool exchange(const Resource& resource, const Found& found, const Fence& fence,
+                              std::vector<Op> then = {});
   [[nodiscard]] std::int64_t raise_floor(std::int64_t to, bool may_create);
   [[nodiscard]] std::vector<Idle> idle_fences(Token lowest_live);
   [[nodiscard]] std::int64_t drop(std::vector<Idle> idle, std::int64_t& floor, Token lowest_live);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "adapters/etcd/fence_mark.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::etcd {
@@ -44,6 +45,7 @@ FenceCheck::FenceCheck(const FenceKeys& keys, std::span<const Claim> claims, con
   }
   judge_all(views);
   guesses_ = std::move(views);
+  mark_ = memory.mark();
 }
 
 void FenceCheck::judge_all(const std::vector<FenceView>& views) {
@@ -76,6 +78,9 @@ void FenceCheck::add_to(Txn& txn) {
       if (rulings_[i].changed) txn.then.push_back(put(std::move(key), fence_text(*rulings_[i].fence)));
     }
     txn.compare.push_back(value_is(keys_.floor(), std::to_string(guesses_.front().floor)));
+    std::int64_t raised_to = 0;
+    for (const auto& claim : raising()) raised_to = std::max(raised_to, claim.token.value());
+    if (raised_to > 0) mark_after_ = keep_mark(txn, keys_, mark_.value(), raised_to);
   } else {
     txn.compare.push_back(never(keys_.floor()));
   }
@@ -87,6 +92,7 @@ void FenceCheck::add_to(Txn& txn) {
 void FenceCheck::add_reads_to(std::vector<Op>& ops) const {
   for (const auto& claim : claims_) ops.push_back(get(keys_.fence(claim.resource)));
   ops.push_back(get(keys_.floor()));
+  ops.push_back(get(keys_.highest()));
 }
 
 std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, std::size_t first,
@@ -98,6 +104,7 @@ std::vector<FenceView> FenceCheck::views_in(const TxnAnswer& answer, std::size_t
         "this etcd namespace has no floor, and no state is not a licence: run 'fenceguard fence init'");
   }
   memory.learn_floor(*floor);
+  memory.learn_mark(mark_in(answer.answers.at(first + claims_.size() + 1)));
   std::vector<FenceView> views;
   for (std::size_t i = 0; i < claims_.size(); ++i) {
     const auto& resource = claims_[i].resource;
@@ -112,10 +119,12 @@ FenceCheck::Ending FenceCheck::read(const TxnAnswer& answer, FenceMemory& memory
     for (std::size_t i = 0; i < claims_.size(); ++i) {
       if (rulings_[i].changed) memory.learn(claims_[i].resource, rulings_[i].fence);
     }
+    if (mark_after_) memory.learn_mark(mark_after_);
     return Ending::done;
   }
   const auto views = views_in(answer, first_read_, memory);
-  const bool was_right = views == guesses_;
+  const auto mark = mark_in(answer.answers.at(first_read_ + claims_.size() + 1));
+  const bool was_right = views == guesses_ && (!mark_after_ || mark == mark_);
   judge_all(views);
   const bool is_refused = !std::ranges::all_of(rulings_, is_good);
   take_back(views);

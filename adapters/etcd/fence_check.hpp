@@ -10,6 +10,7 @@
 //
 // Values; not thread-safe.
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,9 +39,12 @@ class FenceCheck {
   [[nodiscard]] bool changes() const noexcept;
   // The claims that would raise their fence.
   [[nodiscard]] std::vector<Claim> raising() const;
+  // False where a fence is to be raised and the mark is not known yet: see fence_mark.hpp.
+  [[nodiscard]] bool has_mark() const { return mark_ || raising().empty(); }
 
   // Adds the compares, the puts, and the reads of the other case. What is not admitted by the guess cannot be
-  // done by the transaction. It is decided in the cluster's log, also where it puts nothing.
+  // done by the transaction. REQUIRES: has_mark(). It is decided in the cluster's log, also where it puts
+  // nothing.
   void add_to(Txn& txn);
 
   // How the transaction ended; learns from it. Throws Unavailable for a namespace that is not initialised,
@@ -71,7 +75,9 @@ class FenceCheck {
 
   FenceKeys keys_;
   std::vector<Claim> claims_;
-  std::vector<FenceView> guesses_;  // empty: not known
+  std::vector<FenceView> guesses_;          // empty: not known
+  std::optional<std::int64_t> mark_;        // as it was guessed
+  std::optional<std::int64_t> mark_after_;  // where a fence is raised
   std::vector<Ruling> rulings_;
   std::size_t first_read_ = 0;  // its place in Txn::otherwise
 };

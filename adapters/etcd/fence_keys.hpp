@@ -4,6 +4,7 @@
 //
 //   PREFIX/floor             'fence init' writes it: a number. A namespace without it is not initialised
 //   PREFIX/fence/RESOURCE    'TOKEN SEQUENCE|- open|closed HOLDER'
+//   PREFIX/highest           see fence_mark.hpp: a number
 //   PREFIX/offset            what the token source adds to a revision; see token_source.hpp
 //   PREFIX/rebased/RESOURCE/TIME   what was set by hand, by whom and when
 //
@@ -25,6 +26,7 @@ class FenceKeys {
   explicit FenceKeys(const std::string& prefix) : own_{prefix + "/"}, own_end_{end_of_prefix(own_)} {}
 
   [[nodiscard]] std::string floor() const { return own_ + "floor"; }
+  [[nodiscard]] std::string highest() const { return own_ + "highest"; }
   [[nodiscard]] std::string offset() const { return own_ + "offset"; }
   [[nodiscard]] std::string fences() const { return own_ + "fence/"; }  // what all of them start with
   [[nodiscard]] std::string fence(const Resource& resource) const { return fences() + resource.name(); }

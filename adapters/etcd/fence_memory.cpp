@@ -31,6 +31,17 @@ void FenceMemory::forget_floor() {
   floor_.reset();
 }
 
+std::optional<std::int64_t> FenceMemory::mark() const {
+  const std::scoped_lock lock{mutex_};
+  return mark_;
+}
+
+void FenceMemory::learn_mark(std::optional<std::int64_t> mark) {
+  const std::scoped_lock lock{mutex_};
+  mark_ = mark;
+  highest_ = std::max(highest_, mark.value_or(0));
+}
+
 std::int64_t FenceMemory::highest() const {
   const std::scoped_lock lock{mutex_};
   return highest_;

@@ -27,6 +27,10 @@ class FenceMemory {
   void learn_floor(std::int64_t floor);
   void forget_floor();
 
+  // The mark of the namespace, see fence_mark.hpp; nothing while it is not known.
+  [[nodiscard]] std::optional<std::int64_t> mark() const;
+  void learn_mark(std::optional<std::int64_t> mark);
+
   // The highest token that was ever seen here; learn_highest() never lowers it.
   [[nodiscard]] std::int64_t highest() const;
   void learn_highest(std::int64_t token);
@@ -35,6 +39,7 @@ class FenceMemory {
   FenceCache fences_;
   mutable std::mutex mutex_;  // guards the following
   std::optional<std::int64_t> floor_;
+  std::optional<std::int64_t> mark_;
   std::int64_t highest_ = 0;
 };
 

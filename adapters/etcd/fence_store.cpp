@@ -9,6 +9,7 @@ namespace {
 
 constexpr unsigned threads = 8;
 constexpr std::chrono::seconds refresh_every{1};
+constexpr std::int64_t few_fences = 256;
 
 }  // namespace
 
@@ -61,8 +62,9 @@ void EtcdFences::refresh() {
   }
   try {
     seen = calls_.status();
-    // Reading all fences is for once only.
-    if (seen.state == StoreState::ready && !is_highest_known) highest = calls_.highest();
+    // The mark tells it about; where there are few fences they are looked at, once.
+    const bool are_few = !is_highest_known && seen.resources <= few_fences;
+    if (seen.state == StoreState::ready) highest = are_few ? calls_.highest() : seen.highest;
   } catch (const std::exception& error) {
     seen = {};
     seen.state = StoreState::failed;

@@ -23,8 +23,9 @@ class EtcdFences : public FenceStore {
   EtcdFences(const Address& address, const StorageOptions& options);
   ~EtcdFences() override;
 
-  // As last seen, at most a second or so ago. The highest token is that of all fences when the store was
-  // opened, and of all that was advanced here since.
+  // As last seen, at most a second or so ago. The highest token is that of a few fences or the mark when the
+  // store was opened, of all that was advanced here since, and the mark as it rises, which others' fences are
+  // at most mark_slack above.
   [[nodiscard]] StoreStatus status() const override;
 
   void advance(Claim claim, Done<Ruling> done) override;

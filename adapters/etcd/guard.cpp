@@ -7,7 +7,7 @@
 #include "adapters/etcd/errors.hpp"
 #include "adapters/etcd/fence_check.hpp"
 #include "adapters/etcd/fence_keys.hpp"
-#include "adapters/etcd/fence_listing.hpp"
+#include "adapters/etcd/fence_mark.hpp"
 #include "adapters/etcd/fence_memory.hpp"
 #include "adapters/etcd/patience.hpp"
 #include "guard/error.hpp"
@@ -49,30 +49,29 @@ void Guard::require_free(const Txn& txn, std::size_t claims) const {
       if (keys_->is_reserved(op))
         throw InvalidInput(fmt::format("the key '{}', or one in its range, is fenceguard's own", op.key));
     }
-    // Beside the caller's: for each claim a fence, and one for the floor.
-    if (std::max(ops->size(), txn.compare.size()) + claims + 1 > ops_max) {
-      throw InvalidInput(fmt::format(
-          "a transaction of etcd takes {} compares and {} operations, and {} of each are the guard's",
-          ops_max, ops_max, claims + 1));
-    }
+  }
+  // Beside the caller's: for each claim a fence, and the mark; where they are compared or read the floor,
+  // too.
+  if (txn.then.size() + claims + 1 > ops_max ||
+      std::max(txn.otherwise.size(), txn.compare.size()) + claims + 2 > ops_max) {
+    throw InvalidInput(fmt::format(
+        "a transaction of etcd takes {} compares and {} operations, and {} compares and {} operations are "
+        "the guard's",
+        ops_max, ops_max, claims + 2, claims + 1));
   }
   if (any_writes(txn.otherwise))
     throw InvalidInput("an operation that writes when the transaction fails would write for a refused claim");
 }
 
 void Guard::require_plausible(const FenceCheck& check) {
-  const auto find = [&](const std::vector<Claim>& claims) {
-    return std::ranges::find_if(
-        claims, [&](const Claim& claim) { return is_implausible(claim, memory_->highest(), jump_max_); });
-  };
-  const auto raising = check.raising();
-  if (find(raising) == raising.end()) return;
-  memory_->learn_highest(highest_of_all(client_, *keys_, Reading::in_log));
-  const auto found = find(raising);
-  if (found == raising.end()) return;
-  throw Implausible(fmt::format("token {} for '{}' is more than {} above {}, the highest ever seen here",
-                                to_string(found->token), found->resource.name(), jump_max_,
-                                memory_->highest()));
+  for (const auto& claim : check.raising()) {
+    if (!is_implausible(claim, memory_->highest(), jump_max_)) continue;
+    const auto [is_plausible, highest] = plausibility_of(client_, *keys_, claim, jump_max_);
+    memory_->learn_highest(highest);
+    if (is_plausible) continue;
+    throw Implausible(fmt::format("token {} for '{}' is more than {} above all that was ever seen here",
+                                  to_string(claim.token), claim.resource.name(), jump_max_));
+  }
 }
 
 TxnAnswer Guard::send(const Txn& txn, bool may_change) {
@@ -124,6 +123,10 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
   while (patience.has_another()) {
     FenceCheck check{*keys_, judged, *memory_};
     require_plausible(check);
+    if (!check.has_mark()) {
+      memory_->learn_mark(read_mark(client_, *keys_));
+      continue;
+    }
     auto txn = wanted;
     // It cannot be done: so it need not be sent, and is answered also where there is no space for it.
     if (!check.is_admitted()) txn.then.clear();
@@ -177,6 +180,10 @@ Admission Guard::admit_in(const Claim& claim, Txn& txn) {
   const auto judged = any_writes(txn.then) ? claim : claim.without_sequence();
   auto check = std::make_shared<FenceCheck>(*keys_, std::span{&judged, 1}, *memory_);
   require_plausible(*check);
+  while (!check->has_mark()) {
+    memory_->learn_mark(read_mark(client_, *keys_));
+    check = std::make_shared<FenceCheck>(*keys_, std::span{&judged, 1}, *memory_);
+  }
   check->add_to(txn);
   return Admission{std::move(check)};
 }

@@ -101,11 +101,11 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] Written read(const Claim& claim, std::vector<Op> ops);
 
   // For a transaction of the caller's own: adds what makes it fail unless claim is admitted, and what records
-  // the claim. Sends nothing (but to look at all fences, where the claim looks implausible). Call it once for
-  // a transaction, after all else was added, send that by client.txn(), and ask ruling_of(). The answers of
-  // the caller's operations are where he put them. Both stand or fall together: where the caller's compares
-  // fail, the fence does not move either. InvalidInput as of write(), and for an otherwise-operation that
-  // writes, because it would be done for a claim that is refused.
+  // the claim. Sends nothing (but to look, where the claim looks implausible, or the first that raises a
+  // fence). Call it once for a transaction, after all else was added, send that by client.txn(), and ask
+  // ruling_of(). The answers of the caller's operations are where he put them. Both stand or fall together:
+  // where the caller's compares fail, the fence does not move either. InvalidInput as of write(), and for an
+  // otherwise-operation that writes, because it would be done for a claim that is refused.
   //
   //   for (;;) {
   //     etcd::Txn txn{.compare = {…}, .then = {etcd::put("config/x", "v")}};

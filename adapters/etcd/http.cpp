@@ -58,7 +58,7 @@ class Http::Handle {
 
   Reply post(const Request& request) {
     const auto prepared = prepare(request);
-    set(CURLOPT_TIMEOUT_MS, static_cast<long>(address_.timeout.count()));
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.time_max.count()));
     return reply(curl_easy_perform(easy_.get()));
   }
 

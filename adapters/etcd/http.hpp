@@ -31,7 +31,8 @@ class Http {
     const std::string& endpoint;  // of Address::endpoints
     std::string_view path;        // '/v3/kv/txn'
     const std::string& body;
-    const std::string& token;  // of the authentication; empty: none
+    const std::string& token;            // of the authentication; empty: none
+    std::chrono::milliseconds time_max;  // for the answer to post(), the connection included
   };
 
   struct Reply {

@@ -60,7 +60,7 @@ bool read_status_line(std::string_view line, AnswerHead& head) {
 void read_keep_alive(std::string_view value, AnswerHead& head) {
   constexpr std::string_view name = "timeout=";
   for_each_element(value, [&](std::string_view element) {
-    if (!begins_with_name(element, name)) return;
+    if (!is_same_text(element.substr(0, name.size()), name)) return;
     const auto seconds = parse_number(element.substr(name.size()));
     if (seconds && *seconds < 1'000'000) head.idle_max = std::chrono::seconds{*seconds};
   });
@@ -68,17 +68,17 @@ void read_keep_alive(std::string_view value, AnswerHead& head) {
 
 // False: odd.
 bool read_special_field(const FieldView& field, AnswerHead& head) {
-  if (is_exactly(field.name, "Content-Length")) {
+  if (is_same_text(field.name, "Content-Length")) {
     const bool is_repeated = head.body_bytes.has_value();
     head.body_bytes = parse_number(field.value);
     return head.body_bytes && !is_repeated;
   }
-  if (is_exactly(field.name, "Transfer-Encoding")) {
+  if (is_same_text(field.name, "Transfer-Encoding")) {
     const bool is_repeated = std::exchange(head.is_chunked, true);
-    return !is_repeated && is_same_name(field.value, "chunked");
+    return !is_repeated && is_same_text(field.value, "chunked");
   }
-  if (is_exactly(field.name, "Connection")) head.connection.add(field.value);
-  if (is_exactly(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
+  if (is_same_text(field.name, "Connection")) return head.connection.add(field.value);
+  if (is_same_text(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
   return true;
 }
 

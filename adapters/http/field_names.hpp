@@ -1,8 +1,10 @@
 #pragma once
 
-// Names of header fields, compared as the many servers behind a proxy do: without regard to case, and with
-// '_' for '-', because what is passed on as an environment variable (RFC 3875) cannot tell the two apart, and
-// a field that was taken out under one spelling must not come in under the other.
+// Names of header fields, compared in two ways. A field that is kept out is kept out under every name that a
+// server behind a proxy could take for it: CGI (RFC 3875) and what is built like it make environment
+// variables of names, and to one of them or another every character but letters and digits is an underscore.
+// A field that means something here has its one name, without regard to case. Hosts, schemes and values are
+// no names: for them the first comparison would take one for another.
 //
 // Pure; safe to use from any thread.
 
@@ -10,26 +12,36 @@
 
 namespace fenceguard::proxy {
 
-[[nodiscard]] constexpr char folded(char c) noexcept {
-  if (c >= 'A' && c <= 'Z') return static_cast<char>(c + ('a' - 'A'));
-  return c == '_' ? '-' : c;
+[[nodiscard]] constexpr char lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
 }
 
-[[nodiscard]] constexpr bool is_same_name(std::string_view left, std::string_view right) noexcept {
-  if (left.size() != right.size()) return false;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    if (left[i] != right[i] && folded(left[i]) != folded(right[i])) return false;
+// As the server that makes most names alike reads it.
+[[nodiscard]] constexpr char folded(char c) noexcept {
+  const char letter = lower(c);
+  return (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') ? letter : '-';
+}
+
+// For a refusal: whether name, somewhere behind us, could be read as known.
+[[nodiscard]] constexpr bool could_pass_for(std::string_view name, std::string_view known) noexcept {
+  if (name.size() != known.size()) return false;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != known[i] && folded(name[i]) != folded(known[i])) return false;
   }
   return true;
 }
 
-// Without regard to case only: for fields that are obeyed here, as the framing of an answer is.
-[[nodiscard]] constexpr bool is_exactly(std::string_view name, std::string_view known) noexcept {
-  return is_same_name(name, known) && name.find('_') == std::string_view::npos;
+[[nodiscard]] constexpr bool could_begin_with(std::string_view name, std::string_view prefix) noexcept {
+  return name.size() >= prefix.size() && could_pass_for(name.substr(0, prefix.size()), prefix);
 }
 
-[[nodiscard]] constexpr bool begins_with_name(std::string_view name, std::string_view prefix) noexcept {
-  return name.size() >= prefix.size() && is_same_name(name.substr(0, prefix.size()), prefix);
+// For what is obeyed, and for hosts, schemes and values: without regard to case, and nothing else.
+[[nodiscard]] constexpr bool is_same_text(std::string_view left, std::string_view right) noexcept {
+  if (left.size() != right.size()) return false;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (lower(left[i]) != lower(right[i])) return false;
+  }
+  return true;
 }
 
 // A comma-separated list, element by element, without the blanks around each.

@@ -10,12 +10,18 @@ namespace fenceguard::proxy {
 namespace {
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> names) noexcept {
-  return std::any_of(names.begin(), names.end(), [&](auto known) { return is_same_name(known, name); });
+  return std::any_of(names.begin(), names.end(), [&](auto known) { return could_pass_for(name, known); });
 }
 
-// Written anew for the upstream, or answered here. The overrides of method and URL let a request be another
-// one than was judged.
-constexpr std::array<std::string_view, 17> not_for_upstream = {"Host",
+// No server has two ways to read it.
+bool is_one_spelling(std::string_view name) noexcept {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c == '-' || folded(c) != '-'; });
+}
+
+// Written anew for the upstream, or answered here. The overrides of method and URL let a request be
+// another one than was judged, and Proxy becomes the variable that names the proxy of what a CGI program
+// asks.
+constexpr std::array<std::string_view, 18> not_for_upstream = {"Host",
                                                                "Expect",
                                                                "Via",
                                                                "Forwarded",
@@ -31,13 +37,14 @@ constexpr std::array<std::string_view, 17> not_for_upstream = {"Host",
                                                                "X-Original-URL",
                                                                "X-Real-IP",
                                                                "X-Rewrite-URL",
-                                                               "Destination"};
+                                                               "Destination",
+                                                               "Proxy"};
 
 // Appends 'NAME: earlier values, ' and leaves the line open.
 void begin_list(std::string& out, std::string_view name, const http::Fields& fields) {
   out.append(name).append(": ");
   for (const auto& [field, value] : fields) {
-    if (is_same_name(field, name) && !value.empty()) out.append(value).append(", ");
+    if (is_same_text(field, name) && !value.empty()) out.append(value).append(", ");
   }
 }
 
@@ -64,12 +71,21 @@ void append_forwarded(std::string& out, std::string_view host, const Client& cli
 
 }  // namespace
 
-void ConnectionOptions::add(std::string_view value) {
-  for_each_element(value, [this](std::string_view name) { names_.push_back(name); });
+bool ConnectionOptions::add(std::string_view value) {
+  bool is_within = true;
+  for_each_element(value, [&](std::string_view name) {
+    is_within = names_.size() < names_max;
+    if (is_within) names_.push_back(name);
+  });
+  return is_within;
 }
 
 bool ConnectionOptions::lists(std::string_view name) const noexcept {
-  return std::any_of(names_.begin(), names_.end(), [&](auto listed) { return is_same_name(listed, name); });
+  return std::any_of(names_.begin(), names_.end(), [&](auto listed) { return could_pass_for(name, listed); });
+}
+
+bool ConnectionOptions::closes() const noexcept {
+  return std::any_of(names_.begin(), names_.end(), [](auto listed) { return is_same_text(listed, "close"); });
 }
 
 bool is_hop_by_hop(std::string_view name) noexcept {
@@ -78,16 +94,16 @@ bool is_hop_by_hop(std::string_view name) noexcept {
     case 'c':
       return is_one_of(name, std::array<std::string_view, 2>{"Connection", "Content-Length"});
     case 'h':
-      return is_same_name(name, "HTTP2-Settings");
+      return could_pass_for(name, "HTTP2-Settings");
     case 'k':
-      return is_same_name(name, "Keep-Alive");
+      return could_pass_for(name, "Keep-Alive");
     case 'p':
       return is_one_of(name, std::array<std::string_view, 3>{"Proxy-Connection", "Proxy-Authenticate",
                                                              "Proxy-Authorization"});
     case 't':
       return is_one_of(name, std::array<std::string_view, 3>{"TE", "Trailer", "Transfer-Encoding"});
     case 'u':
-      return is_same_name(name, "Upgrade");
+      return could_pass_for(name, "Upgrade");
     default:
       return false;
   }
@@ -95,12 +111,13 @@ bool is_hop_by_hop(std::string_view name) noexcept {
 
 bool passes_to_upstream(std::string_view name, bool is_claim_forwarded) noexcept {
   if (is_hop_by_hop(name)) return false;
-  if (begins_with_name(name, "Fencing-")) return is_claim_forwarded && name.find('_') == name.npos;
+  if (could_begin_with(name, "Fencing-")) return is_claim_forwarded && is_one_spelling(name);
   switch (folded(name.front())) {
     case 'd':
     case 'e':
     case 'f':
     case 'h':
+    case 'p':
     case 'v':
     case 'x':
       return !is_one_of(name, not_for_upstream);
@@ -111,21 +128,24 @@ bool passes_to_upstream(std::string_view name, bool is_claim_forwarded) noexcept
 
 bool passes_to_client(std::string_view name) noexcept {
   // The server writes Date itself.
-  return !is_hop_by_hop(name) && !begins_with_name(name, "Fencing-") && !is_same_name(name, "Date");
+  return !is_hop_by_hop(name) && !could_begin_with(name, "Fencing-") && !could_pass_for(name, "Date");
 }
 
 std::string_view objection_to(const http::Fields& fields) {
   constexpr std::array<std::string_view, 4> never_for_one_hop = {"Authorization", "Content-Length", "Host",
                                                                  "Transfer-Encoding"};
+  std::size_t options = 0;
   for (const auto& [name, value] : fields) {
     bool is_odd = false;
-    if (is_same_name(name, "Connection")) {
+    if (is_same_text(name, "Connection")) {
       for_each_element(value, [&](std::string_view listed) {
-        is_odd = is_odd || begins_with_name(listed, "Fencing-") || is_one_of(listed, never_for_one_hop);
+        ++options;
+        is_odd = is_odd || could_begin_with(listed, "Fencing-") || is_one_of(listed, never_for_one_hop);
       });
       if (is_odd) return "Connection lists a field that is not for the next hop only.";
+      if (options > ConnectionOptions::names_max) return "Connection lists more than 64 fields.";
     }
-    if (is_same_name(name, "Forwarded") && !has_whole_quotes(value))
+    if (is_same_text(name, "Forwarded") && !has_whole_quotes(value))
       return "Forwarded has a quote that does not end.";
   }
   return {};

@@ -18,13 +18,16 @@ struct FieldView {
   std::string_view value;
 };
 
-// The names that Connection lists, which are for the next hop only.
+// The names that Connection lists, which are for the next hop only. Each field of a message is looked for
+// among them, so they are few.
 class ConnectionOptions {
  public:
-  // Takes the value of one Connection field.
-  void add(std::string_view value);
+  static constexpr std::size_t names_max = 64;
+
+  // Takes the value of one Connection field. False: there are too many.
+  [[nodiscard]] bool add(std::string_view value);
   [[nodiscard]] bool lists(std::string_view name) const noexcept;
-  [[nodiscard]] bool closes() const noexcept { return lists("close"); }
+  [[nodiscard]] bool closes() const noexcept;
 
  private:
   std::vector<std::string_view> names_;
@@ -40,7 +43,8 @@ class ConnectionOptions {
 [[nodiscard]] bool passes_to_client(std::string_view name) noexcept;
 
 // Why a client's fields cannot be passed on: a Connection that takes away what a request is judged or read
-// by, or a Forwarded whose open quote would swallow what is added to it. Empty: they can.
+// by, or lists too many fields, or a Forwarded whose open quote would swallow what is added to it. Empty:
+// they can.
 [[nodiscard]] std::string_view objection_to(const http::Fields& fields);
 
 // Who asked, as the upstream is told.

@@ -79,6 +79,7 @@ http::Task<void> Flow::run() {
   if (!has_left) co_await pass_.wait_left();
   constexpr std::string_view why = "The guard failed while it passed the write on.";
   note_fault(FaultKind::unknown, why);
+  note_quarantine();
   auto answer = outcome_unknown(500, why, own_claim(), ruling_);
   co_await stream_.respond(std::move(answer));
 }
@@ -114,7 +115,7 @@ http::Task<bool> Flow::turn_away() {
   if (turned.why == Turned::Why::missing) context_.metrics.count_missing();
   if (turned.why == Turned::Why::not_signed) {
     context_.metrics.count_unsigned();
-    context_.log.not_signed("request", *turned.claim);
+    context_.log.not_signed("request", *turned.claim, client());
   }
   co_await stream_.respond(std::move(turned.response));
   co_return true;
@@ -163,10 +164,6 @@ http::Task<bool> Flow::enter() {
 void Flow::note_entered(const Entered& entered) {
   has_entered_write_ = operation_->is_write();
   ruling_ = entered.rulings.at(operation_->own);
-  if (operation_->is_write()) return;
-  context_.metrics.count(Verdict::admitted);
-  if (ruling_.changed) context_.metrics.count_advance();
-  context_.log.ruled("read", own_claim(), ruling_);
 }
 
 http::Response Flow::not_entered(const Entry& entry) {
@@ -177,7 +174,7 @@ http::Response Flow::not_entered(const Entry& entry) {
   const auto& refused = std::get<Refused>(entry);
   const auto& claim = operation_->claims.at(refused.claim);
   context_.metrics.count(refused.ruling.verdict);
-  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling);
+  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, client());
   return turned_down(claim, refused.ruling);
 }
 
@@ -231,6 +228,7 @@ http::Task<void> Flow::write() {
   const bool has_left = pass_.leave(ending);
   if (!has_left) co_await pass_.wait_left();
   auto answer = write_answer(seen, ending);
+  if (ending == Ending::unknown || pass_.fault()) note_quarantine();
   context_.metrics.observe_write(steady_clock::now() - begun_);
   is_answered_ = true;
   if (!is_streamed) {
@@ -270,7 +268,7 @@ http::Response Flow::write_answer(Seen seen, Ending ending) {
     return outcome_unknown(500, pass_.fault()->message, own_claim(), ruling_);
   }
   context_.metrics.count(Verdict::admitted);
-  context_.log.ruled("write", own_claim(), ruling_);
+  context_.log.ruled("write", own_claim(), ruling_, client());
   auto& answer = forwarding_.answer();
   add_ruling(answer, ruling_);
   return std::exchange(answer, {});
@@ -285,12 +283,20 @@ http::Task<void> Flow::read() {
     co_await stream_.respond(std::move(response));
     co_return;
   }
+  if (!stands_still()) {
+    forwarding_.reset();
+    note_read();
+    auto response = turned_down(own_claim(), ruling_);
+    co_await stream_.respond(std::move(response));
+    co_return;
+  }
   auto& answer = forwarding_.answer();
   if (is_fenced()) add_ruling(answer, ruling_);
   add_cache_rules(answer, is_fenced());
   const bool is_head = operation_->method.name == "HEAD";
   if (seen == Seen::whole && (!is_head || forwarding_.body_bytes())) {
     if (is_head) answer.head_length = forwarding_.body_bytes();
+    note_read();
     co_await stream_.respond(std::move(answer));
     co_return;
   }
@@ -301,7 +307,26 @@ http::Task<void> Flow::read() {
     answer.body.clear();
     is_client_gone_ = !is_begun;
   }
-  if (seen == Seen::whole) co_await finish_streamed(answer.body);
+  const bool is_finished = seen == Seen::whole && stands_still();
+  note_read();
+  if (is_finished) co_await finish_streamed(answer.body);
+}
+
+// A newer token's write does not wait for reads, which change nothing: a holder that was stopped must not
+// keep the next one out by reading slowly. So what came of the upstream is judged before each part of it goes
+// on.
+bool Flow::stands_still() {
+  if (!is_fenced() || operation_->is_write()) return true;
+  auto now = pass_.judge_read();
+  if (now.verdict == Verdict::admitted) return true;
+  ruling_ = std::move(now);
+  return false;
+}
+
+void Flow::note_read() {
+  if (!is_fenced()) return;
+  context_.metrics.count(ruling_.verdict);
+  context_.log.ruled("read", own_claim(), ruling_, client());
 }
 
 http::Task<Seen> Flow::pass_on() {
@@ -315,6 +340,10 @@ http::Task<Seen> Flow::pass_on() {
   const bool is_begun = co_await stream_.begin(std::move(answer), forwarding_.body_bytes());
   is_client_gone_ = !is_begun;
   for (;;) {
+    if (!stands_still()) {
+      forwarding_.reset();
+      co_return Seen::cut_off;
+    }
     if (!is_client_gone_) {
       if (is_write) stream_.limit_write(duration_cast<milliseconds>(std::min(timeout / 4, client_left)));
       const auto begun = steady_clock::now();
@@ -348,7 +377,15 @@ http::Response Flow::unanswered_read(Seen seen) {
 
 void Flow::note_fault(FaultKind kind, std::string_view why) {
   context_.metrics.count(kind);
-  context_.log.failed(operation_->is_write() ? "write" : "read", resource(), Fault{kind, std::string{why}});
+  context_.log.failed(operation_->is_write() ? "write" : "read", resource(), Fault{kind, std::string{why}},
+                      client());
+}
+
+void Flow::note_quarantine() {
+  for (const Claim& claim : operation_->claims) {
+    const auto why = lanes_.quarantine(claim.resource.name());
+    if (why) context_.log.quarantined(claim.resource.name(), *why);
+  }
 }
 
 void Flow::observe() {

@@ -42,6 +42,10 @@ class Flow {
   [[nodiscard]] Outgoing compose();
   [[nodiscard]] bool is_overtaken() const;
   void note_entered(const Entered& entered);
+  // False: the answer to a fenced read may hold what a newer token wrote, and must not be passed on.
+  [[nodiscard]] bool stands_still();
+  // Counts and logs how a fenced read was ruled in the end.
+  void note_read();
   // Counts the time that the upstream took.
   void observe();
   // How the write ended, as far as was seen.
@@ -49,12 +53,15 @@ class Flow {
   [[nodiscard]] http::Response not_entered(const Entry& entry);
   [[nodiscard]] http::Response write_answer(Seen seen, Ending ending);
   [[nodiscard]] http::Response unanswered_read(Seen seen);
+  // Logs which of its resources are closed by it.
+  void note_quarantine();
   // Counts and logs what is no ruling.
   void note_fault(FaultKind kind, std::string_view why);
 
   [[nodiscard]] const Claim& own_claim() const { return operation_->claims[operation_->own]; }
   [[nodiscard]] const Resource& resource() const { return operation_->target.resource; }
   [[nodiscard]] bool is_fenced() const { return !operation_->claims.empty(); }
+  [[nodiscard]] const std::string& client() const { return stream_.request().client; }
 
   const ServiceContext& context_;
   const Lanes& lanes_;

@@ -253,7 +253,7 @@ void Forwarding::take_fields(const AnswerHead& head) {
   answer_.fields.reserve(head.fields.size() + 3);
   for (const auto& [name, value] : head.fields) {
     if (!passes_to_client(name) || head.connection.lists(name)) continue;
-    if (outgoing_.drops_cache_rules && is_same_name(name, "Cache-Control")) continue;
+    if (outgoing_.drops_cache_rules && could_pass_for(name, "Cache-Control")) continue;
     if (is_reference(name)) {
       answer_.fields.add(std::string{name}, as_seen_by_client(value, pool_.options().origin));
     } else {

@@ -36,7 +36,7 @@ using Queue = boost::intrusive::list<Place, boost::intrusive::constant_time_size
 
 // One operation on its way through its lanes.
 struct Passage {
-  enum class Stage { deciding, waiting, in_flight, recording };
+  enum class Stage { deciding, waiting, in_flight, recording, reading };
 
   Ticket ticket = 0;
   Kind kind = Kind::write;
@@ -76,6 +76,7 @@ struct Lane {
   std::size_t in_flight = 0;
   std::int64_t in_flight_token = 0;  // of all of them: nothing is let in beside another token
   bool has_sequence_in_flight = false;
+  std::size_t reads = 0;  // that were let in and are not over: what they bring is judged by this fence
 
   Time closed_until{};
   std::size_t timers = 0;  // that will look at it
@@ -94,7 +95,7 @@ struct Lane {
   }
   [[nodiscard]] bool is_contended() const noexcept { return decider != nullptr || !undecided.empty(); }
   [[nodiscard]] bool is_idle() const noexcept {
-    return in_flight == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded;
+    return in_flight == 0 && reads == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded;
   }
   // Takes over what the store says, which may be older than what is known: a fence never falls. True if
   // claims that equal the fence may be refused now, but for their sequence.

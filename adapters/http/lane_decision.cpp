@@ -20,6 +20,14 @@ const char* objection(const Ask& ask) {
   return nullptr;
 }
 
+// Nothing was forwarded yet: to who wanted to write or to read, only what became of the fence is not known.
+Fault of_fence(Kind kind, Fault fault) {
+  if (fault.kind != FaultKind::unknown || (kind != Kind::write && kind != Kind::read)) return fault;
+  fault.kind = FaultKind::unavailable;
+  fault.message = fmt::format("nothing was forwarded, but the fence may have been raised: {}", fault.message);
+  return fault;
+}
+
 Fault crowded() {
   return {FaultKind::unavailable, "too many operations wait to be let in: try again later", try_again_after};
 }
@@ -69,7 +77,7 @@ bool LaneTable::Impl::decide_at_once(Ask& ask, Turn turn) {
   } else if (claim.token.value() > lane.view.highest()) {
     return false;
   } else if (is_closed(lane, turn.now)) {
-    turn.actions.emplace_back(Failed{ask.ticket, closed_fault(lane, turn.now)});
+    turn.actions.emplace_back(Failed{ask.ticket, closed_fault(&lane, turn.now)});
   } else if (!may_enter(lane, claim)) {
     return false;
   } else {
@@ -80,6 +88,9 @@ bool LaneTable::Impl::decide_at_once(Ask& ask, Turn turn) {
     if (ask.kind == Kind::write) {
       let_in(lane, claim);
       book_.make_passage(std::move(ask)).stage = Passage::Stage::in_flight;
+    } else if (ask.kind == Kind::read) {
+      ++lane.reads;
+      book_.make_passage(std::move(ask)).stage = Passage::Stage::reading;
     }
   }
   if (lane.is_idle()) book_.drop(lane);
@@ -175,7 +186,7 @@ void LaneTable::Impl::loaded(const Resource& resource, const Outcome<FenceView>&
   if (outcome.ok()) {
     adopt(lane, resource, outcome.value(), turn);
   } else {
-    passage.fault = outcome.fault();
+    passage.fault = of_fence(passage.kind, outcome.fault());
   }
   answered(passage, turn);
   look_at_touched(turn);
@@ -240,7 +251,7 @@ void LaneTable::Impl::remember(const Lane& lane, const Resource& resource) {
 void LaneTable::Impl::lose(Lane& lane, Passage& passage, const Resource& resource, const Fault& fault) {
   lane.is_known = false;
   remembered_.erase(resource);
-  passage.fault = fault;
+  passage.fault = of_fence(passage.kind, fault);
 }
 
 // A revoke waits for writes alone, whatever the fence is.

@@ -130,6 +130,15 @@ std::optional<Left> LaneDesk::leave(Ticket ticket, Ending ending, std::function<
   return answer;
 }
 
+Ruling LaneDesk::judge_read(Ticket ticket) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.judge_read(ticket);
+}
+
+void LaneDesk::end_read(Ticket ticket) noexcept {
+  feed([&](Actions& actions) { table_.end_read(ticket, now(), actions); });
+}
+
 bool LaneDesk::withdraw(Ticket ticket) noexcept {
   bool is_withdrawn = false;
   feed([&](Actions& actions) {
@@ -161,6 +170,11 @@ void LaneDesk::forget_fences() noexcept {
 bool LaneDesk::is_overtaken(const Resource& resource, Token token) const {
   const std::scoped_lock lock{mutex_};
   return table_.is_overtaken(resource, token);
+}
+
+std::optional<Fault> LaneDesk::quarantine(std::string_view name) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.quarantine(name, now());
 }
 
 LaneTable::Figures LaneDesk::figures() const {

@@ -34,10 +34,13 @@ class LaneDesk {
   [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
   [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
                                           std::function<void(Left)> left) noexcept;
+  [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  void end_read(Ticket ticket) noexcept;
   [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
   void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept;
   void forget_fences() noexcept;
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view name) const;
   [[nodiscard]] LaneTable::Figures figures() const;
 
  private:

@@ -77,8 +77,13 @@ void LaneTable::Impl::enter(Passage& passage, Turn turn) {
   }
   if (passage.asked_twice) entered.rulings.push_back(entered.rulings.front());
   turn.actions.emplace_back(std::move(entered));
-  if (passage.kind != Kind::write) return retire(passage);
+  if (passage.kind == Kind::advance || passage.kind == Kind::revoke) return retire(passage);
   end_waiting(passage);
+  if (passage.kind == Kind::read) {
+    ++passage.places[0].lane->reads;
+    passage.stage = Passage::Stage::reading;
+    return;
+  }
   for (std::size_t i = 0; i < passage.place_count; ++i) {
     let_in(*passage.places[i].lane, *passage.places[i].claim);
   }
@@ -112,17 +117,29 @@ void LaneTable::Impl::close(Lane& lane, Turn turn) {
   touch(lane);
 }
 
-Fault LaneTable::Impl::closed_fault(const Lane& lane, Time now) const {
-  Time left = std::max(open_at(lane) - now, Time{0});
-  if (lane.unrecorded) left = std::max(left, retry_min);
-  return {FaultKind::unavailable,
-          "the end of a write on this resource was not seen: it is closed until the settle time is over",
-          left};
+Fault LaneTable::Impl::closed_fault(const Lane* lane, Time now) const {
+  Time left = std::max((lane != nullptr ? open_at(*lane) : all_closed_until_) - now, Time{0});
+  if (lane != nullptr && lane->unrecorded) left = std::max(left, retry_min);
+  const bool is_own = lane != nullptr && (lane->unrecorded || lane->closed_until > all_closed_until_);
+  constexpr auto own =
+      "the end of a write on this resource was not seen: it is quarantined until the settle "
+      "time is over";
+  constexpr auto all =
+      "the guard before this one ended with a write unfinished or unknown: every resource is "
+      "quarantined until the settle time is over";
+  return {FaultKind::unavailable, is_own ? own : all, left};
+}
+
+std::optional<Fault> LaneTable::Impl::quarantine(std::string_view name, Time now) const {
+  const Lane* lane = book_.find_lane(name);
+  const bool is_open = lane != nullptr ? !is_closed(*lane, now) : all_closed_until_ <= now;
+  if (is_open) return std::nullopt;
+  return closed_fault(lane, now);
 }
 
 // What was made durable on the way here stands, and is told.
 void LaneTable::Impl::fail_closed(Passage& passage, const Lane& lane, Turn turn) {
-  Fault fault = closed_fault(lane, turn.now);
+  Fault fault = closed_fault(&lane, turn.now);
   if (passage.kind == Kind::revoke || passage.has_raised) {
     fault.message += fmt::format("; the fence was {}, and older writes may still be under way until then",
                                  passage.kind == Kind::revoke ? "closed" : "raised to this token");
@@ -272,6 +289,21 @@ void LaneTable::Impl::end_waiting(Passage& passage) {
 void LaneTable::Impl::retire(Passage& passage) {
   end_waiting(passage);
   book_.drop(passage);
+}
+
+Ruling LaneTable::Impl::judge_read(Ticket ticket) const {
+  const Place& place = book_.find_passage(ticket)->places[0];
+  return judge(place.lane->view, *place.claim);
+}
+
+void LaneTable::Impl::end_read(Ticket ticket, Turn turn) {
+  Passage* passage = book_.find_passage(ticket);
+  if (passage == nullptr || passage->stage != Passage::Stage::reading) return;
+  Lane& lane = *passage->places[0].lane;
+  --lane.reads;
+  touch(lane);
+  book_.drop(*passage);
+  look_at_touched(turn);
 }
 
 bool LaneTable::Impl::withdraw(Ticket ticket, Turn turn) {

@@ -22,10 +22,11 @@ void LaneFences::revoke(Resource resource, std::optional<Claim> lease, Done<Fenc
 }
 
 void LaneFences::compact(Token lowest_live, Done<Compaction> done) {
-  store_.compact(lowest_live, [this, done = std::move(done)](Outcome<Compaction> outcome) {
+  const auto then = [this, done = std::move(done)](Outcome<Compaction> outcome) {
     desk_.forget_fences();  // also after a fault: it goes step by step
     done(std::move(outcome));
-  });
+  };
+  store_.compact(lowest_live, pending_.track<Compaction>(then));
 }
 
 void LaneFences::show(Resource resource, Done<FenceView> done) {
@@ -37,10 +38,11 @@ void LaneFences::list(FenceListing listing, Done<FencePage> done) {
 }
 
 void LaneFences::init(std::int64_t floor, Done<std::int64_t> done) {
-  store_.init(floor, [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
+  const auto then = [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
     desk_.forget_fences();
     done(std::move(outcome));
-  });
+  };
+  store_.init(floor, pending_.track<std::int64_t>(then));
 }
 
 void LaneFences::rebase(Rebase, Done<FenceView> done) {

@@ -7,6 +7,7 @@
 
 #include "adapters/http/lane_desk.hpp"
 #include "guard/fence_store.hpp"
+#include "guard/sidecar/pending_calls.hpp"
 
 namespace fenceguard::proxy {
 
@@ -14,6 +15,8 @@ class LaneFences : public FenceStore {
  public:
   // REQUIRES: both outlive it.
   LaneFences(LaneDesk& desk, FenceStore& store) : desk_{desk}, store_{store} {}
+  // Waits for what the store still has to answer to it.
+  ~LaneFences() override { pending_.wait(); }
 
   [[nodiscard]] StoreStatus status() const override { return store_.status(); }
   void advance(Claim claim, Done<Ruling> done) override;
@@ -28,6 +31,7 @@ class LaneFences : public FenceStore {
  private:
   LaneDesk& desk_;
   FenceStore& store_;
+  PendingCalls pending_;
 };
 
 }  // namespace fenceguard::proxy

@@ -15,6 +15,7 @@ std::mutex telling;
 LanePass::~LanePass() {
   if (is_waiting_) end_waiting();
   if (is_inside_) (void)lanes_.leave(ticket_, Ending::unknown, [](const Left&) {});
+  if (is_reading_) lanes_.end_read(ticket_);
 }
 
 // Nobody waits for the answer any more.
@@ -71,7 +72,9 @@ http::Task<std::optional<Entry>> LanePass::wait_entered(http::Stream& stream) {
 }
 
 void LanePass::take_entry(const Entry& entry) noexcept {
-  is_inside_ = is_write_ && std::holds_alternative<Entered>(entry);
+  const bool is_in = std::holds_alternative<Entered>(entry);
+  is_inside_ = is_write_ && is_in;
+  is_reading_ = !is_write_ && is_in;
 }
 
 void LanePass::client_gone() {

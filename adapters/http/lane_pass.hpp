@@ -31,6 +31,9 @@ class LanePass {
   // The write is over. False: wait_left() must be called before the client is told. REQUIRES: it was let in.
   [[nodiscard]] bool leave(Ending ending);
   [[nodiscard]] http::Task<void> wait_left();
+  // What the fence says now of a read that was let in. Once it is not admitted, the upstream may have
+  // answered with what a newer token wrote.
+  [[nodiscard]] Ruling judge_read() const { return lanes_.judge_read(ticket_); }
   // A write was let in and has not left.
   [[nodiscard]] bool is_inside() const noexcept { return is_inside_; }
   // What became of recording a sequence, once it left.
@@ -57,6 +60,7 @@ class LanePass {
   bool is_told_ = false;
   bool is_withdrawn_ = false;
   bool is_inside_ = false;
+  bool is_reading_ = false;
 };
 
 }  // namespace fenceguard::proxy

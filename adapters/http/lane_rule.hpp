@@ -26,6 +26,8 @@ class LaneTable::Impl {
 
   void ask(Ask&& ask, Turn turn);
   void ended(Ticket ticket, Ending ending, Turn turn);
+  [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  void end_read(Ticket ticket, Turn turn);
   [[nodiscard]] bool withdraw(Ticket ticket, Turn turn);
   void tick(Turn turn);
 
@@ -37,6 +39,7 @@ class LaneTable::Impl {
   void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
   void forget_fences(Turn turn);
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view name, Time now) const;
   [[nodiscard]] std::optional<Time> due() const;
   [[nodiscard]] bool is_settled(Time now) const;
   [[nodiscard]] Figures figures() const;
@@ -84,7 +87,8 @@ class LaneTable::Impl {
   [[nodiscard]] bool is_closed(const Lane& lane, Time now) const noexcept {
     return now < open_at(lane) || lane.unrecorded.has_value();
   }
-  [[nodiscard]] Fault closed_fault(const Lane& lane, Time now) const;
+  // lane: null where there is none, and everything is closed.
+  [[nodiscard]] Fault closed_fault(const Lane* lane, Time now) const;
 
   const LaneLimits limits_;
   LaneBook book_;

@@ -15,6 +15,14 @@ void LaneTable::ended(Ticket ticket, Ending ending, Time now, Actions& actions) 
   impl_->ended(ticket, ending, {now, actions});
 }
 
+Ruling LaneTable::judge_read(Ticket ticket) const {
+  return impl_->judge_read(ticket);
+}
+
+void LaneTable::end_read(Ticket ticket, Time now, Actions& actions) {
+  impl_->end_read(ticket, {now, actions});
+}
+
 bool LaneTable::withdraw(Ticket ticket, Time now, Actions& actions) {
   return impl_->withdraw(ticket, {now, actions});
 }
@@ -52,6 +60,10 @@ void LaneTable::forget_fences(Time now, Actions& actions) {
 
 bool LaneTable::is_overtaken(const Resource& resource, Token token) const {
   return impl_->is_overtaken(resource, token);
+}
+
+std::optional<Fault> LaneTable::quarantine(std::string_view name, Time now) const {
+  return impl_->quarantine(name, now);
 }
 
 std::optional<Time> LaneTable::due() const {

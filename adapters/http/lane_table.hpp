@@ -9,9 +9,8 @@
 // Writes under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
-// A lane exists while something is in flight, waits or is closed in it; else only its fence is remembered.
-//
-// Not thread-safe. Times are of one monotonic clock.
+// A lane exists while something is in flight, read, waits or is closed in it; else only its fence is
+// remembered. Not thread-safe. Times are of one monotonic clock.
 
 #include <chrono>
 #include <cstdint>
@@ -31,8 +30,8 @@ using Time = std::chrono::milliseconds;
 
 enum class Kind {
   write,    // stays in the lane from 'entered' until ended()
-  read,     // a fenced read: waits like a write, and is out of the lane when it is let in
-  advance,  // likewise, and alone
+  read,     // a fenced read: waits like a write, keeps nobody out, and is judged again by judge_read()
+  advance,  // waits like a write, and is out of the lane when it is let in
   revoke,   // closes the fence, and waits for every write that was let in, those under its own token included
 };
 
@@ -108,6 +107,9 @@ class LaneTable {
   void ask(Ask ask, Time now, Actions& actions);
   // Nothing if the write is not in flight.
   void ended(Ticket ticket, Ending ending, Time now, Actions& actions);
+  // What the fence says now of a read that was let in. While it is admitted, no newer token's write is in.
+  [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  void end_read(Ticket ticket, Time now, Actions& actions);
   // The client went away while its operation waited. False if it waits no longer.
   bool withdraw(Ticket ticket, Time now, Actions& actions);
   // Opens what has settled.
@@ -126,8 +128,8 @@ class LaneTable {
   // Fences kept here may be too low: the store was compacted, or its floor raised. Who waits is judged anew.
   void forget_fences(Time now, Actions& actions);
 
-  // See Lanes.
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view name, Time now) const;
   // When tick() is due; nothing if it is not.
   [[nodiscard]] std::optional<Time> due() const;
   // True if nothing is in flight and no outcome is unknown: a stop now leaves nothing open.
@@ -135,9 +137,7 @@ class LaneTable {
 
   struct Figures {
     std::size_t lanes = 0;
-    std::size_t waiting = 0;
-    std::size_t in_flight = 0;
-    std::size_t closed = 0;
+    std::size_t waiting = 0, in_flight = 0, closed = 0;
     std::uint64_t settle_closures = 0;  // since the start
   };
   [[nodiscard]] Figures figures() const;

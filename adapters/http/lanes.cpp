@@ -31,12 +31,24 @@ std::optional<Left> Lanes::leave(Ticket ticket, Ending ending, std::function<voi
   return impl_->desk.leave(ticket, ending, std::move(left));
 }
 
+Ruling Lanes::judge_read(Ticket ticket) const {
+  return impl_->desk.judge_read(ticket);
+}
+
+void Lanes::end_read(Ticket ticket) noexcept {
+  impl_->desk.end_read(ticket);
+}
+
 bool Lanes::withdraw(Ticket ticket) noexcept {
   return impl_->desk.withdraw(ticket);
 }
 
 bool Lanes::is_overtaken(const Resource& resource, Token token) const {
   return impl_->desk.is_overtaken(resource, token);
+}
+
+std::optional<Fault> Lanes::quarantine(std::string_view name) const {
+  return impl_->desk.quarantine(name);
 }
 
 LaneTable::Figures Lanes::figures() const {

@@ -47,6 +47,11 @@ class Lanes {
   [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
                                           std::function<void(Left)> left) noexcept;
 
+  // What the fence says of a read that was let in, now: see LaneTable. REQUIRES: end_read() was not called.
+  [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  // Owed by every read that was let in.
+  void end_read(Ticket ticket) noexcept;
+
   // The client went away while its operation waited; entered is not called any more, unless it is being
   // called. True if it was withdrawn; false if it was answered (then leave() is owed where it was let in).
   [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
@@ -54,6 +59,10 @@ class Lanes {
   // True if the resource's lane has a fence above the token: whoever has a write in flight under it keeps the
   // next one out, and must not do so for ever. False for an idle lane.
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+
+  // Why no claim on this resource is let in now, and for how long; nothing where it is open. Of no name:
+  // whether everything is closed.
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view name) const;
 
   [[nodiscard]] LaneTable::Figures figures() const;
 

@@ -5,10 +5,6 @@
 namespace fenceguard::proxy {
 namespace {
 
-bool is_same_text(std::string_view left, std::string_view right) noexcept {
-  return is_same_name(left, right) && (left.find('_') == left.npos) == (right.find('_') == right.npos);
-}
-
 // HOST:PORT without the port that the scheme has anyway.
 std::string_view without_usual_port(std::string_view authority, bool is_tls) noexcept {
   for (const std::string_view usual : {is_tls ? ":443" : ":80", ":"}) {
@@ -39,7 +35,7 @@ std::string_view after_origin(std::string_view text, const Origin& origin) noexc
 }  // namespace
 
 bool is_reference(std::string_view name) noexcept {
-  return is_same_name(name, "Location") || is_same_name(name, "Content-Location");
+  return is_same_text(name, "Location") || is_same_text(name, "Content-Location");
 }
 
 std::string as_seen_by_client(std::string_view reference, const Origin& origin) {

@@ -31,10 +31,11 @@ struct DestinationFields {
 DestinationFields destination_fields(const http::Fields& fields) {
   DestinationFields found;
   for (const auto& [name, value] : fields) {
-    if (!begins_with_name(name, destination_prefix)) continue;
+    if (!could_begin_with(name, destination_prefix)) continue;
     const auto rest = std::string_view{name}.substr(destination_prefix.size());
     const bool is_known =
-        is_same_name(rest, "Token") || is_same_name(rest, "Holder") || is_same_name(rest, "Signature");
+        is_same_text(name.substr(0, destination_prefix.size()), destination_prefix) &&
+        (is_same_text(rest, "Token") || is_same_text(rest, "Holder") || is_same_text(rest, "Signature"));
     found.is_known = found.is_known && is_known;
     found.fields.add("Fencing-" + std::string{rest}, value);
   }
@@ -53,11 +54,12 @@ class Parser {
     if (!method) return Turned{method_not_allowed(known_methods()), Turned::Why::malformed, std::nullopt};
     if (const auto objection = objection_to(head_.fields); !objection.empty())
       return turned_malformed(std::string{objection});
-    Operation operation{*method, std::move(std::get<Target>(target)), {}, {}, 0};
+    Operation operation{.method = *method, .target = std::move(std::get<Target>(target))};
     operation.is_alone = rules_.resource_depth == 0 && method->reaches_members;
     if (operation.is_alone) {
       if (auto turned = check_reach(*method)) return std::move(*turned);
     }
+    if (auto turned = read_conditions(operation)) return std::move(*turned);
     if (auto turned = read_claim(operation)) return std::move(*turned);
     if (auto turned = read_destination(operation)) return std::move(*turned);
     return operation;
@@ -77,13 +79,23 @@ class Parser {
   // Each path is a resource of its own, so what is done to a collection must end there.
   Objection check_reach(const Method& method) const {
     for (const auto& [name, value] : head_.fields) {
-      if (is_same_name(name, "Depth") && value != "0")
+      if (could_pass_for(name, "Depth") && value != "0")
         return turned_malformed("What is in a collection has fences of its own here: send 'Depth: 0'.");
-      if (method.kind == Method::Kind::pair && is_same_name(name, "Overwrite") && value != "F")
+      if (method.kind == Method::Kind::pair && could_pass_for(name, "Overwrite") && value != "F")
         return turned_malformed(
             "A destination that is there could be a collection, whose members have fences of their own here: "
             "send 'Overwrite: F'.");
     }
+    return std::nullopt;
+  }
+
+  Objection read_conditions(Operation& operation) const {
+    if (!head_.fields.contains("If")) return std::nullopt;
+    const auto value = head_.fields.single("If");
+    if (!value) return turned_malformed("If comes more than once.");
+    auto parsed = parse_if(*value, head_.fields.single("Host").value_or(std::string_view{}));
+    if (auto* bad = std::get_if<BadPath>(&parsed)) return turned_malformed(std::move(bad->reason));
+    operation.conditions = std::move(std::get<std::vector<IfPiece>>(parsed));
     return std::nullopt;
   }
 

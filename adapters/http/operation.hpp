@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "adapters/http/if_field.hpp"
 #include "adapters/http/methods.hpp"
 #include "adapters/http/target.hpp"
 #include "guard/claim.hpp"
@@ -23,13 +24,14 @@ namespace fenceguard::proxy {
 struct Operation {
   Method method;
   Target target;
-  std::optional<Target> destination;  // of a MOVE or COPY
+  std::optional<Target> destination{};  // of a MOVE or COPY
   // In the order of their resources' names: none for a plain read, two where two resources are touched.
-  std::vector<Claim> claims;
+  std::vector<Claim> claims{};
   std::size_t own = 0;  // which claim is for target
   // The upstream is told to leave alone what is in a collection, and what stands at the destination: those
   // are resources of their own, which nobody claimed.
   bool is_alone = false;
+  std::vector<IfPiece> conditions{};  // of its If field; empty: there is none
 
   [[nodiscard]] bool is_write() const noexcept { return method.kind != Method::Kind::read; }
 };

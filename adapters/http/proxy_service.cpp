@@ -45,6 +45,13 @@ class ProxyService::Impl : public http::StreamHandler {
   [[nodiscard]] Lanes& lanes() const noexcept { return lanes_; }
 
   http::Task<void> serve(http::Stream& stream) override {
+    if (context_.hosts != nullptr) {
+      auto refused = context_.hosts->refuse_host(stream.request());
+      if (refused) {
+        co_await stream.respond(std::move(*refused));
+        co_return;
+      }
+    }
     // Not in the coroutine's frame, which is dear where it is large.
     const auto flow = std::make_unique<Flow>(context_, lanes_, pool_for(stream.loop()), stream);
     co_await flow->run();
@@ -96,6 +103,10 @@ bool ProxyService::drain(std::chrono::milliseconds timeout) {
 
 std::int64_t ProxyService::in_flight() const noexcept {
   return impl_->in_flight();
+}
+
+std::optional<Fault> ProxyService::quarantine(std::string_view resource) const {
+  return impl_->lanes().quarantine(resource);
 }
 
 DataService::LaneFigures ProxyService::lanes() const {

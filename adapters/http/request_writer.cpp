@@ -24,6 +24,27 @@ void append_framing(std::string& out, const Method& method, const BodyFraming& f
   }
 }
 
+void append_url(std::string& out, const Origin& origin, std::string_view path) {
+  out.append(origin.is_tls ? "https://" : "http://")
+      .append(origin.host)
+      .append(origin.base_path)
+      .append(path);
+}
+
+void append_conditions(std::string& out, const Origin& origin, const std::vector<IfPiece>& pieces) {
+  out.append("If: ");
+  for (const auto& [is_own_path, text] : pieces) {
+    if (!is_own_path) {
+      out.append(text);
+      continue;
+    }
+    out.append("<");
+    append_url(out, origin, text);
+    out.append(">");
+  }
+  out.append("\r\n");
+}
+
 }  // namespace
 
 bool asks_to_close(const Method& method, const BodyFraming& framing) noexcept {
@@ -37,20 +58,24 @@ void write_request_head(std::string& out, const Operation& operation, const http
   out.append(target.query).append(" HTTP/1.1\r\nHost: ").append(origin.host).append("\r\n");
   ConnectionOptions listed;
   for (const auto& [name, value] : fields) {
-    if (is_same_name(name, "Connection")) listed.add(value);
+    if (is_same_text(name, "Connection")) (void)listed.add(value);
   }
   for (const auto& [name, value] : fields) {
     if (!passes_to_upstream(name, origin.is_claim_forwarded) || listed.lists(name)) continue;
-    if (operation.is_alone && (is_same_name(name, "Depth") || is_same_name(name, "Overwrite"))) continue;
+    if (is_same_text(name, "If")) continue;
+    if (operation.is_alone && (could_pass_for(name, "Depth") || could_pass_for(name, "Overwrite"))) continue;
     out.append(name).append(": ").append(value).append("\r\n");
   }
   if (operation.is_alone) out.append("Depth: 0\r\n");
   if (operation.destination) {
     if (operation.is_alone) out.append("Overwrite: F\r\n");
     // A path would do (RFC 4918, section 10.3), but not for Apache.
-    out.append("Destination: ").append(origin.is_tls ? "https://" : "http://").append(origin.host);
-    out.append(origin.base_path).append(operation.destination->path).append("\r\n");
+    out.append("Destination: ");
+    append_url(out, origin, operation.destination->path);
+    out.append("\r\n");
   }
+  if (!operation.conditions.empty() && !listed.lists("If"))
+    append_conditions(out, origin, operation.conditions);
   append_forwarding_fields(out, fields, client);
   append_framing(out, operation.method, framing);
   out.append("\r\n");

@@ -5,6 +5,7 @@
 #include "adapters/http/lanes.hpp"
 #include "adapters/http/proxy_service.hpp"
 #include "adapters/http/upstream_options.hpp"
+#include "guard/answered_fences.hpp"
 #include "guard/error.hpp"
 #include "guard/http/client.hpp"
 #include "guard/percent.hpp"
@@ -19,7 +20,7 @@ class HttpStorage : public Storage {
         state_{options.lane.state},
         lanes_{options.lane, options.jump_max, options.cache_entries} {}
 
-  FenceStore& fences() override { return lanes_.fences(); }
+  FenceStore& fences() override { return answered_; }
   DepthRecord* depth_record() override { return state_->depth_record(); }
   TokenSource* own_source() override { return state_->own_source(); }
   std::shared_ptr<DataService> data_service(const ServiceContext& context) override {
@@ -27,9 +28,11 @@ class HttpStorage : public Storage {
   }
 
  private:
+  AnswerThread answers_;  // first, so that it ends last
   const UpstreamOptions upstream_;
   const std::shared_ptr<Storage> state_;
   Lanes lanes_;
+  AnsweredFences answered_{lanes_.fences(), answers_};
 };
 
 class HttpDoor : public UnguardedDoor {

@@ -27,10 +27,10 @@ std::optional<std::string_view> path_of_url(std::string_view text, std::string_v
   const auto scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos) return std::nullopt;
   const auto scheme = text.substr(0, scheme_end);
-  if (!is_same_name(scheme, "http") && !is_same_name(scheme, "https")) return std::nullopt;
+  if (!is_same_text(scheme, "http") && !is_same_text(scheme, "https")) return std::nullopt;
   text.remove_prefix(scheme_end + 3);
   const auto authority = text.substr(0, text.find('/'));
-  if (authority.empty() || !is_same_name(authority, host)) return std::nullopt;
+  if (authority.empty() || !is_same_text(authority, host)) return std::nullopt;
   return text.substr(authority.size());
 }
 
@@ -48,6 +48,21 @@ std::variant<Target, BadPath> parse_target(std::string_view target, std::size_t 
   auto parsed = parse_path(path, query, resource_depth);
   if (auto* found = std::get_if<Target>(&parsed); found != nullptr && is_collection) found->path += '/';
   return parsed;
+}
+
+std::optional<std::variant<std::string, BadPath>> parse_own_reference(std::string_view text,
+                                                                      std::string_view host) {
+  auto path = text;
+  if (text.substr(0, 1) != "/") {
+    const auto found = path_of_url(text, host);
+    if (!found) return std::nullopt;
+    path = *found;
+  }
+  if (path.empty() || path == "/") return "/";
+  auto parsed = parse_target(path, 0, FinalSlash::kept);
+  if (auto* bad = std::get_if<BadPath>(&parsed)) return std::move(*bad);
+  const auto& found = std::get<Target>(parsed);
+  return found.path + found.query;
 }
 
 std::variant<Target, BadPath> parse_destination(std::string_view destination, std::string_view host,

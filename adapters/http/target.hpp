@@ -5,6 +5,7 @@
 //
 // Pure; safe to use from any thread.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -32,5 +33,10 @@ enum class FinalSlash { refused, kept };
 [[nodiscard]] std::variant<Target, BadPath> parse_destination(std::string_view destination,
                                                               std::string_view host,
                                                               std::size_t resource_depth);
+
+// Reads a reference in a condition, which may name any path, collections and '/' too: the path and query of
+// it, encoded as a target's. Nothing: it is a URL of another host.
+[[nodiscard]] std::optional<std::variant<std::string, BadPath>> parse_own_reference(std::string_view text,
+                                                                                    std::string_view host);
 
 }  // namespace fenceguard::proxy

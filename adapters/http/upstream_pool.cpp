@@ -22,17 +22,24 @@ constexpr milliseconds idle_max_in_any_case{60'000};
 constexpr milliseconds sweep_apart_min{10};
 constexpr milliseconds user_timeout_min{100};
 
-void set_options(http::Socket& socket, milliseconds settle) {
-  const int on = 1;
+template <class Value>
+bool set_option(int socket, int level, int name, const Value& value) noexcept {
+  return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
+}
+
+// False: our kernel could go on delivering a request that was given up. Such a connection must not be used.
+bool set_options(http::Socket& socket, milliseconds settle) {
+  const int descriptor = socket.native_handle();
   // From the first moment on: of a process that is killed, the kernel would go on delivering what is in the
   // send buffer, for as long as the upstream reads.
   const linger reset_at_close{1, 0};
-  ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_LINGER, &reset_at_close, sizeof reset_at_close);
+  const bool resets = set_option(descriptor, SOL_SOCKET, SO_LINGER, reset_at_close);
   // A child of ours must not keep the connection when we are gone.
-  ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+  const bool is_ours_alone = ::fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
   const auto user_timeout = static_cast<unsigned>(std::max(settle / 2, user_timeout_min).count());
-  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof user_timeout);
+  const bool gives_up = set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, user_timeout);
+  (void)set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
+  return resets && is_ours_alone && gives_up;
 }
 
 }  // namespace
@@ -65,7 +72,7 @@ std::unique_ptr<UpstreamConnection> UpstreamPool::open(const http::Endpoint& end
   boost::system::error_code error;
   socket.open(endpoint.protocol(), error);
   if (error) return nullptr;
-  set_options(socket, options_.settle);
+  if (!set_options(socket, options_.settle)) return nullptr;
   auto channel =
       options_.tls ? http::Channel{std::move(socket), options_.tls} : http::Channel{std::move(socket)};
   return std::make_unique<UpstreamConnection>(*this, std::move(channel));

@@ -4,6 +4,7 @@
 
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/doctor_checks.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/schema.hpp"
 #include "guard/error.hpp"
 
@@ -76,7 +77,7 @@ class Examination {
 
  private:
   std::unique_ptr<pqxx::connection> connection_;
-  pqxx::quiet_errorhandler quiet_;
+  Quiet quiet_;
   Findings findings_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "adapters/postgres/doctor_checks.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -13,7 +14,7 @@ constexpr int version_min = 130000;
 constexpr int locks_wanted = 64;  // PostgreSQL's own default
 
 std::string setting(pqxx::transaction_base& tx, const char* name) {
-  return tx.exec_params("SELECT pg_catalog.current_setting($1)", name)[0][0].as<std::string>();
+  return exec_params(tx, "SELECT pg_catalog.current_setting($1)", name)[0][0].as<std::string>();
 }
 
 Findings look_at_version(pqxx::transaction_base& tx, const std::string& name) {

@@ -5,6 +5,7 @@
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/schema.hpp"
 
 namespace fenceguard::postgres {
@@ -35,7 +36,7 @@ class TableDoor : public DirectDoor {
   std::optional<std::string> read(const std::string& path) override {
     std::optional<std::string> body;
     run("reading an account", [&](pqxx::work& tx) {
-      const auto rows = tx.exec_params(fmt::format("SELECT body FROM {} WHERE path = $1", table_), path);
+      const auto rows = exec_params(tx, fmt::format("SELECT body FROM {} WHERE path = $1", table_), path);
       if (!rows.empty()) body = rows[0][0].as<std::string>();
     });
     return body;
@@ -64,14 +65,15 @@ class TableDoor : public DirectDoor {
   }
 
   void store(pqxx::work& tx, const std::string& path, const std::string& body) const {
-    tx.exec_params(fmt::format("INSERT INTO {} VALUES ($1, $2) ON CONFLICT (path) DO UPDATE SET"
-                               " body = excluded.body",
-                               table_),
-                   path, body);
+    exec_params(tx,
+                fmt::format("INSERT INTO {} VALUES ($1, $2) ON CONFLICT (path) DO UPDATE SET"
+                            " body = excluded.body",
+                            table_),
+                path, body);
   }
 
   std::unique_ptr<pqxx::connection> connection_;
-  pqxx::quiet_errorhandler quiet_;
+  Quiet quiet_;
   std::string schema_;
   std::string table_;
 };

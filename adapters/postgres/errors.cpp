@@ -17,7 +17,7 @@ std::string sentence(std::string_view text) {
     return text.substr(begin, text.find('\n', begin) - begin);
   };
   std::string_view first = line_at(0);
-  for (const std::string_view severity : {"ERROR:", "FATAL:", "PANIC:"}) {
+  for (const std::string_view severity : {"ERROR:", "FATAL:", "PANIC:", "WARNING:"}) {
     if (first.starts_with(severity)) first.remove_prefix(severity.size());
   }
   first.remove_prefix(std::min(first.size(), first.find_first_not_of(' ')));

@@ -40,7 +40,7 @@ class DatabaseFences : public FenceStore {
   // Runs function(tx), unless nothing may be changed here.
   template <class T, class Function>
   void change(Call call, Function function, Done<T> done) {
-    if (is_inspecting_) return done(refusal());
+    if (is_inspecting_) return changes_.refuse<T>(refusal(), std::move(done));
     changes_.ask<T>(std::move(call), std::move(function), std::move(done));
   }
   [[nodiscard]] Fault refusal() const;

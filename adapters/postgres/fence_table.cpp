@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/schema.hpp"
 
 namespace fenceguard::postgres {
@@ -27,10 +28,11 @@ std::optional<Fence> fence_of(const pqxx::row& row, pqxx::row::size_type first) 
 
 Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump_max) {
   // What was seen before is looked up with the statement's own snapshot, which is older than the ruling.
-  const auto row = tx.exec_params(
-      "SELECT r.verdict, r.highest, fenceguard.highest_seen($1)"
-      " FROM fenceguard.rule($1, $2, $3, NULL, NULL, NULL, $4) r",
-      claim.resource.name(), claim.token.value(), claim.holder.id(), jump_max)[0];
+  const auto bound = jump_bound(claim, jump_max);
+  const auto row = exec_params(tx,
+                               "SELECT r.verdict, r.highest, fenceguard.highest_seen($1)"
+                               " FROM fenceguard.rule($1, $2, $3, NULL, NULL, NULL, $4) r",
+                               claim.resource.name(), claim.token.value(), claim.holder.id(), bound)[0];
   const auto word = row[0].as<std::string>();
   const auto verdict = parse_verdict(word);
   if (!verdict) throw std::runtime_error("fenceguard.rule() answered '" + word + "'");
@@ -47,10 +49,11 @@ Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump
 }
 
 FenceView view_in(pqxx::transaction_base& tx, const Resource& resource) {
-  const auto row = tx.exec_params(
-      "SELECT o.floor, f.token, f.holder, f.sequence, f.closed FROM (SELECT) one"
-      " LEFT JOIN fenceguard.floor o ON true LEFT JOIN fenceguard.fences f ON f.resource = $1",
-      resource.name())[0];
+  const auto row =
+      exec_params(tx,
+                  "SELECT o.floor, f.token, f.holder, f.sequence, f.closed FROM (SELECT) one"
+                  " LEFT JOIN fenceguard.floor o ON true LEFT JOIN fenceguard.fences f ON f.resource = $1",
+                  resource.name())[0];
   return {fence_of(row, 1), row[0].is_null() ? 0 : row[0].as<std::int64_t>()};
 }
 
@@ -59,7 +62,8 @@ FencePage list_in(pqxx::transaction_base& tx, const FenceListing& listing) {
     throw InvalidInput("a resource's name has no NUL in it");
   }
   // The column's collation is "C": bytewise. starts_with() and not LIKE, which has wildcards.
-  const auto rows = tx.exec_params(
+  const auto rows = exec_params(
+      tx,
       fmt::format("SELECT f.resource, f.token, f.holder, f.sequence, f.closed FROM fenceguard.fences f"
                   " WHERE f.resource > $2 AND f.resource >= $1 AND f.resource <= $1 || {}"
                   " AND starts_with(f.resource, $1) ORDER BY f.resource LIMIT $3",
@@ -76,29 +80,42 @@ FencePage list_in(pqxx::transaction_base& tx, const FenceListing& listing) {
 
 FenceView revoke_in(pqxx::transaction_base& tx, const Resource& resource, const std::optional<Claim>& lease) {
   if (lease) {
-    tx.exec_params("SELECT fenceguard.revoke($1, $2, $3)", resource.name(), lease->token.value(),
-                   lease->holder.id());
+    exec_params(tx, "SELECT fenceguard.revoke_present($1, $2, $3)", resource.name(), lease->token.value(),
+                lease->holder.id());
   } else {
-    tx.exec_params("SELECT fenceguard.revoke($1)", resource.name());
+    exec_params(tx, "SELECT fenceguard.revoke($1)", resource.name());
   }
   return view_in(tx, resource);
 }
 
 Compaction compact_in(pqxx::transaction_base& tx, Token lowest_live) {
   const auto row =
-      tx.exec_params("SELECT c.dropped, c.floor FROM fenceguard.compact($1) c", lowest_live.value())[0];
+      exec_params(tx, "SELECT c.dropped, c.floor FROM fenceguard.compact($1) c", lowest_live.value())[0];
   return {row[0].as<std::int64_t>(), row[1].as<std::int64_t>()};
 }
 
 std::int64_t init_in(pqxx::transaction_base& tx, std::int64_t floor) {
-  return tx.exec_params("SELECT fenceguard.init($1)", floor)[0][0].as<std::int64_t>();
+  return exec_params(tx, "SELECT fenceguard.init($1)", floor)[0][0].as<std::int64_t>();
 }
 
 FenceView rebase_in(pqxx::transaction_base& tx, const FenceStore::Rebase& rebase) {
-  tx.exec_params("SELECT fenceguard.rebase($1, $2, $3)", rebase.resource.name(), rebase.to.value(),
-                 rebase.by);
+  exec_params(tx, "SELECT fenceguard.rebase($1, $2, $3)", rebase.resource.name(), rebase.to.value(),
+              rebase.by);
   return view_in(tx, rebase.resource);
 }
+
+namespace {
+
+std::vector<RefusalCount> refusals_in(pqxx::transaction_base& tx) {
+  std::vector<RefusalCount> refusals;
+  for (const auto& row :
+       tx.exec("SELECT coalesce(r.relation::text, ''), r.verdict, r.refusals FROM fenceguard.refusals r")) {
+    refusals.push_back({row[0].as<std::string>(), row[1].as<std::string>(), row[2].as<std::int64_t>()});
+  }
+  return refusals;
+}
+
+}  // namespace
 
 StoreStatus status_in(pqxx::transaction_base& tx) {
   try {
@@ -106,11 +123,13 @@ StoreStatus status_in(pqxx::transaction_base& tx) {
   } catch (const Unavailable& error) {
     return {StoreState::uninitialised, error.what(), 0, 0, 0};
   }
-  const auto row = tx.exec_params(
+  const auto row = exec_params(
+      tx,
       "SELECT o.floor, (SELECT max(f.token) FROM fenceguard.fences f),"
       " (SELECT count(*) FROM (SELECT FROM fenceguard.fences LIMIT $1) few),"
       " (SELECT c.reltuples::bigint FROM pg_catalog.pg_class c WHERE c.oid = 'fenceguard.fences'::regclass),"
-      " pg_catalog.pg_is_in_recovery() FROM (SELECT) one LEFT JOIN fenceguard.floor o ON true",
+      " pg_catalog.pg_is_in_recovery(), pg_catalog.has_table_privilege('fenceguard.refusals', 'select') FROM "
+      "(SELECT) one LEFT JOIN fenceguard.floor o ON true",
       counted_max)[0];
   StoreStatus status;
   status.floor = row[0].is_null() ? 0 : row[0].as<std::int64_t>();
@@ -126,6 +145,7 @@ StoreStatus status_in(pqxx::transaction_base& tx) {
     status.state = StoreState::failed;
     status.reason = "this server is a standby: go to the primary";
   }
+  if (row[5].as<bool>()) status.refusals = refusals_in(tx);
   return status;
 }
 

@@ -6,7 +6,9 @@
 #include <memory>
 #include <set>
 
+#include "adapters/postgres/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/rulings.hpp"
 #include "guard/error.hpp"
 
@@ -36,9 +38,9 @@ auto judged_in(pqxx::dbtransaction& tx, const std::string& doing, const Function
 
 // The commit that is known to be one. A lost connection is told from what proves a rollback.
 template <class Function>
-void commit_certainly(const Function& send) {
+void commit_certainly(AnyConnection& connection, const Function& send) {
   try {
-    send();
+    unless_warned(connection, send);
   } catch (const pqxx::in_doubt_error&) {
     throw;
   } catch (const std::exception& error) {
@@ -64,11 +66,11 @@ class GuardedWork : public pqxx::work {
   pqxx::result do_exec(const char query[]) override { return direct_exec(query); }
 
   void do_commit() override {
-    const auto message =
-        fmt::format("SELECT fenceguard.require_noted({}); COMMIT", claim_arguments(*this, claim_));
+    const auto message = fmt::format("SELECT fenceguard.require_noted({}); {}; COMMIT",
+                                     claim_arguments(*this, claim_), hear_warnings_sql);
     was_commit_sent_ = true;
     try {
-      commit_certainly([&] { direct_exec(message.c_str()); });
+      commit_certainly(conn(), [&] { direct_exec(message.c_str()); });
     } catch (const pqxx::sql_error& error) {
       // Unless it was the COMMIT that failed, the transaction is still open.
       const auto& state = error.sqlstate();
@@ -90,9 +92,10 @@ class GuardedWork {
   pqxx::result exec(const std::string& sql) { return work_.exec(sql); }
   void abort() { work_.abort(); }
   void commit() {
-    work_.exec(fmt::format("SELECT fenceguard.require_noted({})", claim_arguments(work_, claim_)));
+    work_.exec(fmt::format("SELECT fenceguard.require_noted({}); {}", claim_arguments(work_, claim_),
+                           hear_warnings_sql));
     was_commit_sent_ = true;
-    commit_certainly([&] { work_.commit(); });
+    commit_certainly(work_.conn(), [&] { work_.commit(); });
   }
   [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
 
@@ -133,8 +136,8 @@ std::string writing(const Claim& claim) {
 Ruling admit_in(pqxx::dbtransaction& tx, const Claim& claim, const AdmitOptions& options) {
   const auto ruling = judged_in(tx, fmt::format("admitting a claim to {}", claim.resource.name()), [&] {
     // Not exec(), which ends the transaction if it fails.
-    const auto rows = tx.exec_params(
-        fmt::format("SELECT verdict, highest FROM fenceguard.rule({})", rule_arguments(tx, claim, options)));
+    const auto rows = exec_params(tx, fmt::format("SELECT verdict, highest FROM fenceguard.rule({})",
+                                                  rule_arguments(tx, claim, options)));
     return ruling_of(claim, rows[0]);
   });
   if (ruling.verdict != Verdict::admitted) doom(tx);
@@ -150,9 +153,9 @@ std::vector<Ruling> admit_all_in(pqxx::dbtransaction& tx, std::span<const Claim>
       throw InvalidInput("two claims of one call name the same resource");
     }
     if (claims.empty()) throw InvalidInput("no claims: name at least one");
-    const auto rows = tx.exec_params(
-        fmt::format("SELECT r.resource, r.verdict, r.highest FROM fenceguard.rule_all({}::jsonb, {}) r",
-                    tx.quote(claims_json(claims)), option_arguments(options)));
+    const auto rows = exec_params(
+        tx, fmt::format("SELECT r.resource, r.verdict, r.highest FROM fenceguard.rule_all({}::jsonb, {}) r",
+                        tx.quote(claims_json(claims)), option_arguments(options)));
     std::map<std::string, pqxx::row> by_resource;
     for (const auto& row : rows) by_resource.emplace(row[0].c_str(), row);
     std::vector<Ruling> result;
@@ -171,9 +174,9 @@ std::vector<Ruling> admit_all_in(pqxx::dbtransaction& tx, std::span<const Claim>
 void commit(pqxx::dbtransaction& tx) {
   bool was_sent = false;
   try {
-    tx.exec("SELECT");
+    tx.exec(hear_warnings_sql);  // fails where a statement had failed
     was_sent = true;
-    commit_certainly([&] { tx.commit(); });
+    commit_certainly(tx.conn(), [&] { tx.commit(); });
   } catch (const pqxx::usage_error& error) {
     throw OutcomeUnknown(
         fmt::format("committing: {}; statements that were sent after it was aborted may have taken effect",
@@ -187,9 +190,10 @@ Ruling Guard::advance(const Claim& claim) {
   return mapped(Stage::statement, fmt::format("advancing {}", claim.resource.name()), [&] {
     pqxx::nontransaction tx{connection_};
     // Two statements in one message are one transaction.
-    const auto rows =
-        tx.exec(fmt::format("{}; SELECT verdict, highest FROM fenceguard.rule({})", read_committed,
-                            rule_arguments(tx, claim.without_sequence(), options_)));
+    const auto rows = unless_warned(connection_, [&] {
+      return tx.exec(fmt::format("{}; {}; SELECT verdict, highest FROM fenceguard.rule({})", read_committed,
+                                 hear_warnings_sql, rule_arguments(tx, claim.without_sequence(), options_)));
+    });
     return ruling_of(claim.without_sequence(), rows[0]);
   });
 }
@@ -252,8 +256,9 @@ pqxx::result Guard::send_guarded(const Claim& claim, const std::string& statemen
   if (!values.empty()) values += ")";
   const auto call = fmt::format("EXECUTE {}{}", name, values);
   // In one message: one transaction, which ends with it. After a refusal the statement is not begun.
-  return tx.exec(fmt::format("{}; SELECT fenceguard.require_admitted({}); {}", read_committed,
-                             rule_arguments(tx, claim, options_), call));
+  const auto message = fmt::format("{}; {}; SELECT fenceguard.require_admitted({}); {}", read_committed,
+                                   hear_warnings_sql, rule_arguments(tx, claim, options_), call);
+  return unless_warned_by_standby(tx, [&] { return tx.exec(message); });
 }
 
 Executed Guard::execute(const Claim& claim, const std::string& statement, const Parameters& parameters) {
@@ -267,7 +272,7 @@ Executed Guard::execute(const Claim& claim, const std::string& statement, const 
       if (const auto verdict = refusal_of(connection_, claim)) {
         const auto highest = mapped(Stage::before_commit, doing, [&] {
           pqxx::nontransaction tx{connection_};
-          return tx.exec_params1("SELECT fenceguard.highest_seen($1)", claim.resource.name())[0]
+          return exec_row(tx, "SELECT fenceguard.highest_seen($1)", claim.resource.name())[0]
               .as<std::int64_t>();
         });
         return {make_ruling(claim, *verdict, highest), {}};
@@ -283,9 +288,8 @@ bool Guard::ask(const Claim& claim) {
   if (!claim.sequence) throw InvalidInput("a write without a sequence leaves no trace to ask for");
   return mapped(Stage::before_commit, fmt::format("asking after {}", claim.resource.name()), [&] {
     pqxx::nontransaction tx{connection_};
-    return tx
-        .exec_params1(fmt::format("SELECT fenceguard.took_effect({}, {})", claim_arguments(tx, claim),
-                                  to_string(*claim.sequence)))[0]
+    return exec_row(tx, fmt::format("SELECT fenceguard.took_effect({}, {})", claim_arguments(tx, claim),
+                                    to_string(*claim.sequence)))[0]
         .as<bool>();
   });
 }

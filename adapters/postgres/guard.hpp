@@ -53,8 +53,9 @@ struct AdmitOptions {
 
 // Commits tx, and is certain of it. libpqxx's own commit() takes PostgreSQL's ROLLBACK of a transaction in
 // which a statement had failed, its exception caught, for a commit; this one looks first, which is another
-// round trip. Throws OutcomeUnknown if the end was not seen; Unavailable if it was rolled back; what a
-// deferred constraint says passes through, and nothing was committed.
+// round trip. Throws OutcomeUnknown if the end was not seen, or came with a warning (of a cancelled wait for
+// the synchronous standby); Unavailable if it was rolled back; what a deferred constraint says passes
+// through, and nothing was committed.
 void commit(pqxx::dbtransaction& tx);
 
 // What Guard::execute() did. result is that of the statement: affected_rows(), and rows if it RETURNs some.

@@ -77,13 +77,13 @@ void LeaseCalls::prepare_row(const Resource& resource) {
 }
 
 Renewal LeaseCalls::renew(const Claim& claim, Ms ttl) {
-  const auto rows = pool_.call(
+  const auto rows = pool_.call_renewal(
       "renewing " + claim.resource.name(),
       [&](pqxx::connection& connection) {
         return fmt::format("SELECT fenceguard.renew({}, {})", claim_arguments(connection, claim),
                            interval(ttl));
       },
-      if_true);
+      if_true, ttl / 8);
   return if_true(rows) ? Renewal::renewed : Renewal::lost;
 }
 

@@ -34,8 +34,8 @@ class KeptSource::Queued {
   std::list<Waiting*>::iterator place_;
 };
 
-KeptSource::KeptSource(const Address& address, KeptBy kept_by)
-    : pool_{address}, releases_{address}, kept_by_{kept_by} {
+KeptSource::KeptSource(const std::vector<Address>& addresses, KeptBy kept_by)
+    : pool_{addresses}, releases_{addresses.front()}, kept_by_{kept_by} {
   expirer_ = std::jthread{[this](const std::stop_token& stop) { expire(stop); }};
 }
 

@@ -28,7 +28,7 @@ class KeptSource : public TokenSource {
  public:
   using Ms = std::chrono::milliseconds;
 
-  KeptSource(const Address& address, KeptBy kept_by);
+  KeptSource(const std::vector<Address>& addresses, KeptBy kept_by);
   // Frees what is still held.
   ~KeptSource() override;
 

@@ -6,6 +6,7 @@
 //
 // Thread safety: all calls may be made from any thread at once.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,11 +23,13 @@ namespace fenceguard::postgres {
 using Connection = std::unique_ptr<pqxx::connection>;
 
 // Begins every transaction of a token source, whatever the session's defaults are.
-inline constexpr std::string_view begin_sql = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; ";
+inline constexpr std::string_view begin_sql =
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL client_min_messages = warning; ";
 
 class Pool {
  public:
-  explicit Pool(Address address) : address_{std::move(address)} {}
+  // addresses: the same hosts, each time with another one in front. REQUIRES: there is one.
+  explicit Pool(std::vector<Address> addresses) : addresses_{std::move(addresses)} {}
 
   // Makes the text of a statement, for which it may quote values.
   using Statement = std::function<std::string(pqxx::connection&)>;
@@ -38,21 +41,33 @@ class Pool {
   // Unavailable (nothing was committed), OutcomeUnknown (the connection was lost at COMMIT), InvalidInput.
   pqxx::result call(std::string_view doing, const Statement& statement, const TookEffect& took_effect);
 
+  // The same for a renewal, which may be sent twice. Renewals wait for each other only, so that no lease
+  // expires behind asks that hang. Where there are several hosts, one that hangs is given up after limit, and
+  // the next one is asked within this call.
+  pqxx::result call_renewal(std::string_view doing, const Statement& statement, const TookEffect& took_effect,
+                            std::chrono::milliseconds limit);
+
   // A sound connection for a longer use. Throws Unavailable.
   [[nodiscard]] Connection take();
 
   // For the next one. REQUIRES: nothing is pending on it, neither a transaction nor a lock of the session.
   void give_back(Connection connection) noexcept;
 
-  [[nodiscard]] const Address& address() const noexcept { return address_; }
-
  private:
   static constexpr int calls_max = 8;
   static constexpr std::size_t idle_max = 8;
 
-  Address address_;
-  std::counting_semaphore<calls_max> calls_{calls_max};
-  std::mutex mutex_;
+  // Where the connection is not fit for the next one it is dropped.
+  static pqxx::result exchange(Connection& connection, std::string_view doing, const Statement& statement,
+                               const TookEffect& took_effect);
+  [[nodiscard]] std::size_t host_in_use();
+  void turn_away_from(std::size_t host);
+
+  const std::vector<Address> addresses_;
+  std::counting_semaphore<calls_max> renewals_{calls_max};
+  std::counting_semaphore<calls_max> others_{calls_max};
+  std::mutex mutex_;        // guards the following
+  std::size_t in_use_ = 0;  // of addresses_
   std::vector<Connection> idle_;
 };
 

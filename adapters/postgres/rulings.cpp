@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::postgres {
@@ -87,7 +88,7 @@ Ruling ruling_of(const Claim& claim, const pqxx::row& row) {
 
 void doom(pqxx::transaction_base& tx) noexcept {
   try {
-    tx.exec_params(fmt::format("DO $$ BEGIN RAISE EXCEPTION '{}' USING ERRCODE = 'ZF001'; END $$", doomed));
+    exec_params(tx, fmt::format("DO $$ BEGIN RAISE EXCEPTION '{}' USING ERRCODE = 'ZF001'; END $$", doomed));
   } catch (const std::exception&) {
     // That is what it is for; and where the connection is lost, so is the transaction.
   }

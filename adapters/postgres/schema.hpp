@@ -10,7 +10,7 @@
 namespace fenceguard::postgres {
 
 // The version that this build's SQL installs.
-inline constexpr int schema_version = 1;
+inline constexpr int schema_version = 2;
 
 // The version found in the database; 0 if the schema is not there. Throws pqxx exceptions.
 [[nodiscard]] int installed_version(pqxx::transaction_base& tx);

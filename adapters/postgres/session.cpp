@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/schema.hpp"
 
 namespace fenceguard::postgres {
@@ -54,7 +55,7 @@ std::unique_ptr<pqxx::work> Session::begin(Needs needs) {
   if (!was_open) open();
   try {
     auto tx = std::make_unique<pqxx::work>(*connection_);
-    tx->exec("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    tx->exec(std::string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "} + hear_warnings_sql);
     if (needs == Needs::fences && !is_checked_) {
       require_installed(*tx);
       is_checked_ = true;
@@ -70,7 +71,7 @@ std::unique_ptr<pqxx::work> Session::begin(Needs needs) {
 
 void Session::open() {
   connection_ = connect(address_);
-  quiet_ = std::make_unique<pqxx::quiet_errorhandler>(*connection_);
+  quiet_ = std::make_unique<Quiet>(*connection_);
   is_checked_ = false;
   const std::scoped_lock lock{mutex_};
   socket_ = connection_->sock();

@@ -14,8 +14,10 @@
 #include <string>
 #include <string_view>
 
+#include "adapters/postgres/commit_warning.hpp"
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/clock.hpp"
 #include "guard/error.hpp"
 
@@ -47,7 +49,8 @@ class Session {
 
   // function(tx) in a READ COMMITTED transaction of its own, whatever the database's default, and then its
   // COMMIT. Throws what function throws, as one of our errors, after a rollback; OutcomeUnknown where the
-  // COMMIT was sent and its end not seen. Nothing is repeated, but a BEGIN that found a broken connection.
+  // COMMIT was sent and its end not seen, or it came with a warning. Nothing is repeated, but a BEGIN that
+  // found a broken connection.
   template <class Function>
   auto run(std::string_view doing, Needs needs, Function&& function) {
     const Running running{*this};
@@ -56,7 +59,7 @@ class Session {
     try {
       auto answer = function(*tx);
       stage = Stage::at_commit;
-      tx->commit();
+      unless_warned(*connection_, [&tx] { tx->commit(); });
       return answer;
     } catch (...) {
       tx.reset();
@@ -81,7 +84,7 @@ class Session {
 
   const Address& address_;
   std::unique_ptr<pqxx::connection> connection_;
-  std::unique_ptr<pqxx::errorhandler> quiet_;
+  std::unique_ptr<Quiet> quiet_;
   bool is_checked_ = false;  // the fences are installed
 
   std::mutex mutex_;  // guards the following

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/lease_calls.hpp"
 #include "adapters/postgres/lease_kept.hpp"
@@ -18,7 +21,8 @@ class TtlSource : public TokenSource {
  public:
   using Ms = std::chrono::milliseconds;
 
-  explicit TtlSource(const Address& address) : pool_{address}, releases_{address} {}
+  explicit TtlSource(const std::vector<Address>& addresses)
+      : pool_{addresses}, releases_{addresses.front()} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     require_sensible_ttl(ttl);
@@ -68,8 +72,10 @@ class TtlSource : public TokenSource {
   Releases releases_;
 };
 
-// A connection whose machine went away without a word is noticed in half a minute.
-Address lease_address(const Url& url) {
+// A connection whose machine went away without a word is noticed in half a minute; one that is being made,
+// where another host can be asked instead, in less than a usual time to live.
+Address lease_address(Url url) {
+  if (url.authority.find(',') != std::string::npos) url.parameters.try_emplace("connect_timeout", "3");
   auto address = address_of(url, {"lock"});
   for (const auto& [name, value] : {std::pair{"keepalives_idle", 10},
                                     {"keepalives_interval", 5},
@@ -78,6 +84,22 @@ Address lease_address(const Url& url) {
     if (!url.parameters.contains(name)) address.conninfo += fmt::format(" {}={}", name, value);
   }
   return address;
+}
+
+// The same hosts, each in front once.
+std::vector<Address> lease_addresses(Url url) {
+  std::vector<Address> addresses;
+  const auto shown = url.redacted();
+  const auto hosts = 1 + std::ranges::count(url.authority, ',');
+  for (auto i = hosts; i > 0; --i) {
+    addresses.push_back(lease_address(url));
+    addresses.back().shown = shown;
+    const auto comma = std::min(url.authority.find(','), url.authority.size());
+    if (comma < url.authority.size()) {
+      url.authority = url.authority.substr(comma + 1) + "," + url.authority.substr(0, comma);
+    }
+  }
+  return addresses;
 }
 
 void require_fit(const Address& address, const std::string& lock) {
@@ -98,15 +120,15 @@ void require_fit(const Address& address, const std::string& lock) {
 }  // namespace
 
 std::unique_ptr<TokenSource> open_source(const Url& url) {
-  const auto address = lease_address(url);
+  const auto addresses = lease_addresses(url);
   const auto found = url.parameters.find("lock");
   const std::string lock = found == url.parameters.end() ? "ttl" : found->second;
   if (lock != "ttl" && lock != "row" && lock != "advisory") {
     throw InvalidInput(fmt::format("?lock is ttl, row or advisory, and this is '{}'", lock));
   }
-  require_fit(address, lock);
-  if (lock == "ttl") return std::make_unique<TtlSource>(address);
-  return std::make_unique<KeptSource>(address, lock == "row" ? KeptBy::row : KeptBy::advisory);
+  require_fit(addresses.front(), lock);
+  if (lock == "ttl") return std::make_unique<TtlSource>(addresses);
+  return std::make_unique<KeptSource>(addresses, lock == "row" ? KeptBy::row : KeptBy::advisory);
 }
 
 }  // namespace fenceguard::postgres

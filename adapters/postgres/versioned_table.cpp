@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "adapters/postgres/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/rulings.hpp"
 #include "guard/error.hpp"
 
@@ -140,10 +142,9 @@ class VersionedTable::Statement {
   }
 
   pqxx::result run(pqxx::transaction_base& tx, const std::string& sql, Stage stage) const {
-    std::vector<const char*> texts;
-    for (const auto& value : values_) texts.push_back(value ? value->c_str() : nullptr);
     try {
-      return tx.exec_params(sql, pqxx::prepare::make_dynamic_params(texts));
+      if (stage != Stage::statement) return exec_values(tx, sql, values_);
+      return unless_warned_by_standby(tx, [&] { return exec_values(tx, sql, values_); });
     } catch (...) {
       // A value that its column cannot take is the caller's to correct.
       if (current_state().starts_with("22")) raise_current(stage, "a row of " + schema_.relation);

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "adapters/postgres/lease_pool.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -30,16 +31,6 @@ void wait_for_either(int socket, int event) {
 }
 
 }  // namespace
-
-class Releases::Receiver : public pqxx::notification_receiver {
- public:
-  Receiver(pqxx::connection& connection, Releases& releases)
-      : notification_receiver{connection, "fenceguard_released"}, releases_{releases} {}
-  void operator()(const std::string& payload, int) override { releases_.heard(payload); }
-
- private:
-  Releases& releases_;
-};
 
 Releases::Releases(Address address) : address_{std::move(address)}, wake_fd_{make_eventfd()} {}
 
@@ -81,7 +72,8 @@ void Releases::listen(const std::stop_token& stop) {
         "SELECT pg_catalog.set_config('idle_session_timeout', '0', false) "
         "WHERE pg_catalog.current_setting('idle_session_timeout', true) IS NOT NULL");
   }
-  const Receiver receiver{*connection, *this};
+  const Listener listener{*connection, "fenceguard_released",
+                          [this](const std::string& resource) { heard(resource); }};
   enter(State::listening);
   while (!stop.stop_requested() && connection->is_open()) {
     connection->get_notifs();

@@ -50,7 +50,6 @@ class Releases {
   };
 
  private:
-  class Receiver;
   enum class State { off, opening, listening, failed, useless };
 
   void run(const std::stop_token& stop);

@@ -23,7 +23,7 @@ Workers::~Workers() {
     refused.swap(queue_);
   }
   wake_.notify_all();
-  for (auto& task : refused) task.run(nullptr);
+  for (auto& task : refused) refuse_task(std::move(task));
   std::unique_lock lock{mutex_};
   // A connection that is only being made has limits of its own, and is broken off when it is there.
   for (auto wait = std::chrono::milliseconds{grace}; running_ > 0; wait = std::chrono::milliseconds{100}) {
@@ -47,7 +47,11 @@ void Workers::enqueue(Task task) {
       return;
     }
   }
-  task.run(nullptr);
+  refuse_task(std::move(task));
+}
+
+void Workers::refuse_task(Task task) {
+  answers_.post([task = std::move(task)] { task.run(nullptr); });
 }
 
 std::deque<Workers::Task>::iterator Workers::next() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "adapters/postgres/session.hpp"
+#include "guard/answer_thread.hpp"
 
 namespace fenceguard::postgres {
 
@@ -44,6 +45,12 @@ class Workers {
     enqueue({std::move(order),
              [call = std::move(call), function = std::move(function),
               done = std::move(done)](Session* session) { done(answer<T>(session, call, function)); }});
+  }
+
+  // The answer is fault.
+  template <class T>
+  void refuse(Fault fault, Done<T> done) {
+    answers_.give<T>(std::move(fault), std::move(done));
   }
 
   // See Session::break_off_after().
@@ -75,6 +82,7 @@ class Workers {
   }
 
   void enqueue(Task task);
+  void refuse_task(Task task);
   void work(Session& session);
   // The next task whose order is not at work, if there is one. REQUIRES: the mutex is held.
   [[nodiscard]] std::deque<Task>::iterator next();
@@ -87,6 +95,7 @@ class Workers {
   bool is_stopping_ = false;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<std::thread> threads_;
+  AnswerThread answers_;  // last, so that it ends first: what it still gives may call here
 };
 
 }  // namespace fenceguard::postgres

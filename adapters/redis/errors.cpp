@@ -36,8 +36,10 @@ constexpr Row rows[] = {
     {"NOAUTH", FaultKind::unavailable, "the URL needs a password"},
     {"WRONGPASS", FaultKind::unavailable, "the URL's user or password is wrong"},
     {"NOPERM", FaultKind::unavailable, "the user's ACL must allow it; see docs/redis.md"},
+    // What an ACL forbids inside of a script: Redis 7.0, then 8.
     {"ERR The user executing the script can't", FaultKind::unavailable,
      "the user's ACL must allow it; see docs/redis.md"},
+    {"ERR ACL failure in script", FaultKind::unavailable, "the user's ACL must allow it; see docs/redis.md"},
     {"WRONGTYPE", FaultKind::unavailable, "a key of ours holds something else; rename or remove it"},
     {"NOSCRIPT", FaultKind::unavailable, "the server forgot the script; try again"},
 };
@@ -53,7 +55,7 @@ bool is_from_inside(std::string_view text) {
 
 Fault fault_of(std::string_view doing, const Reply& reply) {
   // Without where in which script it was raised, which the server appends.
-  const auto text = std::string_view{reply.text}.substr(0, reply.text.find(inside));
+  const auto text = std::string_view{reply.text}.substr(0, reply.text.rfind(inside));
   for (const auto& row : rows) {
     if (!text.starts_with(row.begins)) continue;
     return {row.kind, fmt::format("{}: {}{}{}", doing, text, row.hint.empty() ? "" : "; ", row.hint)};

@@ -82,7 +82,7 @@ std::vector<std::string> resources_in(Client& client, const FenceListing& listin
 Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max) {
   const FenceKeys keys{client, claim.resource};
   const auto token = to_string(claim.token);
-  const auto bound = std::to_string(jump_max);
+  const auto bound = std::to_string(jump_bound(claim, jump_max));
   constexpr std::size_t asked = 4;
   const auto reply = run(
       client, fmt::format("advancing '{}'", claim.resource.name()),
@@ -133,7 +133,7 @@ FenceView revoke(Client& client, const Resource& resource, const Revocation& rev
   const auto& lease = revocation.lease;
   const auto token = lease ? to_string(lease->token) : "";
   const auto holder = lease ? lease->holder.id() : "";
-  const auto bound = std::to_string(revocation.jump_max);
+  const auto bound = std::to_string(lease ? jump_bound(*lease, revocation.jump_max) : 0);
   constexpr std::size_t asked = 4;
   return view_of(run(client, fmt::format("revoking '{}'", resource.name()),
                      {scripts::revoke(), keys.all(), {resource.name(), token, holder, bound, ""}, asked}));

@@ -10,27 +10,16 @@ namespace {
 constexpr unsigned threads = 4;
 constexpr std::chrono::seconds refresh_every{1};
 
-StoreStatus status_or_failed(Client& client) {
-  try {
-    return redis::status(client);
-  } catch (const std::exception& error) {
-    StoreStatus status;
-    status.state = StoreState::failed;
-    status.reason = error.what();
-    return status;
-  }
-}
-
 }  // namespace
 
 RedisFences::RedisFences(const Address& address, const StorageOptions& options)
     : shown_{address.shown},
       jump_max_{options.jump_max},
       is_inspecting_{options.mode == StorageOptions::Mode::inspect},
-      workers_{address, threads} {
-  Client client{address};
-  status_ = status_or_failed(client);
-  keeper_ = std::thread{[this, client = std::move(client)]() mutable { keep_status(std::move(client)); }};
+      pool_{address},
+      workers_{threads, "Redis"} {
+  status_ = look_around();
+  keeper_ = std::thread{[this] { keep_status(); }};
 }
 
 RedisFences::~RedisFences() {
@@ -51,11 +40,22 @@ Fault RedisFences::refusal() const {
   return {FaultKind::unavailable, fmt::format("{} is only looked at here", shown_)};
 }
 
-void RedisFences::keep_status(Client client) {
+StoreStatus RedisFences::look_around() {
+  try {
+    return pool_.with([](Client& client) { return redis::status(client); });
+  } catch (const std::exception& error) {
+    StoreStatus status;
+    status.state = StoreState::failed;
+    status.reason = error.what();
+    return status;
+  }
+}
+
+void RedisFences::keep_status() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, refresh_every, [this] { return is_stopping_; })) {
     lock.unlock();
-    auto seen = status_or_failed(client);
+    auto seen = look_around();
     lock.lock();
     status_ = std::move(seen);
   }
@@ -79,21 +79,20 @@ void RedisFences::compact(Token lowest_live, Done<Compaction> done) {
 }
 
 void RedisFences::show(Resource resource, Done<FenceView> done) {
-  workers_.ask<FenceView>([resource = std::move(resource)](Client& client) { return look(client, resource); },
-                          std::move(done));
+  ask<FenceView>([resource = std::move(resource)](Client& client) { return look(client, resource); },
+                 std::move(done));
 }
 
 void RedisFences::list(FenceListing listing, Done<FencePage> done) {
-  workers_.ask<FencePage>(
-      [listing = std::move(listing)](Client& client) { return redis::list(client, listing); },
-      std::move(done));
+  ask<FencePage>([listing = std::move(listing)](Client& client) { return redis::list(client, listing); },
+                 std::move(done));
 }
 
 void RedisFences::init(std::int64_t floor, Done<std::int64_t> done) {
   change<std::int64_t>(
       [this, floor](Client& client) {
         const auto result = redis::init(client, floor);
-        auto seen = status_or_failed(client);
+        auto seen = look_around();
         const std::scoped_lock lock{mutex_};
         status_ = std::move(seen);
         return result;

@@ -9,7 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "adapters/redis/workers.hpp"
+#include "adapters/redis/pool.hpp"
+#include "guard/fence_workers.hpp"
 #include "guard/storage.hpp"
 
 namespace fenceguard::redis {
@@ -35,11 +36,16 @@ class RedisFences : public FenceStore {
   // Runs function(client), unless nothing may be changed here.
   template <class T, class Function>
   void change(Function function, Done<T> done) {
-    if (is_inspecting_) return done(refusal());
-    workers_.ask<T>(std::move(function), std::move(done));
+    if (is_inspecting_) return workers_.refuse<T>(refusal(), std::move(done));
+    ask<T>(std::move(function), std::move(done));
+  }
+  template <class T, class Function>
+  void ask(Function function, Done<T> done) {
+    workers_.ask<T>([this, function = std::move(function)] { return pool_.with(function); }, std::move(done));
   }
   [[nodiscard]] Fault refusal() const;
-  void keep_status(Client client);
+  [[nodiscard]] StoreStatus look_around();
+  void keep_status();
 
   const std::string shown_;
   const std::int64_t jump_max_;
@@ -50,7 +56,8 @@ class RedisFences : public FenceStore {
   StoreStatus status_;
   bool is_stopping_ = false;
 
-  Workers workers_;
+  Pool pool_;
+  FenceWorkers workers_;
   std::thread keeper_;
 };
 

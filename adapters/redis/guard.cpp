@@ -61,17 +61,6 @@ bool is_of_server(const Reply& reply) {
          std::ranges::any_of(words, [&](const char* word) { return reply.text.starts_with(word); });
 }
 
-// An error of the script itself. What a user's ACL forbids inside of it is unavailable here, although it is
-// unknown in general: guarded.lua runs nothing that raises once a command has written.
-Fault fault_of_script(const Claim& claim, const Reply& reply) {
-  auto fault = fault_of(fmt::format("'{}'", claim.resource.name()), reply);
-  if (reply.text.starts_with("ERR The user executing the script can't")) {
-    fault.kind = FaultKind::unavailable;
-    fault.message += "; the user's ACL must allow it, see docs/redis.md";
-  }
-  return fault;
-}
-
 // The answer of equal.lua: {the command's reply, sequence on record, digits of the reply}.
 Written written_of_equal(Reply reply, const Claim& claim) {
   Written written;
@@ -84,7 +73,7 @@ Written written_of_equal(Reply reply, const Claim& claim) {
 }
 
 Outcome<Written> written_of(Reply reply, const Claim& claim) {
-  if (reply.is_error()) return fault_of_script(claim, reply);
+  if (reply.is_error()) return fault_of(fmt::format("'{}'", claim.resource.name()), reply);
   if (reply.elements.size() == 2 || reply.elements.size() == 3)
     return written_of_equal(std::move(reply), claim);
   const auto verdict = reply.elements.size() < first_reply ? std::nullopt  //

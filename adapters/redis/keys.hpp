@@ -9,6 +9,7 @@
 //   {prefix}lock:{RESOURCE}      the lock, a string: 'TOKEN HOLDER ENTRIES'
 //   {prefix}counter              the counter of tokens, a hash: value, run
 //   {prefix}counter:{RESOURCE}   the same under Redis Cluster, one per resource
+//   {prefix}lock_keys            the patterns of locks that are kept elsewhere (?lock_key=), a set
 //   {prefix}queue:{RESOURCE}     those who wait in order (?fair=1), a sorted set
 //   {prefix}waiters:{RESOURCE}   until when each of them is believed to live, a sorted set
 //   {prefix}rebased:{RESOURCE}   what was set by hand, by whom and when, a list
@@ -38,6 +39,7 @@ class Keys {
   [[nodiscard]] std::string released(const Resource& resource) const { return tagged("released:", resource); }
   [[nodiscard]] std::string name_space() const { return prefix_ + "namespace"; }
   [[nodiscard]] std::string resources() const { return prefix_ + "resources"; }
+  [[nodiscard]] std::string lock_keys() const { return prefix_ + "lock_keys"; }
 
   [[nodiscard]] const std::string& prefix() const noexcept { return prefix_; }
 

@@ -65,6 +65,11 @@ LockCalls::Answer LockCalls::ask(const Ask& ask) {
     call.keys.insert(call.keys.end(), {keys_.queue(resource), keys_.waiters(resource)});
     call.arguments.insert(call.arguments.end(), {waiter, text_of(place_life)});
   }
+  // Under a cluster no fence is ever folded.
+  if (lock_key_.is_shared() && !pool_.is_cluster()) {
+    call.keys.push_back(keys_.lock_keys());
+    call.arguments.push_back(lock_key_.pattern());
+  }
   const auto reply = options_.replicas > 0 ? run_at_replicas(call, ask) : run(call);
   require_shape(reply, 3);
   const auto& word = reply.elements[0].text;
@@ -180,8 +185,13 @@ Reply LockCalls::run_at_replicas(const Call& call, const Ask& ask) {
   require_shape(reply, 3);
   const auto& word = reply.elements[0].text;
   if (word == "held" || shortage.empty()) return reply;
-  if (word == "granted" || ask.enters)
-    (void)release({ask.resource, token_of(reply.elements[1]), ask.holder, std::nullopt});
+  if (word == "granted" || ask.enters) {
+    try {
+      (void)release({ask.resource, token_of(reply.elements[1]), ask.holder, std::nullopt});
+    } catch (const Error& error) {
+      throw OutcomeUnknown(fmt::format("{}, and it could not be given back: {}", shortage, error.what()));
+    }
+  }
   throw Unavailable(shortage);
 }
 

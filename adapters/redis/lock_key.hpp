@@ -24,8 +24,9 @@ class LockKey {
   // What SCAN finds all of them by.
   [[nodiscard]] std::string glob() const;
 
-  // The resource's key is another library's, too.
+  // The resource's key is another library's, too: such a pattern is registered with every grant.
   [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }
+  [[nodiscard]] std::string pattern() const { return before_ + "%s" + after_; }
 
  private:
   Keys keys_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "adapters/redis/errors.hpp"
+#include "adapters/redis/lock_key.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::redis {
@@ -43,17 +44,33 @@ Token lowest_by(Client& client, const std::string& glob, Token lowest) {
   return lowest;
 }
 
+// A glob for our own locks, and one for each registered pattern. What is no pattern was not registered by us.
+std::vector<std::string> globs_of_locks(Client& client, const LockKey& own) {
+  std::vector<std::string> globs{LockKey{client.keys(), "", false}.glob()};
+  if (own.is_shared()) globs.push_back(own.glob());
+  const auto registry = client.keys().lock_keys();
+  const std::string_view words[] = {"SMEMBERS", registry};
+  const auto patterns = unless_error(doing, client.call(registry, words));
+  for (const auto& pattern : patterns.elements) {
+    try {
+      globs.push_back(LockKey{client.keys(), pattern.text, false}.glob());
+    } catch (const InvalidInput& error) {
+      throw Unavailable(registry + " is damaged: " + error.what());
+    }
+  }
+  return globs;
+}
+
 }  // namespace
 
-Token lowest_live_token(Client& client, const LockKey& lock_key) {
+Token lowest_live_token(Client& client, const LockKey& own) {
   const auto counter = client.keys().counter();
   const std::string_view words[] = {"HGET", counter, "value"};
   const auto value = unless_error(doing, client.call(counter, words));
   const auto last = value.is_nil() ? std::int64_t{0} : parse_decimal(value.text).value_or(-1);
   if (last < 0) throw Unavailable("the counter of this Redis namespace holds no number");
   Token lowest{last < std::numeric_limits<std::int64_t>::max() ? last + 1 : last};
-  lowest = lowest_by(client, lock_key.glob(), lowest);
-  if (lock_key.is_shared()) lowest = lowest_by(client, LockKey{client.keys(), "", false}.glob(), lowest);
+  for (const auto& glob : globs_of_locks(client, own)) lowest = lowest_by(client, glob, lowest);
   return lowest;
 }
 

@@ -39,7 +39,7 @@ Committer::Committer(Open open, const std::string& path)
                       "init --storage "
                       "sqlite:{0}' with --source, or --floor N (or start 'fenceguard serve' with --init)",
                       path)},
-      ledger_{open_(Opening::first)} {
+      ledger_{open_()} {
   publish();
   thread_ = std::thread{[this] { run(); }};
 }
@@ -120,7 +120,7 @@ void Committer::look_after_state() {
   try {
     if (state == StoreState::failed) {
       ledger_.reset();
-      ledger_ = open_(Opening::again);
+      ledger_ = open_();
     } else {
       ledger_->look_again();
     }
@@ -161,7 +161,9 @@ std::optional<Fault> Committer::commit_part(Batch& part) {
     publish();
     return std::nullopt;
   }
-  fail("a commit's end was not seen, so nothing is written until the file was opened and checkpointed again");
+  fail(
+      "a commit's end was not seen, so nothing is written until the file was opened again and its log "
+      "settled");
   return Fault{FaultKind::unknown,
                "the commit was begun and its end was not seen: the write may or may not have taken effect"};
 }
@@ -228,9 +230,10 @@ void Committer::publish() {
   state_.store(status_.state, std::memory_order_release);
 }
 
-// Without waiting for readers as a rule. A log that they keep from shrinking is waited for in the end, and if
-// that is in vain not again before the log has doubled: a reader that was stopped must not hold up every
-// commit. What fails is tried again after the next commit: until it succeeds the log keeps everything.
+// Without waiting for readers as a rule. Those who keep a log from shrinking are waited for a little in the
+// end, and if that is in vain not again before the log has doubled: a reader that was stopped must not hold
+// up every commit. What fails is tried again after the next commit: until it succeeds the log keeps
+// everything.
 void Committer::checkpoint_if_due() {
   const int pages = ledger_->database().log_pages();
   if (pages < checkpoint_pages) {
@@ -238,7 +241,7 @@ void Committer::checkpoint_if_due() {
     return;
   }
   const bool truncate = pages >= truncate_pages_;
-  const int code = ledger_->database().checkpoint(truncate);
+  const int code = truncate ? ledger_->database().truncate_log() : ledger_->database().checkpoint();
   if (truncate && code != SQLITE_OK)
     truncate_pages_ = 2 * std::min(pages, std::numeric_limits<int>::max() / 2);
 }

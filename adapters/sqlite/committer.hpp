@@ -6,8 +6,8 @@
 // is the drain.
 //
 // A transaction that fails before its COMMIT was certainly not applied: its works are answered 'unavailable'.
-// One whose COMMIT fails is unknown; then nothing is written any more until the file was closed, opened and
-// checkpointed again, which is tried five times a second.
+// One whose COMMIT fails is unknown; then nothing is written any more until the file was closed, opened again
+// and its log settled (Ledger), which is tried five times a second.
 //
 // Thread safety: submit() and status() from any thread.
 
@@ -44,7 +44,7 @@ class Work {
 
 class Committer {
  public:
-  using Open = std::function<std::unique_ptr<Ledger>(Opening)>;
+  using Open = std::function<std::unique_ptr<Ledger>()>;
 
   // path is for sentences. Opens through open, in the calling thread; what it throws passes through. It is
   // called again after a failure.
@@ -81,7 +81,7 @@ class Committer {
   void publish();
   void checkpoint_if_due();
 
-  // The log is emptied, which waits for readers, when it has this many pages.
+  // The log is emptied, which waits for readers a little, when it has this many pages.
   static constexpr int truncate_pages_min = 40'000;
   int truncate_pages_ = truncate_pages_min;
 

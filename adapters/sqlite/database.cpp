@@ -10,15 +10,8 @@ namespace {
 
 constexpr int busy_pause_us = 500;
 constexpr int busy_tries_max = 20'000;  // ten seconds
-
-// Short pauses of equal length: SQLite's own handler backs off to 100 ms, and a connection that commits
-// without a break would keep another one out for seconds.
-int wait_while_busy(void*, int tries) {
-  if (tries >= busy_tries_max) return 0;
-  const timespec pause{0, busy_pause_us * 1000L};
-  nanosleep(&pause, nullptr);
-  return 1;
-}
+// A reader may stay for as long as it likes, and the leases of those who wait for this connection may not.
+constexpr int truncate_tries_max = 200;
 
 std::string_view advice(int code) {
   // The first thing that a file needs on a full disk is room for the log's index.
@@ -109,7 +102,16 @@ std::string_view Statement::blob(int column) const {
           static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column))};
 }
 
-Database::Database(const std::string& path, Mode mode) {
+// Short pauses of equal length: SQLite's own handler backs off to 100 ms, and a connection that commits
+// without a break would keep another one out for seconds.
+int Database::wait_while_busy(void* self, int tries) {
+  if (tries >= static_cast<Database*>(self)->busy_tries_max_) return 0;
+  const timespec pause{0, busy_pause_us * 1000L};
+  nanosleep(&pause, nullptr);
+  return 1;
+}
+
+Database::Database(const std::string& path, Mode mode) : busy_tries_max_{busy_tries_max} {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_READWRITE;
   if (mode == Mode::create) flags |= SQLITE_OPEN_CREATE;
   sqlite3* connection = nullptr;
@@ -117,7 +119,7 @@ Database::Database(const std::string& path, Mode mode) {
   connection_.reset(connection);
   const auto doing = fmt::format("opening {}", path);
   if (code != SQLITE_OK) throw_error(connection, code, doing);
-  sqlite3_busy_handler(connection, wait_while_busy, nullptr);
+  sqlite3_busy_handler(connection, wait_while_busy, this);
   try {
     execute(connection, mode == Mode::look ? "PRAGMA query_only = 1" : "PRAGMA journal_mode = WAL");
     execute(connection, "PRAGMA synchronous = FULL");
@@ -172,9 +174,15 @@ CommitEnding Database::commit() {
   }
 }
 
-int Database::checkpoint(bool truncate) noexcept {
-  const int mode = truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
-  return sqlite3_wal_checkpoint_v2(handle(), nullptr, mode, nullptr, nullptr);
+int Database::checkpoint() noexcept {
+  return sqlite3_wal_checkpoint_v2(handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+}
+
+int Database::truncate_log() noexcept {
+  busy_tries_max_ = truncate_tries_max;
+  const int code = sqlite3_wal_checkpoint_v2(handle(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  busy_tries_max_ = busy_tries_max;
+  return code;
 }
 
 }  // namespace fenceguard::sqlite

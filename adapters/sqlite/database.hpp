@@ -117,9 +117,11 @@ class Database {
   // error and have committed.
   [[nodiscard]] CommitEnding commit();
 
-  // Copies the log into the file and syncs it. truncate: waits for readers and writers, and empties the log.
-  // Answers SQLite's result code.
-  int checkpoint(bool truncate) noexcept;
+  // Copies the log into the file, as far as readers of older states let it, and syncs the file. Does not
+  // wait. Answers SQLite's result code; busy: another connection is at it.
+  [[nodiscard]] int checkpoint() noexcept;
+  // The same, and empties the log if readers and writers leave it within a tenth of a second.
+  int truncate_log() noexcept;
   // Pages in the log after the last commit of this connection.
   [[nodiscard]] int log_pages() const noexcept { return log_pages_; }
 
@@ -127,6 +129,9 @@ class Database {
   struct Close {
     void operator()(sqlite3* connection) const noexcept { sqlite3_close_v2(connection); }
   };
+  static int wait_while_busy(void* self, int tries);
+
+  int busy_tries_max_;
   int log_pages_ = 0;
   std::unique_ptr<sqlite3, Close> connection_;
   // Kept, because reading the words of a transaction anew takes longer than carrying them out.

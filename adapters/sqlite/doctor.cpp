@@ -4,8 +4,6 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-#include <filesystem>
-
 #include "adapters/sqlite/fence_table.hpp"
 #include "adapters/sqlite/file.hpp"
 #include "adapters/sqlite/inode_lock.hpp"
@@ -80,8 +78,7 @@ Finding examine_namespace(sqlite3* connection) {
 // Looks at what both roles of a file have in common, then at what look adds.
 template <class Look>
 Findings examine(const std::string& path, Look look) {
-  if (!std::filesystem::exists(path))
-    throw Unavailable(fmt::format("{} does not exist: check the path", path));
+  require_present(path);
   Database database{path, Database::Mode::look};
   Findings findings{examine_place(path), examine_room(path), examine_version(database.handle()),
                     examine_journal(database.handle()), examine_soundness(database.handle(), path)};

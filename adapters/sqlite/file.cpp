@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <thread>
@@ -49,6 +50,13 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
+// Where another process was faster, its file stays (EEXIST).
+bool move_unless_there(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  // A file system that cannot do that.
+  return (errno == EINVAL || errno == ENOSYS) && link(from.c_str(), to.c_str()) == 0;
+}
+
 void create(const std::string& path) {
   const std::string draft = path + ".new-" + Holder::random().id();
   try {
@@ -56,12 +64,11 @@ void create(const std::string& path) {
       Database database{draft, Database::Mode::create};
       install(database.handle());
       // Closing would do it as well, but tell nobody that it failed.
-      const int code = database.checkpoint(true);
+      const int code = database.truncate_log();
       if (code != SQLITE_OK) throw_error(database.handle(), code, "checkpointing");
     }
     sync_path(draft, O_RDONLY);
-    // link() does not replace: where another process was faster, its file stays.
-    if (link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    if (!move_unless_there(draft, path) && errno != EEXIST) {
       throw Unavailable(fmt::format("cannot create {}: {}", path, reason()));
     }
     sync_path(folder_of(path), O_RDONLY | O_DIRECTORY);
@@ -72,8 +79,28 @@ void create(const std::string& path) {
   remove_with_log(draft);
 }
 
+// SQLite's log goes by the database's name: what was committed by one of two names, and was not copied into
+// the file before a crash, is not found by the other.
+void require_one_name(const std::string& path) {
+  struct statx found {};
+  if (statx(AT_FDCWD, path.c_str(), 0, STATX_NLINK, &found) != 0) return;
+  if (found.stx_nlink > 1) {
+    throw Unavailable(
+        fmt::format("{} has {} names (hard links), and SQLite keeps a log beside each: find them with 'find "
+                    "-samefile {}', stop what uses them, and delete all but the one with the '-wal' file",
+                    path, found.stx_nlink, path));
+  }
+  if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) {
+    throw Unavailable(fmt::format(
+        "{} is mounted alone, and SQLite keeps its log beside that name, where others who use the "
+        "file do not find it: mount its folder instead",
+        path));
+  }
+}
+
 // Looks without opening: see GuardLock on descriptors of a database.
 void require_usable(const std::string& path) {
+  require_one_name(path);
   if (fs::file_size(path) <= 1) {  // one byte counts as none to SQLite, which would begin with nothing
     throw Unavailable(
         fmt::format("{} is empty: it was truncated, or made by hand; restore a backup, or delete it to "
@@ -126,14 +153,24 @@ std::string lock_path(const std::string& path) {
 
 }  // namespace
 
+// A path from the working directory leads whoever stands elsewhere to another file, with other leases and
+// other tokens.
+void require_present(const std::string& path) {
+  std::error_code error;
+  if (fs::status(path, error).type() != fs::file_type::not_found) return;
+  const fs::path asked{path};
+  throw Unavailable(fmt::format(
+      "{} does not exist{}: give the path of the file that all others use; one that is new is created by "
+      "'fenceguard serve', by 'fence init --storage', or by --init of 'exec' and 'lease acquire'",
+      fs::absolute(asked).lexically_normal().string(),
+      asked.is_relative() ? " (looked for from the working directory)" : ""));
+}
+
 void prepare_file(const std::string& path, Missing missing, std::chrono::milliseconds lock_wait) {
   std::error_code error;
   const auto status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    if (missing == Missing::refuse) {
-      throw Unavailable(
-          fmt::format("{} does not exist: check the path, or create it with 'fenceguard fence init'", path));
-    }
+    if (missing == Missing::refuse) require_present(path);
     create(path);
     return;
   }
@@ -162,6 +199,7 @@ GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::millisecon
   if (descriptor_.number < 0) {
     throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
   }
+  require_one_name(path);
   if (kind == Kind::transaction) wait = {};
   const auto last = std::chrono::steady_clock::now() + wait;
   while (!take(path, kind)) {
@@ -176,8 +214,9 @@ GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::millisecon
 }
 
 bool GuardLock::take(const std::string& path, Kind kind) {
-  if (flock(descriptor_.number, (kind == Kind::guard ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) return false;
-  return kind == Kind::transaction || inode_.try_lock(path);
+  const bool is_guard = kind == Kind::guard;
+  if (flock(descriptor_.number, (is_guard ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) return false;
+  return inode_.try_lock(path, is_guard ? InodeLock::Mode::exclusive : InodeLock::Mode::shared);
 }
 
 GuardLock::Descriptor::~Descriptor() {
@@ -185,11 +224,10 @@ GuardLock::Descriptor::~Descriptor() {
 }
 
 bool GuardLock::is_taken(const std::string& path) {
-  const int descriptor = open(lock_path(path).c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool taken = flock(descriptor, LOCK_SH | LOCK_NB) != 0;
-  close(descriptor);
-  return taken;
+  const Descriptor descriptor{open(lock_path(path).c_str(), O_RDONLY | O_CLOEXEC)};
+  if (descriptor.number >= 0 && flock(descriptor.number, LOCK_SH | LOCK_NB) != 0) return true;
+  InodeLock probe;
+  return !probe.try_lock(path, InodeLock::Mode::shared);
 }
 
 }  // namespace fenceguard::sqlite

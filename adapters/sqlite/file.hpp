@@ -14,6 +14,9 @@ namespace fenceguard::sqlite {
 
 enum class Missing { create, refuse };
 
+// Throws Unavailable if there is no such file, with the whole path that was looked at.
+void require_present(const std::string& path);
+
 // Makes sure that the file is there with all tables in this build's version: creates it (under another name
 // first, so that a crash leaves no half-made file), upgrades it unless a guard is running, and looks for
 // damage. Throws Unavailable with a sentence that says what to do: an empty or truncated file, not a
@@ -26,10 +29,10 @@ void prepare_file(const std::string& path, Missing missing,
 // Holds the file for this process as its only guard, for as long as the object lives: never by a time to
 // live, so a paused guard keeps it. Other processes may still read the file and use its lease table.
 //
-// The lock is on a file of its own, PATH-guard, which should stay, and for a guard on the database itself as
-// well (InodeLock): so there is one guard also where PATH-guard was deleted, or the database has two names.
+// The lock is on a file of its own, PATH-guard, which should stay, and on the database itself as well
+// (InodeLock): so there is one guard also where PATH-guard was deleted, or the database has two names.
 //
-// A service that keeps fences in a file of its own shares the lock for the length of a transaction, so that
+// A service that keeps fences in a file of its own shares both locks for the length of a transaction, so that
 // no guard, which would not see what it does, comes or is there meanwhile.
 class GuardLock {
  public:

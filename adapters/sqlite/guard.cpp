@@ -33,6 +33,26 @@ void require_durable(sqlite3* connection) {
   if (!is_enough) execute(connection, is_wal ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = EXTRA");
 }
 
+// After a commit that failed: what the next transaction sees is then what a crash leaves, if the disk works
+// again by now.
+void settle(sqlite3* connection) noexcept {
+  try {
+    commit_no_change(connection);
+  } catch (const std::exception&) {
+    // The end stays unknown, as it was.
+  }
+}
+
+// Where path leads to another file by now, the lock that was taken there keeps no guard of this one out.
+void require_in_place(sqlite3* connection, const char* path) {
+  int has_moved = 0;
+  sqlite3_file_control(connection, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved);
+  if (has_moved == 0) return;
+  throw Unavailable(fmt::format(
+      "{} was moved, replaced or deleted while this connection was open: close it and open the database anew",
+      path));
+}
+
 }  // namespace
 
 class Transaction::State {
@@ -40,7 +60,9 @@ class Transaction::State {
   State(sqlite3* connection, std::int64_t jump_max) : fences_{connection}, jump_max_{jump_max} {
     const char* path = sqlite3_db_filename(connection, "main");
     // A database in memory has no file, and nobody else.
-    if (path != nullptr && *path != '\0') no_guard_.emplace(path, GuardLock::Kind::transaction);
+    if (path == nullptr || *path == '\0') return;
+    no_guard_.emplace(path, GuardLock::Kind::transaction);
+    require_in_place(connection, path);
   }
 
   std::vector<Ruling> admit(std::span<const Claim> claims) {
@@ -157,6 +179,7 @@ void Transaction::commit() {
   if (was_open && (primary == SQLITE_BUSY || primary == SQLITE_CONSTRAINT)) {
     throw Unavailable(fmt::format("committing: {}; rolled back", message));
   }
+  settle(connection_);
   throw OutcomeUnknown(fmt::format("committing: {}; it may or may not have taken effect", message));
 }
 

@@ -28,7 +28,8 @@ struct OpenFile {
   dev_t device;
   ino_t inode;
   int descriptor;
-  bool is_held;  // flock() would let this process in again
+  // The locks of this process, which flock() would let in again; one that is exclusive counts as -1.
+  int holders;
 };
 
 // All that this process ever locked.
@@ -51,7 +52,7 @@ OpenFiles& open_files() {
 void close_deleted(std::vector<OpenFile>& files) {
   std::erase_if(files, [](const OpenFile& file) {
     struct stat found {};
-    if (file.is_held || fstat(file.descriptor, &found) != 0 || found.st_nlink > 0) return false;
+    if (file.holders != 0 || fstat(file.descriptor, &found) != 0 || found.st_nlink > 0) return false;
     close(file.descriptor);
     return true;
   });
@@ -69,7 +70,7 @@ OpenFile& find_or_open(std::vector<OpenFile>& files, const std::string& path) {
   if (descriptor < 0) fail(path);
   // Where another file took its place since, this may be a second descriptor of one: flock() sees to it.
   (void)fstat(descriptor, &found);
-  return files.emplace_back(OpenFile{found.st_dev, found.st_ino, descriptor, false});
+  return files.emplace_back(OpenFile{found.st_dev, found.st_ino, descriptor, 0});
 }
 
 }  // namespace
@@ -81,18 +82,19 @@ bool is_remote(const std::string& path) {
          remote_file_systems.end();
 }
 
-bool InodeLock::try_lock(const std::string& path) {
+bool InodeLock::try_lock(const std::string& path, Mode mode) {
   if (is_remote(path)) return true;
   OpenFiles& files = open_files();
   const std::scoped_lock lock{files.mutex};
   close_deleted(files.all);
   OpenFile& file = find_or_open(files.all, path);
-  if (file.is_held) return false;
-  if (flock(file.descriptor, LOCK_EX | LOCK_NB) != 0) {
+  const bool is_shared = mode == Mode::shared;
+  if (file.holders < 0 || (file.holders > 0 && !is_shared)) return false;
+  if (file.holders == 0 && flock(file.descriptor, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK || errno == EINTR) return false;
     fail(path);
   }
-  file.is_held = true;
+  file.holders = is_shared ? file.holders + 1 : -1;
   descriptor_ = file.descriptor;
   return true;
 }
@@ -101,9 +103,10 @@ InodeLock::~InodeLock() {
   if (descriptor_ < 0) return;
   OpenFiles& files = open_files();
   const std::scoped_lock lock{files.mutex};
-  flock(descriptor_, LOCK_UN);
   for (OpenFile& file : files.all) {
-    if (file.descriptor == descriptor_) file.is_held = false;
+    if (file.descriptor != descriptor_) continue;
+    file.holders = std::max(file.holders - 1, 0);
+    if (file.holders == 0) flock(descriptor_, LOCK_UN);
   }
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// InodeLock: one process holds a file, whatever its name: flock(2) on its own inode. On a local file system
-// Linux keeps these locks apart from those of fcntl(2), which SQLite takes on the same file.
+// InodeLock: a process holds a file alone, or several share it, whatever name each of them knows it by:
+// flock(2) on its own inode. On a local file system Linux keeps these locks apart from those of fcntl(2),
+// which SQLite takes on the same file.
 //
 // Closing any descriptor of a file drops all fcntl locks that this process has on it. So what is opened here
 // is not closed while the file has a name: the next lock of the file uses it again. A process keeps one
@@ -18,14 +19,17 @@ namespace fenceguard::sqlite {
 
 class InodeLock {
  public:
+  enum class Mode { exclusive, shared };
+
   InodeLock() = default;
   ~InodeLock();
   InodeLock(const InodeLock&) = delete;
   InodeLock& operator=(const InodeLock&) = delete;
 
-  // Does not wait. False: somebody has it, in this process or another one. On a remote file system, where the
-  // two kinds of locks may meet, it takes nothing and says true. Throws Unavailable. REQUIRES: not held.
-  [[nodiscard]] bool try_lock(const std::string& path);
+  // Does not wait. False: somebody is in the way, in this process or another one. On a remote file system,
+  // where the two kinds of locks may meet, it takes nothing and says true. Throws Unavailable. REQUIRES: not
+  // held.
+  [[nodiscard]] bool try_lock(const std::string& path, Mode mode);
 
  private:
   int descriptor_ = -1;  // of a file that is held

@@ -1,29 +1,47 @@
 #include "adapters/sqlite/ledger.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
+#include "adapters/sqlite/schema.hpp"
+#include "guard/clock.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
 
 constexpr std::size_t fill_page = 10'000;
+constexpr std::chrono::seconds checkpoint_wait{10};  // for a checkpoint of another connection
+constexpr std::chrono::milliseconds checkpoint_look{5};
 
 }  // namespace
 
-Ledger::Ledger(const std::string& path, FenceCache& cache, Opening opening)
+Ledger::Ledger(const std::string& path, FenceCache& cache)
     : database_{path, Database::Mode::read_write},
       fences_{database_.handle()},
       objects_{database_.handle()},
       leases_{database_.handle()},
       cache_{cache} {
-  const int code = database_.checkpoint(true);
-  // Another process that uses the lease table may be in the way.
-  const bool may_wait = opening == Opening::first && (code & 0xFF) == SQLITE_BUSY;
-  if (code != SQLITE_OK && !may_wait) throw_error(database_.handle(), code, "checkpointing " + path);
+  settle_log(path);
   cache_.clear();
   look_again();
+}
+
+// After a failed sync, of this process or of one before it, the log may end in transactions of two kinds that
+// a crash would turn round. One that is in force may be in the kernel's memory only, if the log was read anew
+// from there; no reader is older than that, so the checkpoint brings it to the disk. One that is not in force
+// may be on the disk: a transaction that is committed and synced takes its place. The log is then emptied if
+// no reader is in the way; nothing rests on that, since it is not synced.
+void Ledger::settle_log(const std::string& path) {
+  const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
+  int code = SQLITE_OK;
+  while (((code = database_.checkpoint()) & 0xFF) == SQLITE_BUSY && BootClock::now() < give_up_at)
+    std::this_thread::sleep_for(checkpoint_look);
+  if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
+  commit_no_change(database_.handle());
+  (void)database_.truncate_log();
 }
 
 void Ledger::look_again() {

@@ -20,15 +20,11 @@
 
 namespace fenceguard::sqlite {
 
-// again: after a commit whose end was not seen.
-enum class Opening { first, again };
-
 class Ledger {
  public:
-  // Opens the file, which must exist with its tables. cache is cleared, and filled if all fences have room in
-  // it. Throws Unavailable if the log cannot be copied into the file, which it must be when opening again:
-  // the log may end in a transaction that is not in force, and that a crash would bring back.
-  Ledger(const std::string& path, FenceCache& cache, Opening opening);
+  // Opens the file, which must exist with its tables, and settles what its log ends in. cache is cleared, and
+  // filled if all fences have room in it. Throws Unavailable.
+  Ledger(const std::string& path, FenceCache& cache);
 
   // Sees in the transaction itself whether somebody else has initialised the namespace meanwhile.
   void begin();
@@ -72,6 +68,7 @@ class Ledger {
   };
   using AllSeen = std::pmr::unordered_map<Resource, Seen, ByName>;
 
+  void settle_log(const std::string& path);
   void fill_cache();
   [[nodiscard]] std::optional<Fence> look_up(const Resource& resource);
   [[nodiscard]] Seen& see(const Resource& resource);

@@ -55,24 +55,30 @@ void EmbeddedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> do
 }
 
 void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
-  if (!read.claim) return read_plain(std::move(read.path), read.with_body, std::nullopt, std::move(done));
-  const auto then = [this, path = std::move(read.path), with_body = read.with_body,
-                     done = std::move(done)](Outcome<Ruling> advanced) {
+  if (!read.claim) return look(std::move(read), std::nullopt, std::move(done));
+  read.claim->sequence.reset();  // what writes nothing uses up no number
+  Claim claim = *read.claim;
+  const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<Ruling> advanced) {
     if (!advanced.ok()) return done(advanced.fault());
     if (advanced.value().verdict != Verdict::admitted)
       return done(ReadReport{advanced.value(), std::nullopt});
-    read_plain(path, with_body, advanced.value(), done);
+    look(read, advanced.value(), done);
   };
-  fences_.advance(std::move(*read.claim), then);
+  fences_.advance(std::move(claim), then);
 }
 
-void EmbeddedObjects::read_plain(std::string path, bool with_body, std::optional<Ruling> ruling,
-                                 Done<ReadReport> done) {
+void EmbeddedObjects::look(Read read, std::optional<Ruling> ruling, Done<ReadReport> done) {
   readers_.ask<ReadReport>(
-      [path = std::move(path), with_body, ruling = std::move(ruling)](Snapshot& snapshot) {
+      [read = std::move(read), ruling = std::move(ruling)](Snapshot& snapshot) {
         const auto row = snapshot.fences.load_namespace();
-        ReadReport report{ruling, snapshot.objects.load(path, row ? row->generation : "")};
-        if (report.object && !with_body) report.object->body.clear();
+        if (read.claim) {
+          // A newer token may have written since the advance.
+          const FenceView view{snapshot.fences.load(read.claim->resource.name()), row ? row->floor : 0};
+          Ruling now = judge(view, *read.claim);
+          if (now.verdict != Verdict::admitted) return ReadReport{std::move(now), std::nullopt};
+        }
+        ReadReport report{ruling, snapshot.objects.load(read.path, row ? row->generation : "")};
+        if (report.object && !read.with_body) report.object->body.clear();
         return report;
       },
       std::move(done));

@@ -18,7 +18,9 @@ class EmbeddedObjects : public ObjectStore {
   void read(Read read, Done<ReadReport> done) override;
 
  private:
-  void read_plain(std::string path, bool with_body, std::optional<Ruling> ruling, Done<ReadReport> done);
+  // Reads the object in one snapshot with the fence, by which the claim, if there is one, is judged again.
+  // ruling: of the advance.
+  void look(Read read, std::optional<Ruling> ruling, Done<ReadReport> done);
 
   EmbeddedFences& fences_;
   Committer& committer_;

@@ -81,6 +81,19 @@ void install(sqlite3* connection) {
   }
 }
 
+void commit_no_change(sqlite3* connection) {
+  try {
+    execute(connection, "BEGIN IMMEDIATE");
+    // To and fro, because SQLite does not write a page in which no byte was ever changed.
+    execute(connection, "UPDATE fenceguard_schema SET version = version + 1");
+    execute(connection, "UPDATE fenceguard_schema SET version = version - 1");
+    execute(connection, "COMMIT");
+  } catch (...) {
+    rollback(connection);
+    throw;
+  }
+}
+
 std::string install_sql() {
   std::string text = "BEGIN;\n\n";
   for (const auto sql : versions()) text += fmt::format("{}\n", sql);

@@ -22,6 +22,11 @@ namespace fenceguard::sqlite {
 // Brings the tables to schema_version() in one transaction of its own. Throws Unavailable if they are newer.
 void install(sqlite3* connection);
 
+// Commits and syncs a transaction that changes nothing and yet is written: it takes the place of what a
+// commit that failed has left at the end of the log, which a crash would bring into force otherwise. Throws
+// Unavailable. REQUIRES: the tables are there, no transaction is open.
+void commit_no_change(sqlite3* connection);
+
 // All the SQL for a service's own database: 'fenceguard sql sqlite'. Can be run once; later versions upgrade
 // when the library opens the database.
 [[nodiscard]] std::string install_sql();

@@ -1,6 +1,7 @@
 #include "adapters/sqlite/scheme.hpp"
 
 #include "adapters/sqlite/doctor.hpp"
+#include "adapters/sqlite/file.hpp"
 #include "adapters/sqlite/schema.hpp"
 #include "adapters/sqlite/storage.hpp"
 #include "adapters/sqlite/token_source.hpp"
@@ -25,6 +26,7 @@ Scheme scheme() {
   Scheme scheme;
   scheme.names = {"sqlite"};
   scheme.open_source = [](const Url& url) { return open_source(path_of(url)); };
+  scheme.require_present = [](const Url& url) { require_present(path_of(url)); };
   scheme.open_storage = [](const Url& url, const StorageOptions& options) {
     return open_storage(path_of(url), options);
   };

@@ -8,6 +8,7 @@
 #include "adapters/sqlite/lane_state.hpp"
 #include "adapters/sqlite/object_store.hpp"
 #include "adapters/sqlite/token_source.hpp"
+#include "guard/answered_fences.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -25,12 +26,11 @@ class EmbeddedStorage : public Storage {
         source_{committer_},
         lane_state_{committer_, options.jump_max},
         depth_record_{committer_},
-        committer_{[this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); },
-                   path} {
+        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }, path} {
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
   }
 
-  FenceStore& fences() override { return fences_; }
+  FenceStore& fences() override { return answered_; }
   ObjectStore* objects() override { return &objects_; }
   LaneState* lane_state() override { return &lane_state_; }
   DepthRecord* depth_record() override { return &depth_record_; }
@@ -47,10 +47,12 @@ class EmbeddedStorage : public Storage {
     (void)submit_and_wait<bool>(committer_, Needs::nothing, apply);
   }
 
+  AnswerThread answers_;  // first, so that it ends last
   GuardLock lock_;
   FenceCache cache_;
   Readers readers_;
   EmbeddedFences fences_;
+  AnsweredFences answered_{fences_, answers_};
   EmbeddedObjects objects_;
   LeaseSource source_;
   EmbeddedLaneState lane_state_;
@@ -122,10 +124,12 @@ class LookedAtFences : public FenceStore {
 class LookedAtStorage : public Storage {
  public:
   explicit LookedAtStorage(const std::string& path) : fences_{path} {}
-  FenceStore& fences() override { return fences_; }
+  FenceStore& fences() override { return answered_; }
 
  private:
+  AnswerThread answers_;  // first, so that it ends last
   LookedAtFences fences_;
+  AnsweredFences answered_{fences_, answers_};
 };
 
 class SqliteDoor : public UnguardedDoor {

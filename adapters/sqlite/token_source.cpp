@@ -18,8 +18,7 @@ class OwnFileSource : public TokenSource {
  public:
   explicit OwnFileSource(const std::string& path)
       : cache_{0},
-        committer_{[this, path](Opening opening) { return std::make_unique<Ledger>(path, cache_, opening); },
-                   path},
+        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }, path},
         source_{committer_} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,

@@ -6,7 +6,8 @@
 //
 // ROOT is the namespace, '/fenceguard' where it is left out; it is created when it is first written to. With
 // a user every node of ours is created for that user alone (digest authentication, CREATOR_ALL), without one
-// for everybody. Parameters for every zookeeper: URL: session_timeout (10s, the server bounds it),
+// for everybody. Parameters for every zookeeper: URL: session_timeout (the server bounds it; 10s
+// for guards, 15s for the token source),
 // timeout (for one answer, 10s), acl ('creator', 'open' or, read by everybody, 'read'). What else there is
 // belongs to who opens it.
 //
@@ -34,8 +35,6 @@ struct Address {
   std::chrono::milliseconds timeout{10'000};                 // for one answer
   std::string shown;                                         // the URL without its password
 };
-
-inline constexpr std::chrono::milliseconds session_timeout_default{10'000};
 
 // Throws InvalidInput for a parameter that is neither known to all nor in own, or a URL that is no such URL.
 [[nodiscard]] Address address_of(const Url& url, std::initializer_list<std::string_view> own = {});

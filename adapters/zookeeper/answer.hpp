@@ -37,6 +37,11 @@ struct Answer {
 
 inline constexpr std::int32_t any_version = -1;
 
+// ZooKeeper counts each set() of a node, in 32 bits that wrap around; a new node begins at 0.
+[[nodiscard]] constexpr std::int32_t version_after(std::int32_t version) noexcept {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(version) + 1);
+}
+
 // container: the ensemble removes it some time after its last child has gone. Not within a multi.
 enum class Mode { persistent, ephemeral, persistent_sequential, ephemeral_sequential, container };
 

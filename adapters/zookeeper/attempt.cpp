@@ -51,7 +51,7 @@ std::optional<Grant> Attempt::ask() {
 
 void Attempt::stay_connected() {
   if (stay_.session && stay_.is_unbroken()) return;
-  auto stay = parts_.sessions.stay(ttl_, stop_);
+  auto stay = parts_.sessions.stay(stop_);
   if (stay.session != stay_.session) forget_node();
   stay_ = std::move(stay);
 }

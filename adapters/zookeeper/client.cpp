@@ -7,6 +7,8 @@
 namespace fenceguard::zookeeper {
 namespace {
 
+constexpr std::chrono::milliseconds session_timeout_default{10'000};
+
 bool is_over(Session::State state) {
   return state == Session::State::expired || state == Session::State::refused;
 }

@@ -34,11 +34,8 @@ Op put(const std::string& path, const Sighting& sighting, const Fence& fence) {
 void require_plausible(const Client::Connection& connection, const FencePaths& paths,
                        const Revocation& revocation) {
   const auto& [lease, highest_seen, jump_max] = revocation;
-  if (!is_implausible(*lease, highest_seen, jump_max) ||
-      !is_implausible(*lease, read_highest(connection, paths), jump_max) ||
-      !is_implausible(*lease, read_position(connection, paths), jump_max)) {
-    return;
-  }
+  if (!is_implausible(*lease, highest_seen, jump_max)) return;
+  if (is_plausible_to_all({connection, paths}, *lease, jump_max)) return;
   throw Implausible(
       fmt::format("the lease of '{}' has token {}, more than {} above the highest seen, and the fence was "
                   "not closed; end "
@@ -94,8 +91,12 @@ FenceView revoke(Client& client, const Resource& resource, const Revocation& rev
     const auto seen = read_one(connection, client.paths(), resource);
     const auto fence = closed_fence(connection, client.paths(), seen.view, revocation);
     if (!fence || fence == seen.view.record) return seen.view;
-    const auto answer = connection.multi({seen.check_floor(client.paths()), put(path, seen, *fence)});
-    if (answer.is_ok()) return {fence, seen.view.floor};
+    std::vector<Op> ops{seen.check_floor(client.paths()), put(path, seen, *fence)};
+    if (const auto token = fence->token.value(); token > seen.view.highest()) {
+      const auto mark = read_mark({connection, client.paths()});
+      ops.push_back(mark.keep_true(client.paths(), token));
+    }
+    if (connection.multi(ops).is_ok()) return {fence, seen.view.floor};
   }
   give_up(path);
 }
@@ -120,6 +121,17 @@ void refuse_raised(const FenceStore::Rebase& rebase, const Answer& now, std::opt
   }
 }
 
+// After a fence was lowered by hand: what is implausible is decided by the others again.
+void lower_mark(const Client::Connection& connection, const FencePaths& paths, const HighestMark& mark) {
+  try {
+    const auto highest = read_highest(connection, paths);
+    if (highest < mark.value)
+      (void)connection.session->set(paths.highest(), std::to_string(highest), mark.version);
+  } catch (const Error&) {
+    // The fence is set. What counts as implausible stays generous until the next time.
+  }
+}
+
 }  // namespace
 
 FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
@@ -137,13 +149,17 @@ FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
     const auto before = session.get(path);
     refuse_raised(rebase, before, first);
     session.make_path(paths.rebased());
+    const auto mark = read_mark({connection, paths});
     const auto put = before.code == Code::ok ? set(path, text_of(fence), before.stat.version)
                                              : create(path, text_of(fence));
     // With the floor as it was seen nobody removed the fence since, and made another of the same version.
     const auto answer = connection.multi({check(paths.floor(), floor.stat.version), put,
+                                          mark.keep_true(paths, rebase.to.value()),
                                           create(paths.rebased() + "/" + segment_of(rebase.resource) + "-",
                                                  note_of(rebase, before.data), Mode::persistent_sequential)});
-    if (answer.is_ok()) return after;
+    if (!answer.is_ok()) continue;
+    if (rebase.to.value() < mark.value) lower_mark(connection, paths, mark);
+    return after;
   }
   give_up(path);
 }
@@ -277,12 +293,15 @@ StoreStatus status(Client& client) {
   const auto connection = client.connection();
   auto floor = connection.session->begin_get(paths.floor());
   auto fences = connection.session->begin_exists(paths.fences());
+  auto mark = connection.session->begin_get(paths.highest());
   StoreStatus status;
   const auto found = floor.get();
   if (found.code == Code::no_node) status.state = StoreState::uninitialised;
   const auto place = fences.get();
   status.resources = place.stat.children;
   try {
+    const auto highest = mark_in(paths, mark.get());
+    if (highest) status.highest = highest->value;
     status.floor = floor_of(paths, found);
     if (place.code == Code::no_node) status.state = StoreState::uninitialised;
     require_place(paths, place);

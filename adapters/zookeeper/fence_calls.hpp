@@ -35,7 +35,7 @@ struct Revocation {
 // somebody writes meanwhile stays. A fault part of the way leaves what was done before it.
 [[nodiscard]] Compaction compact(Client& client, Token lowest_live);
 
-// Without StoreStatus::highest, which nobody can tell without a look at every fence: 0.
+// StoreStatus::highest is the mark, where there is one: see highest_mark.hpp.
 [[nodiscard]] StoreStatus status(Client& client);
 
 }  // namespace fenceguard::zookeeper

@@ -83,18 +83,19 @@ FencePaths::FencePaths(const std::string& root)
     : root_{root},
       fences_{root + "/fences"},
       floor_{root + "/floor"},
+      highest_{root + "/highest"},
       rebased_{root + "/rebased"},
       offset_{root + "/offset"},
-      locks_{root + "/locks"} {}
+      locks_{root + "/locks"},
+      lock_paths_{root + "/lock_paths"} {}
 
 std::string FencePaths::fence(const Resource& resource) const {
   return fences_ + "/" + segment_of(resource);
 }
 
 bool FencePaths::is_reserved(std::string_view path) const {
-  for (const std::string_view own :
-       {std::string_view{fences_}, std::string_view{floor_}, std::string_view{rebased_},
-        std::string_view{offset_}, std::string_view{locks_}}) {
+  for (const auto* kept : {&fences_, &floor_, &highest_, &rebased_, &offset_, &locks_, &lock_paths_}) {
+    const std::string_view own = *kept;
     if (path.starts_with(own) && (path.size() == own.size() || path[own.size()] == '/')) return true;
   }
   return false;

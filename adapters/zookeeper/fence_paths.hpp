@@ -2,11 +2,13 @@
 
 // FencePaths: the nodes below a ROOT that belong to fenceguard itself.
 //
-//   ROOT/fences/NAME   the fence of one resource, see fence_record.hpp
-//   ROOT/floor         the floor, and the mark that the namespace was initialised
-//   ROOT/rebased/...   who set which fence by hand, and when
-//   ROOT/offset        of the token source
-//   ROOT/locks/...     of the token source
+//   ROOT/fences/NAME     the fence of one resource, see fence_record.hpp
+//   ROOT/floor           the floor, and the mark that the namespace was initialised
+//   ROOT/highest         see highest_mark.hpp
+//   ROOT/rebased/...     who set which fence by hand, and when
+//   ROOT/offset          of the token source
+//   ROOT/locks/...       of the token source
+//   ROOT/lock_paths/...  likewise: where else there are locks
 //
 // NAME is the resource as one segment: '/', '%' and the characters that ZooKeeper takes in no path are
 // percent-encoded. Thread-safe.
@@ -26,6 +28,7 @@ class FencePaths {
   [[nodiscard]] const std::string& root() const noexcept { return root_; }
   [[nodiscard]] const std::string& fences() const noexcept { return fences_; }
   [[nodiscard]] const std::string& floor() const noexcept { return floor_; }
+  [[nodiscard]] const std::string& highest() const noexcept { return highest_; }
   [[nodiscard]] const std::string& rebased() const noexcept { return rebased_; }
   [[nodiscard]] const std::string& offset() const noexcept { return offset_; }
   [[nodiscard]] std::string fence(const Resource& resource) const;
@@ -37,9 +40,11 @@ class FencePaths {
   std::string root_;
   std::string fences_;
   std::string floor_;
+  std::string highest_;
   std::string rebased_;
   std::string offset_;
   std::string locks_;
+  std::string lock_paths_;
 };
 
 // Throws InvalidInput for a path that ZooKeeper does not take, or takes for another than it looks like; what

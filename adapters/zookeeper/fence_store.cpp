@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "adapters/zookeeper/fence_calls.hpp"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr unsigned threads = 8;
 constexpr std::chrono::seconds refresh_every{1};
+constexpr std::int64_t few_fences = 256;
 
 }  // namespace
 
@@ -23,7 +25,8 @@ ZooKeeperFences::ZooKeeperFences(Address address, const StorageOptions& options)
   const auto connection = client_.connection();
   status_ = look_around();
   if (status_.state == StoreState::ready) {
-    guard_.saw(read_highest(connection, client_.paths()));
+    // The mark tells it about; where there are few fences they are looked at.
+    if (status_.resources <= few_fences) guard_.saw(read_highest(connection, client_.paths()));
     status_.highest = guard_.highest_seen();
   }
   keeper_ = std::thread{[this] { keep_status(); }};
@@ -51,7 +54,7 @@ StoreStatus ZooKeeperFences::look_around() {
   StoreStatus status;
   try {
     status = zookeeper::status(client_);
-    guard_.saw(status.floor);
+    guard_.saw(std::max(status.floor, status.highest));
   } catch (const std::exception& error) {
     status.state = StoreState::failed;
     status.reason = error.what();

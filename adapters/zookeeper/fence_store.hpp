@@ -22,7 +22,8 @@ class ZooKeeperFences : public FenceStore {
   ~ZooKeeperFences() override;
 
   // As last seen, a second or so ago; where no server answers, it takes the address's timeout to say so.
-  // highest is what this store has seen: all fences when it was opened, and its own calls since.
+  // highest is what this store has seen: a few fences or the mark when it was opened, its own calls since,
+  // and the mark as it rises, which others' fences are at most HighestMark::slack above.
   [[nodiscard]] StoreStatus status() const override;
 
   void advance(Claim claim, Done<Ruling> done) override;

@@ -83,6 +83,7 @@ std::vector<Sighting> read_fences(const Client::Connection& connection, const Fe
     auto barrier = session.begin_multi({check(paths.floor(), any_version)});
     auto before = session.begin_get(paths.floor());
     auto place = session.begin_exists(paths.fences());
+    auto mark = session.begin_get(paths.highest());
     std::vector<Pending<Answer>> fences;
     for (const auto& one : resources) fences.push_back(session.begin_get(paths.fence(one)));
     auto after = session.begin_get(paths.floor());
@@ -90,10 +91,12 @@ std::vector<Sighting> read_fences(const Client::Connection& connection, const Fe
     const auto first = before.get();
     const auto value = floor_of(paths, first);
     require_place(paths, place.get());
+    const auto highest = mark_in(paths, mark.get());
     std::vector<Sighting> sightings;
     for (std::size_t i = 0; i < resources.size(); ++i) {
       sightings.push_back(sighting_of(resources[i], first, fences[i].get()));
       sightings.back().view.floor = value;
+      sightings.back().mark = highest;
     }
     const auto last = after.get();
     if (last.code == Code::ok && last.stat.version == first.stat.version) return sightings;
@@ -146,8 +149,24 @@ std::int64_t read_highest(const Client::Connection& connection, const FencePaths
   return highest;
 }
 
-std::int64_t read_position(const Client::Connection& connection, const FencePaths& paths) {
-  auto& session = *connection.session;
+HighestMark read_mark(const Seen& in) {
+  auto& session = *in.connection.session;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    require_initialised(in.connection, in.paths);
+    if (const auto mark = mark_in(in.paths, session.get(in.paths.highest()))) return *mark;
+    // Whoever raises a fence meanwhile makes the mark before, and this one is not made.
+    const auto text = std::to_string(read_highest(in.connection, in.paths));
+    (void)certain([&] { return session.create(in.paths.highest(), text); });
+  }
+  throw Unavailable(fmt::format("{} is removed as often as it is made", in.paths.highest()));
+}
+
+namespace {
+
+// The number that a token source of this namespace would draw now; 0 where none ever drew.
+std::int64_t read_position(const Seen& in) {
+  auto& session = *in.connection.session;
+  const auto& paths = in.paths;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto offset = session.get(paths.offset());
     if (offset.code != Code::ok) return 0;
@@ -162,6 +181,18 @@ std::int64_t read_position(const Client::Connection& connection, const FencePath
   throw Unavailable(fmt::format("{} changes as often as it is looked at", paths.offset()));
 }
 
+}  // namespace
+
+bool is_plausible_to_all(const Seen& in, const Claim& claim, std::int64_t jump_max) {
+  const auto mark = read_mark(in);
+  const auto floor = floor_of(in.paths, in.connection.session->get(in.paths.floor()));
+  if (!is_implausible(claim, std::max(mark.value, floor), jump_max)) return true;
+  // After many elections of a quiet namespace.
+  if (!is_implausible(claim, read_position(in), jump_max)) return true;
+  if (is_implausible(claim, std::max(mark.bound(), floor), jump_max)) return false;
+  return !is_implausible(claim, read_highest(in.connection, in.paths), jump_max);
+}
+
 std::optional<std::vector<Sighting>> FenceMirror::find(std::uint64_t tenure,
                                                        std::span<const Resource> resources) {
   std::vector<Sighting> found;
@@ -173,6 +204,7 @@ std::optional<std::vector<Sighting>> FenceMirror::find(std::uint64_t tenure,
     // A fence that was seen under an older floor may have been compacted since, and created again.
     if (entry.tenure != tenure || entry.sighting.floor_version != floor_version_) return std::nullopt;
     found.push_back(entry.sighting);
+    found.back().mark = mark_tenure_ == tenure ? mark_ : std::nullopt;
     entries_.splice(entries_.begin(), entries_, at->second);
   }
   return found;
@@ -182,6 +214,8 @@ void FenceMirror::put(std::uint64_t tenure, const Resource& resource, const Sigh
   const std::scoped_lock lock{mutex_};
   highest_ = std::max(highest_, sighting.view.highest());
   floor_version_ = sighting.floor_version;
+  mark_ = sighting.mark;
+  mark_tenure_ = tenure;
   if (const auto at = index_.find(resource); at != index_.end()) {
     at->second->sighting = sighting;
     at->second->tenure = tenure;

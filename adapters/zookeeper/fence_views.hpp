@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "adapters/zookeeper/client.hpp"
+#include "adapters/zookeeper/highest_mark.hpp"
 #include "guard/error.hpp"
 #include "guard/judge.hpp"
 
@@ -28,6 +29,7 @@ struct Sighting {
   FenceView view;
   std::int32_t version = 0;  // of the fence's node; without a record it means nothing
   std::int32_t floor_version = 0;
+  std::optional<HighestMark> mark;  // of the namespace; nothing if there was none
 
   // Proves, as the first operations of a multi, that this is still so. Without a record it proves no more
   // than that of the floor: create() proves that there is still none.
@@ -72,9 +74,19 @@ struct Passed {
 // Unavailable.
 [[nodiscard]] std::int64_t read_highest(const Client::Connection& connection, const FencePaths& paths);
 
-// The number that a token source of this namespace would draw now; 0 where none ever drew. One write, which
-// changes nothing but the version of the source's offset. Throws Unavailable.
-[[nodiscard]] std::int64_t read_position(const Client::Connection& connection, const FencePaths& paths);
+// A namespace, over a connection.
+struct Seen {
+  const Client::Connection& connection;
+  const FencePaths& paths;
+};
+
+// The mark as it is now, made if there was none. Throws Unavailable.
+[[nodiscard]] HighestMark read_mark(const Seen& in);
+
+// Whether claim is plausible by the highest token in the namespace, or by the number that its token source
+// would draw now. Looks at every fence only where the mark leaves it open. One write, which changes nothing
+// but the version of the source's offset. Throws Unavailable.
+[[nodiscard]] bool is_plausible_to_all(const Seen& in, const Claim& claim, std::int64_t jump_max);
 
 // Throws Unavailable where the place of the fences is missing: then fences were lost, and a floor that is
 // older than they were is not a licence. answer: of begin_exists(paths.fences()).
@@ -118,6 +130,8 @@ class FenceMirror {
   std::unordered_map<Resource, Entries::iterator, Hash> index_;
   std::int32_t floor_version_ = 0;
   std::int64_t highest_ = 0;
+  std::optional<HighestMark> mark_;  // the newest
+  std::uint64_t mark_tenure_ = 0;
 };
 
 }  // namespace fenceguard::zookeeper

@@ -42,7 +42,7 @@ void require_allowed(const FencePaths& paths, const std::vector<Op>& ops) {
 
 // The guard's own operations are counted as large as they may become.
 void require_fit(const FencePaths& paths, std::span<const Claim> claims, const std::vector<Op>& ops) {
-  auto bytes = paths.floor().size() + bytes_around_an_op;
+  auto bytes = paths.floor().size() + paths.highest().size() + 2 * bytes_around_an_op;
   for (const auto& claim : claims)
     bytes += paths.fence(claim.resource).size() + fence_bytes_max + bytes_around_an_op;
   for (const auto& op : ops) bytes += op.path.size() + op.data.size() + bytes_around_an_op;
@@ -66,13 +66,16 @@ void require_distinct(const std::vector<Resource>& resources) {
     throw InvalidInput("two claims of one write name the same resource");
 }
 
-// ZooKeeper counts each set() of a node, in 32 bits that wrap around; a new node begins at 0.
-std::int32_t version_after(std::int32_t version) {
-  return static_cast<std::int32_t>(static_cast<std::uint32_t>(version) + 1);
-}
-
 bool is_admitted(const Ruling& ruling) {
   return ruling.verdict == Verdict::admitted;
+}
+
+// Whether the fence, read behind the data that the claim asked for, is the claim's own still. A compacted one
+// has given way to a floor that may be above it.
+bool is_still_at(const Claim& claim, const Answer& fence) {
+  if (fence.code != Code::ok) return false;
+  const auto ruling = judge({parse_fence(fence.data), 0}, claim);
+  return is_admitted(ruling) && !ruling.changed;
 }
 
 }  // namespace
@@ -103,8 +106,20 @@ struct Guard::Attempt {
     return std::ranges::any_of(rulings, [](const Ruling& one) { return one.changed; });
   }
 
+  // The highest token to which a fence would be raised; 0: none would.
+  [[nodiscard]] std::int64_t raised_to() const {
+    std::int64_t token = 0;
+    for (std::size_t i = 0; i < rulings.size(); ++i) {
+      const bool is_raised = rulings[i].changed && rulings[i].highest > sightings[i].view.highest();
+      if (is_raised) token = std::max(token, rulings[i].highest);
+    }
+    return token;
+  }
+
+  [[nodiscard]] const std::optional<HighestMark>& mark() const { return sightings.front().mark; }
+
   // The proof that all is as it was seen, and the fences as they are to be: the floor, then one for each
-  // claim.
+  // claim, and where a fence is raised the mark.
   [[nodiscard]] std::vector<Op> proof(const FencePaths& paths) const {
     std::vector<Op> ops{sightings.front().check_floor(paths)};
     for (std::size_t i = 0; i < resources.size(); ++i) {
@@ -118,10 +133,11 @@ struct Guard::Attempt {
         ops.push_back(create(std::move(path), text_of(*rulings[i].fence)));
       }
     }
+    if (const auto token = raised_to(); token > 0) ops.push_back(mark()->keep_true(paths, token));
     return ops;
   }
 
-  [[nodiscard]] std::size_t proofs() const { return resources.size() + 1; }
+  [[nodiscard]] std::size_t proofs() const { return resources.size() + (raised_to() > 0 ? 2 : 1); }
 };
 
 Guard::Guard(Client& client, GuardOptions options)
@@ -142,29 +158,22 @@ bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
   return !attempt.is_from_cache || std::ranges::all_of(attempt.rulings, is_admitted);
 }
 
-// What looks implausible by what this guard has seen so far may be plausible by what others wrote, or by
-// where the counter stands of which the namespace's tokens are drawn.
+// What looks implausible by what this guard has seen so far may be plausible by what others wrote.
 void Guard::require_plausible(const Attempt& attempt) {
-  const auto is_absurd = [this](const Claim& claim) {
-    return is_implausible(claim, std::max(mirror_.highest(), position_.load()), options_.jump_max);
-  };
   for (const auto& claim : attempt.request.claims) {
-    if (!is_absurd(claim)) continue;
-    mirror_.saw(read_highest(attempt.connection, client_.paths()));
-    if (!is_absurd(claim)) continue;
-    position_ = read_position(attempt.connection, client_.paths());
-    if (is_absurd(claim)) {
-      throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen, {}",
-                                    claim.token.value(), claim.resource.name(), options_.jump_max,
-                                    mirror_.highest()));
-    }
+    if (!is_implausible(claim, mirror_.highest(), options_.jump_max)) continue;
+    if (is_plausible_to_all({attempt.connection, client_.paths()}, claim, options_.jump_max)) continue;
+    throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen",
+                                  claim.token.value(), claim.resource.name(), options_.jump_max));
   }
 }
 
 // After a multi that took effect.
 void Guard::remember(const Attempt& attempt) {
+  const auto token = attempt.raised_to();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
     auto sighting = attempt.sightings[i];
+    if (token > 0) sighting.mark = sighting.mark->after(token);
     if (attempt.rulings[i].changed) {
       sighting.version = sighting.view.record ? version_after(sighting.version) : 0;
       sighting.view.record = attempt.rulings[i].fence;
@@ -180,6 +189,7 @@ void Guard::remember(const Attempt& attempt) {
 // The caller's operation was refused, so nothing took effect. The token of an admitted claim stays all the
 // same. False if it must be done again.
 bool Guard::keep_tokens(Attempt& attempt, Applied& applied, const MultiAnswer& answer) {
+  const auto proofs = attempt.proofs();
   attempt.rulings.clear();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i)
     attempt.rulings.push_back(judge_refused_write(attempt.sightings[i].view, attempt.request.claims[i]));
@@ -189,33 +199,41 @@ bool Guard::keep_tokens(Attempt& attempt, Applied& applied, const MultiAnswer& a
     remember(attempt);
   }
   applied.rulings = attempt.rulings;
-  applied.result = MultiAnswer{answer.code, answer.failed - attempt.proofs(), {}};
+  applied.result = MultiAnswer{answer.code, answer.failed - proofs, {}};
   return true;
 }
 
 // False if it must be done again, because something was not as it was seen.
 bool Guard::send(Attempt& attempt, Applied& applied) {
   auto ops = attempt.proof(client_.paths());
+  const auto proofs = attempt.proofs();
   const auto& request = attempt.request;
   if (request.ops) ops.insert(ops.end(), request.ops->begin(), request.ops->end());
   auto pending = attempt.connection.begin_multi(ops);
   std::optional<Pending<Answer>> reading;
-  if (request.read_path) reading = attempt.connection.session->begin_get(*request.read_path);
+  std::optional<Pending<Answer>> fence_behind;
+  if (request.read_path) {
+    auto& session = *attempt.connection.session;
+    reading = session.begin_get(*request.read_path);
+    fence_behind = session.begin_get(client_.paths().fence(attempt.resources.front()));
+  }
   const bool writes = request.ops || attempt.changes_fences();
   auto answer = writes ? pending.get() : certain([&] { return pending.get(); });
   if (!answer.is_ok()) {
-    if (answer.failed >= attempt.proofs()) return keep_tokens(attempt, applied, answer);
+    if (answer.failed >= proofs) return keep_tokens(attempt, applied, answer);
     return false;
   }
   remember(attempt);
   applied.rulings = std::move(attempt.rulings);
   if (request.ops) {
     auto& all = answer.answers;
-    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(attempt.proofs()));
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(proofs));
     applied.result = std::move(answer);
   }
-  if (reading) applied.answer = reading->get();
-  return true;
+  if (!reading) return true;
+  applied.answer = reading->get();
+  // A newer token may have written between the multi and the read.
+  return is_still_at(request.claims.front(), fence_behind->get());
 }
 
 Guard::Applied Guard::apply(const Request& request) {
@@ -235,6 +253,11 @@ Guard::Applied Guard::apply(const Request& request) {
       return applied;
     }
     require_plausible(attempt);
+    if (attempt.raised_to() > 0 && !attempt.mark()) {
+      (void)read_mark({attempt.connection, client_.paths()});
+      is_cache_trusted = false;
+      continue;
+    }
     if (send(attempt, applied)) return applied;
     is_cache_trusted = false;
     if (attempts >= attempts_min && std::chrono::steady_clock::now() > deadline) {

@@ -17,7 +17,6 @@
 //
 // Thread-safe.
 
-#include <atomic>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,7 +75,8 @@ class Guard : public fenceguard::Guard {
   // there is no claim, or two name one resource.
   [[nodiscard]] AllWritten write_all(std::span<const Claim> claims, const std::vector<Op>& ops);
 
-  // A fenced read of one node: advances, then reads, in one round trip. Throws InvalidInput for a path that
+  // A fenced read of one node: advances, reads, and looks at the fence once more, in one round trip; what a
+  // newer token wrote meanwhile is not answered, the claim is stale then. Throws InvalidInput for a path that
   // ZooKeeper does not take, and has not advanced then.
   [[nodiscard]] FencedRead read(const Claim& claim, const std::string& path);
 
@@ -99,7 +99,6 @@ class Guard : public fenceguard::Guard {
   Client& client_;
   const GuardOptions options_;
   FenceMirror mirror_;
-  std::atomic<std::int64_t> position_{0};  // see read_position()
 };
 
 }  // namespace fenceguard::zookeeper

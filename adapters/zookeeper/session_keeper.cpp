@@ -14,11 +14,6 @@ bool is_over(const Session& session) {
 // For a server's name to be looked up and the server to answer, however short the session is.
 constexpr std::chrono::milliseconds patience_min{5'000};
 
-// The least session that allows leases of this term, see lease_term().
-std::chrono::milliseconds session_timeout_for(std::chrono::milliseconds ttl) {
-  return ttl + ttl / 2 + std::chrono::milliseconds{1};
-}
-
 }  // namespace
 
 std::chrono::milliseconds lease_term(const Session& session, std::chrono::milliseconds ttl) {
@@ -28,14 +23,14 @@ std::chrono::milliseconds lease_term(const Session& session, std::chrono::millis
 SessionKeeper::SessionKeeper(Address address, Broke broke)
     : address_{std::move(address)},
       broke_{std::move(broke)},
-      session_timeout_{address_.session_timeout.value_or(std::chrono::milliseconds{0})} {}
+      session_timeout_{address_.session_timeout.value_or(session_timeout_default)} {}
 
-Stay SessionKeeper::stay(std::chrono::milliseconds ttl, const std::stop_token& stop) {
+Stay SessionKeeper::stay(const std::stop_token& stop) {
   static constexpr std::chrono::milliseconds look_again{50};
   const auto deadline = std::chrono::steady_clock::now() + address_.timeout;
   for (;;) {
     // Where it expired, broke again or was away for too long, there is another one to be had.
-    auto stay = current(ttl);
+    auto stay = current();
     const bool is_connected = stay.session->connects_within(look_again);
     if (is_connected && stay.is_unbroken()) return stay;
     const bool is_late = std::chrono::steady_clock::now() >= deadline;
@@ -44,14 +39,14 @@ Stay SessionKeeper::stay(std::chrono::milliseconds ttl, const std::stop_token& s
   }
 }
 
-Stay SessionKeeper::current(std::chrono::milliseconds ttl) {
+Stay SessionKeeper::current() {
   if (auto stay = usable()) return *std::move(stay);
   std::shared_ptr<Session> over;  // ended last: that may take seconds
   const std::scoped_lock opening{opening_};
   if (auto stay = usable()) return *std::move(stay);
   const auto life = std::make_shared<SessionLife>();
   const auto session =
-      std::make_shared<Session>(address_, timeout_to_ask_for(ttl), [this, life](Session::State state) {
+      std::make_shared<Session>(address_, session_timeout_, [this, life](Session::State state) {
         const bool is_connected = state == Session::State::connected;
         life->away_since = is_connected ? BootClock::time_point::max() : BootClock::now();
         if (is_connected) return;
@@ -77,12 +72,6 @@ std::optional<Stay> SessionKeeper::usable() const {
   return Stay{session_, {life_, life_->breaks}};
 }
 
-std::chrono::milliseconds SessionKeeper::timeout_to_ask_for(std::chrono::milliseconds ttl) {
-  const std::scoped_lock lock{mutex_};
-  if (session_timeout_.count() == 0) session_timeout_ = session_timeout_for(ttl);
-  return session_timeout_;
-}
-
 Stay SessionKeeper::stay_after(bool is_unknown) {
   try {
     return stay();
@@ -99,7 +88,7 @@ bool SessionKeeper::is_ready() const {
 
 std::chrono::milliseconds SessionKeeper::session_timeout() const {
   const std::scoped_lock lock{mutex_};
-  return session_ ? session_->session_timeout() : session_timeout_default;
+  return session_ ? session_->session_timeout() : session_timeout_;
 }
 
 void SessionKeeper::close() {

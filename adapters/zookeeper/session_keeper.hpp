@@ -54,6 +54,10 @@ struct Stay {
 
 class SessionKeeper {
  public:
+  // What is asked for where the URL does not say: whatever leases come first, and enough for those of the
+  // default term (AcquireOptions::ttl).
+  static constexpr std::chrono::milliseconds session_timeout_default{15'000};
+
   // broke is called, on the session's own thread, after each break; it must neither block nor call a session,
   // nor be the last to hold one.
   using Broke = std::function<void(const SessionLife&)>;
@@ -61,11 +65,9 @@ class SessionKeeper {
   SessionKeeper(Address address, Broke broke);
 
   // A stay that begins now. Opens the session if there is none, or none that lives, and waits until it is
-  // connected. ttl: where neither the URL nor an earlier call gives the session's timeout, one that allows
-  // leases of this term is asked for. Throws Unavailable where it does not come to a connection in time, or
-  // before stop is requested.
-  [[nodiscard]] Stay stay(std::chrono::milliseconds ttl = session_timeout_default,
-                          const std::stop_token& stop = {});
+  // connected. Throws Unavailable where it does not come to a connection in time, or before stop is
+  // requested.
+  [[nodiscard]] Stay stay(const std::stop_token& stop = {});
 
   // What does(stay) answers; does is asked again where the connection broke meanwhile. REQUIRES: asking it
   // once more, after a break, does no harm.
@@ -98,17 +100,16 @@ class SessionKeeper {
 
  private:
   [[nodiscard]] Stay stay_after(bool is_unknown);
-  [[nodiscard]] Stay current(std::chrono::milliseconds ttl);
+  [[nodiscard]] Stay current();
   [[nodiscard]] std::optional<Stay> usable() const;
-  [[nodiscard]] std::chrono::milliseconds timeout_to_ask_for(std::chrono::milliseconds ttl);
 
   const Address address_;
   const Broke broke_;
-  std::mutex opening_;        // one thread opens a session; taken before mutex_
+  const std::chrono::milliseconds session_timeout_;  // that is asked for
+  std::mutex opening_;                               // one thread opens a session; taken before mutex_
   mutable std::mutex mutex_;  // guards what follows; never held while a session is opened or ended
   std::shared_ptr<Session> session_;
   std::shared_ptr<SessionLife> life_;
-  std::chrono::milliseconds session_timeout_{0};  // 0: not known yet
 };
 
 }  // namespace fenceguard::zookeeper

@@ -70,7 +70,7 @@ class ZooKeeperSource : public TokenSource {
   [[nodiscard]] std::optional<Ms> confirm(const Tenure& tenure, Ms ttl);
   [[nodiscard]] Release remove_contender(const std::string& path, const Tenure* own);
   void call_same_holder(const Claim& claim);
-  [[nodiscard]] bool is_still_held(const Resource& resource, Ms ttl);
+  [[nodiscard]] bool is_still_held(const Resource& resource);
   void remember_before(const Resource& resource, const std::string& path);
 
   LockCalls calls_;
@@ -105,7 +105,7 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
                                                        Ms ttl) {
   require_sensible_ttl(ttl);
   if (const auto grant = again(resource, holder, ttl)) return *grant;
-  if (!is_still_held(resource, ttl)) {
+  if (!is_still_held(resource)) {
     Attempt attempt{parts(), resource, holder, {.ttl = ttl}};
     if (const auto grant = attempt.ask()) {
       call_same_holder(grant->claim);
@@ -154,7 +154,7 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
 
 // Whoever polls a held lock reads, and makes no node each time: while the one is there that the last attempt
 // found before it, another attempt would be behind that as well. It grants nothing.
-bool ZooKeeperSource::is_still_held(const Resource& resource, Ms ttl) {
+bool ZooKeeperSource::is_still_held(const Resource& resource) {
   std::string path;
   {
     const std::scoped_lock lock{mutex_};
@@ -163,7 +163,7 @@ bool ZooKeeperSource::is_still_held(const Resource& resource, Ms ttl) {
     path = found->second;
   }
   try {
-    if (LockCalls::is_there(*sessions_.stay(ttl).session, path)) return true;
+    if (LockCalls::is_there(*sessions_.stay().session, path)) return true;
   } catch (const Unavailable&) {
     // The attempt says what is wrong, if it still is.
   }

@@ -36,6 +36,10 @@ std::optional<ClaimKeys> open_keys(const Settings& settings) {
   return ClaimKeys::from_file(settings.text("claim-key"), settings.text("claim-space"));
 }
 
+bool may_create(const Settings& settings) {
+  return settings.has(init_setting.name) && settings.is_on(init_setting.name);
+}
+
 // The guard, open only for as long as an advance takes, because meanwhile no other can be. Another client
 // that is advancing is soon done; a server that runs is not.
 std::unique_ptr<LocalFences> open_guard(const Url& storage, const StorageOptions& options) {
@@ -68,6 +72,27 @@ void lift(TokenSource& source, const Grant& grant, std::int64_t highest) {
   source.release(grant.claim);
 }
 
+// False if the lease may still be there.
+bool give_back(TokenSource& source, const Claim& claim) {
+  try {
+    source.release(claim);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// What call() answers; where it fails a new grant is given back.
+auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    if (grant.is_new && !give_back(source, grant.claim))
+      throw OutcomeUnknown(fmt::format("{}; and the lease could not be given back", error.what()));
+    throw;
+  }
+}
+
 // Advances the guard of --storage, if there is one, and gives the lock back if that fails.
 Ruling advance_or_release(const Settings& settings, TokenSource& source, const Grant& grant) {
   const auto storage = settings.url("storage");
@@ -76,12 +101,9 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
     unjudged.verdict = Verdict::admitted;
     return unjudged;
   }
-  try {
+  return or_give_back(source, grant, [&] {
     return open_guard(*storage, {.initialise = !settings.is_given("source")})->advance(grant.claim);
-  } catch (const Error&) {
-    if (grant.is_new) source.release(grant.claim);
-    throw;
-  }
+  });
 }
 
 }  // namespace
@@ -115,6 +137,9 @@ std::unique_ptr<TokenSource> open_source(const Settings& settings) {
     return std::make_unique<RemoteSource>(open_server(settings), given_signature(settings));
   }
   const auto source = settings.url(settings.is_given("source") ? "source" : "storage");
+  // Wrong usage is told before what is not there.
+  if (const auto storage = settings.url("storage")) static_cast<void>(schemes().find(*storage));
+  if (!may_create(settings)) schemes().require_present(source.value());
   return schemes().open_source(source.value());
 }
 
@@ -122,7 +147,7 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
   require_sensible_ttl(options.ttl);
   const auto keys = open_keys(settings);
   if (const auto storage = settings.url("storage")) {
-    static_cast<void>(schemes().find(*storage));
+    if (!may_create(settings)) schemes().require_present(*storage);
   } else if (!settings.is_given("server")) {
     complain(
         "no guard was advanced: an older holder's delayed write may still land; see --storage and --server");
@@ -137,8 +162,8 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
       taken.refusal = ruling.verdict;
       if (!grant->is_new)
         return taken;  // not fresh: the refusal is the truth, and no reason to lift the source
-      lift(source, *grant, ruling.highest);
-    } else if (refresh(source, *grant)) {
+      or_give_back(source, *grant, [&] { lift(source, *grant, ruling.highest); });
+    } else if (or_give_back(source, *grant, [&] { return refresh(source, *grant); })) {
       auto signature = keys ? keys->sign(grant->claim) : std::string{};
       if (const auto* remote = dynamic_cast<const RemoteSource*>(&source)) {
         signature = remote->signature_of(grant->claim);
@@ -147,6 +172,26 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
     }
   }
   return taken;
+}
+
+std::string describe_loss(const Settings& settings, const Lease& lease) {
+  const auto loss = lease.loss().value_or(Loss{});
+  switch (loss.kind) {
+    case Loss::Kind::expired:
+      return "it expired before it could be renewed, because this process or its machine stood still";
+    case Loss::Kind::unreachable:
+      return fmt::format("it could not be renewed in time, because its source is unreachable: {}",
+                         loss.detail);
+    case Loss::Kind::ended:
+      break;
+  }
+  try {
+    if (settings.is_given("server") && RemoteFences{open_server(settings)}.is_revoked(lease.claim()))
+      return "it was revoked";
+  } catch (const Error&) {
+    // Then that is not known.
+  }
+  return "its source says that it is over: it expired there, was released, or was ended";
 }
 
 }  // namespace fenceguard::cli

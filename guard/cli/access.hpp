@@ -10,6 +10,7 @@
 #include "guard/cli/fences.hpp"
 #include "guard/cli/remote.hpp"
 #include "guard/cli/settings.hpp"
+#include "guard/lease.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::cli {
@@ -49,11 +50,18 @@ inline constexpr Setting ttl_setting{.name = "ttl",
                                      .placeholder = "TIME",
                                      .fallback = "10s",
                                      .help = "time to live of the lease"};
-inline constexpr Setting wait_setting{.name = "wait",
-                                      .kind = Kind::duration,
-                                      .placeholder = "TIME",
-                                      .fallback = "30s",
-                                      .help = "how long to wait for the lock; 0s tries once"};
+inline constexpr Setting init_setting{
+    .name = "init",
+    .kind = Kind::flag,
+    .help = "create the file of an sqlite: source or storage that is not there; without it that is a fault"};
+inline constexpr Setting wait_setting{
+    .name = "wait",
+    .kind = Kind::duration,
+    .placeholder = "TIME",
+    .fallback = "30s",
+    .help =
+        "how long to wait for the lock, and for a guard that is unavailable for now; "
+        "0s tries once"};
 
 inline constexpr Setting claim_key_setting{
     .name = "claim-key",
@@ -78,7 +86,7 @@ void require_one_way(const Settings& settings);
 // The client for --server with its bearer token. REQUIRES: --server is given.
 [[nodiscard]] ControlClient open_server(const Settings& settings);
 
-// The token source of --server, of --source, or else of the storage itself.
+// The token source of --server, of --source, or else of the storage itself. Creates nothing without --init.
 [[nodiscard]] std::unique_ptr<TokenSource> open_source(const Settings& settings);
 
 // A grant that no guard refuses: waits for the lock, and with --storage advances the guard; a grant that is
@@ -91,5 +99,8 @@ struct Taken {
   std::string signature{};  // of the grant's claim; empty: nobody signed it
 };
 [[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
+
+// Why a lease was lost, in words for people. With --server it asks there, for a second at most.
+[[nodiscard]] std::string describe_loss(const Settings& settings, const Lease& lease);
 
 }  // namespace fenceguard::cli

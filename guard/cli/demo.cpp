@@ -17,7 +17,9 @@
 #include "guard/cli/demo_stage.hpp"
 #include "guard/cli/demo_story.hpp"
 #include "guard/cli/demo_tale.hpp"
+#include "guard/cli/output.hpp"
 #include "guard/cli/timeline.hpp"
+#include "guard/cli/timeline_page.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard {
@@ -35,6 +37,7 @@ TextStyle style_of_stdout() {
     return std::string_view{value ? value : ""};
   };
   TextStyle style;
+  style.columns = cli::output_columns();
   // https://no-color.org
   style.colour = isatty(STDOUT_FILENO) == 1 && value_of("NO_COLOR").empty() && value_of("TERM") != "dumb";
   for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -46,9 +49,16 @@ TextStyle style_of_stdout() {
   return style;
 }
 
+bool is_svg(const std::string& file) {
+  return std::filesystem::path{file}.extension() == ".svg";
+}
+
 // Before the story is told, so that nobody waits for a page that cannot be written.
 void require_writable(const std::string& file) {
   const std::filesystem::path path{file};
+  const auto extension = path.extension();
+  if (!extension.empty() && extension != ".html" && extension != ".htm" && extension != ".svg")
+    throw InvalidInput(fmt::format("--timeline: {}: a page ends in .html, a picture in .svg", file));
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path{"."};
   const bool is_there = access(file.c_str(), F_OK) == 0;
   if (std::filesystem::is_directory(path))
@@ -155,16 +165,16 @@ class Output {
     if (!options_.json) print(text);
   }
 
-  // report(): JSON. page(): HTML. Returns the exit status.
+  // report(): JSON. page(form): that page. Returns the exit status.
   template <class Report, class Page>
   [[nodiscard]] int finish(bool is_as_it_must_be, const Report& report, const Page& page) const {
     if (options_.json) print(report() + '\n');
     if (!options_.timeline_file.empty()) {
-      write_page(options_.timeline_file, page());
+      write_page(options_.timeline_file, page(is_svg(options_.timeline_file) ? svg_page : html_page));
       show(fmt::format("The same as a picture: {}\n", options_.timeline_file));
     }
     if (is_as_it_must_be) return 0;
-    fmt::print(stderr, "fenceguard demo: this is not what had to come out\n");
+    cli::complain("demo: this is not what had to come out");
     return 1;
   }
 
@@ -186,7 +196,7 @@ int perform_gc_pause(const DemoOptions& options, const std::string& folder, Inte
   return output.finish(
       is_as_it_must_be(round) && is_as_it_must_be(through),
       [&] { return json_report(options.scenario, round, through); },
-      [&] { return html_timeline(round, through); });
+      [&](PageForm form) { return timeline_page(form, round, through); });
 }
 
 Telling tell(const Demonstration& tale, bool guarded, const std::string& folder, Interrupts& interrupts) {
@@ -202,14 +212,15 @@ int perform_tale(const Demonstration& tale, const DemoOptions& options, const st
                  Interrupts& interrupts) {
   const auto style = style_of_stdout();
   const Output output{options};
-  output.show(tale_opening(tale) + '\n');
+  output.show(tale_opening(tale, style) + '\n');
   const auto round = tell(tale, false, folder, interrupts);
   output.show(tale_text(tale, round, style) + '\n');
   const auto through = tell(tale, true, folder, interrupts);
   output.show(tale_text(tale, through, style) + '\n' + tale_outcomes(round, through, style));
   return output.finish(
       round.end.is_as_it_must_be && through.end.is_as_it_must_be,
-      [&] { return tale_report(tale, round, through); }, [&] { return tale_page(tale, round, through); });
+      [&] { return tale_report(tale, round, through); },
+      [&](PageForm form) { return tale_page(form, tale, round, through); });
 }
 
 int perform(const DemoOptions& options, Interrupts& interrupts) {
@@ -239,16 +250,14 @@ int demo_main(const DemoOptions& options) {
     Interrupts interrupts;
     return perform(options, interrupts);
   } catch (const Interruption& interruption) {
-    fmt::print(stderr, "fenceguard demo: interrupted\n");
+    cli::complain("demo: interrupted");
     return 128 + interruption.signal;
   } catch (const InvalidInput& error) {
-    fmt::print(stderr, "fenceguard demo: {}\n", error.what());
+    // The list of stories has several lines.
+    std::fputs(fmt::format("fenceguard: demo: {}\n", error.what()).c_str(), stderr);
     return 2;
   } catch (const std::exception& error) {
-    std::string line = error.what();
-    std::ranges::replace_if(
-        line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
-    fmt::print(stderr, "fenceguard demo: {}\n", line);
+    cli::complain(fmt::format("demo: {}", error.what()));
     return 3;
   }
 }
@@ -260,7 +269,7 @@ int demo_actor_main(const std::vector<std::string>& words) {
     tale->act({words.begin() + 1, words.end()});
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "fenceguard demo-actor: {}\n", error.what());
+    cli::complain(fmt::format("demo-actor: {}", error.what()));
     return 3;
   }
 }

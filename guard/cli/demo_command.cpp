@@ -18,8 +18,9 @@ int demo(const Settings& settings) {
 Command demo_command() {
   const Setting scenario{
       .name = "scenario", .placeholder = "NAME", .fallback = "gc-pause", .help = "the story that is told"};
-  const Setting timeline{
-      .name = "timeline", .placeholder = "FILE.html", .help = "write the same as a page with a picture"};
+  const Setting timeline{.name = "timeline",
+                         .placeholder = "FILE",
+                         .help = "write the same as a page (FILE.html) or as a picture (FILE.svg)"};
   Setting storage = storage_setting;
   // Not a URL: the bare word http lets the demonstration start a storage of its own.
   storage.kind = Kind::text;
@@ -29,7 +30,7 @@ Command demo_command() {
   Setting source = source_setting;
   source.help = "the token source; left out, the storage's own";
   return {.name = "demo",
-          .synopsis = "[SCENARIO] [--storage URL] [--source URL] [--timeline FILE.html] [--json]",
+          .synopsis = "[SCENARIO] [--storage URL] [--source URL] [--timeline FILE.html|FILE.svg] [--json]",
           .summary = "show a stale client being refused, with real processes",
           .settings = {scenario, storage, source, timeline, json_setting, config_setting},
           .run = demo,

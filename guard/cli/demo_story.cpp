@@ -9,6 +9,7 @@
 
 #include "adapters/schemes.hpp"
 #include "guard/cli/demo_messages.hpp"
+#include "guard/cli/output.hpp"
 #include "guard/error.hpp"
 #include "guard/http/client.hpp"
 #include "guard/percent.hpp"
@@ -91,7 +92,7 @@ class Place {
     try {
       if (door_) door_->remove_place();
     } catch (const std::exception& error) {
-      fmt::print(stderr, "fenceguard demo: {}\n", error.what());
+      cli::complain(fmt::format("demo: {}", error.what()));
     }
   }
   Place(const Place&) = delete;

@@ -71,13 +71,13 @@ PageSection section_of(const Demonstration& story, const Telling& telling, const
 
 }  // namespace
 
-std::string tale_opening(const Demonstration& story) {
-  return paragraph(story.opening);
+std::string tale_opening(const Demonstration& story, const TextStyle& style) {
+  return paragraph(story.opening, style);
 }
 
 std::string tale_text(const Demonstration& story, const Telling& telling, const TextStyle& style) {
   std::vector<Column> columns{{"time", time_columns}};
-  const auto width = (text_columns_max - time_columns) / story.lanes.size() - gap_columns;
+  const auto width = (style.columns - time_columns) / story.lanes.size() - gap_columns;
   for (const auto lane : story.lanes) columns.push_back({lane, width});
   Table table{std::move(columns), style};
   for (const auto& event : telling.events) {
@@ -89,7 +89,7 @@ std::string tale_text(const Demonstration& story, const Telling& telling, const 
     table.add(row);
   }
   std::string outcome;
-  for (const auto& line : wrap(telling.end.outcome, text_columns_max - 3))
+  for (const auto& line : wrap(telling.end.outcome, style.columns - 3))
     outcome += fmt::format("   {}\n", painted(line, outcome_tone(telling), style));
   return heading_of(telling) + "\n\n" + table.take() + '\n' + outcome;
 }
@@ -98,7 +98,7 @@ std::string tale_outcomes(const Telling& round, const Telling& through, const Te
   std::string text = "What came of it:\n";
   for (const auto* telling : {&round, &through}) {
     std::string_view way = telling->guarded ? "with the guard:" : "without the guard:";
-    for (const auto& line : wrap(telling->end.outcome, text_columns_max - 21)) {
+    for (const auto& line : wrap(telling->end.outcome, style.columns - 21)) {
       text += fmt::format("  {:19}{}\n", way, painted(line, outcome_tone(*telling), style));
       way = {};
     }
@@ -106,9 +106,10 @@ std::string tale_outcomes(const Telling& round, const Telling& through, const Te
   return text;
 }
 
-std::string tale_page(const Demonstration& story, const Telling& round, const Telling& through) {
-  return html_page(fmt::format("{}, without the guard and with it", story.name), std::string{story.opening},
-                   section_of(story, round, "round"), section_of(story, through, "through"));
+std::string tale_page(PageForm form, const Demonstration& story, const Telling& round,
+                      const Telling& through) {
+  return form(fmt::format("{}, without the guard and with it", story.name), std::string{story.opening},
+              section_of(story, round, "round"), section_of(story, through, "through"));
 }
 
 std::string tale_report(const Demonstration& story, const Telling& round, const Telling& through) {

@@ -20,7 +20,7 @@ struct Telling {
 };
 
 // What is going to be told.
-[[nodiscard]] std::string tale_opening(const Demonstration& story);
+[[nodiscard]] std::string tale_opening(const Demonstration& story, const TextStyle& style);
 
 // One telling: a heading, one row per event with a column for each lane, and its outcome.
 [[nodiscard]] std::string tale_text(const Demonstration& story, const Telling& telling,
@@ -29,7 +29,8 @@ struct Telling {
 // Both outcomes one below the other.
 [[nodiscard]] std::string tale_outcomes(const Telling& round, const Telling& through, const TextStyle& style);
 
-[[nodiscard]] std::string tale_page(const Demonstration& story, const Telling& round, const Telling& through);
+[[nodiscard]] std::string tale_page(PageForm form, const Demonstration& story, const Telling& round,
+                                    const Telling& through);
 
 // One line of JSON. Tokens and other facts are strings.
 [[nodiscard]] std::string tale_report(const Demonstration& story, const Telling& round,

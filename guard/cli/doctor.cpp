@@ -76,8 +76,14 @@ Command doctor_command() {
 }
 
 std::vector<Command> sql_commands() {
-  const auto run_postgres = [](const Settings&) {
-    print_out(schemes().install_sql("postgres"));
+  static constexpr Setting uninstall{.name = "uninstall",
+                                     .kind = Kind::flag,
+                                     .help =
+                                         "print what takes the protection off every table and then drops "
+                                         "the schema with all fences and leases"};
+  const auto run_postgres = [](const Settings& settings) {
+    print_out(settings.is_on("uninstall") ? "SELECT fenceguard.uninstall();\n"
+                                          : schemes().install_sql("postgres"));
     return exit_done;
   };
   const auto run_sqlite = [](const Settings&) {
@@ -85,9 +91,9 @@ std::vector<Command> sql_commands() {
     return exit_done;
   };
   return {{.name = "sql postgres",
-           .synopsis = "| psql DATABASE",
+           .synopsis = "[--uninstall] | psql DATABASE",
            .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",
-           .settings = {},
+           .settings = {uninstall},
            .run = run_postgres,
            .notes = "It can be run again, and upgrades."},
           {.name = "sql sqlite",

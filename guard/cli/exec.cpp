@@ -6,13 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <exception>
+#include <functional>
 #include <thread>
 
 #include "guard/cli/access.hpp"
 #include "guard/cli/command.hpp"
+#include "guard/cli/lease_end.hpp"
 #include "guard/cli/output.hpp"
 #include "guard/cli/supervisor.hpp"
 #include "guard/error.hpp"
@@ -26,6 +29,8 @@ constexpr int exit_own_fault = 125;
 constexpr std::array handled_signals{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                                      SIGUSR2, SIGTSTP, SIGCONT, SIGTTOU};
 constexpr std::chrono::milliseconds give_up_within{2'000};
+constexpr std::chrono::milliseconds release_min{
+    1'000};  // how long a release may take whatever --kill-after is
 
 // Wakes a poll from another thread.
 class Bell {
@@ -148,9 +153,12 @@ class Acquisition {
 // The command's life under its lease.
 class Tenure {
  public:
-  // signature: of the lease's claim; empty: none.
-  Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease, std::string signature)
-      : supervisor_{supervisor}, signals_{signals}, lease_{lease}, signature_{std::move(signature)} {}
+  struct Terms {
+    std::string signature;                  // of the lease's claim; empty: none
+    std::function<std::string()> why_lost;  // for people, once the lease was lost
+  };
+  Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease, Terms terms)
+      : supervisor_{supervisor}, signals_{signals}, lease_{lease}, terms_{std::move(terms)} {}
 
   // Runs the command to its end; answers its wait status. is_lost() tells whether the lease was.
   int run() {
@@ -159,7 +167,7 @@ class Tenure {
     std::vector<std::string> variables{"FENCING_RESOURCE=" + claim.resource.name(),
                                        "FENCING_TOKEN=" + to_string(claim.token),
                                        "FENCING_HOLDER=" + claim.holder.id()};
-    if (!signature_.empty()) variables.push_back("FENCING_SIGNATURE=" + signature_);
+    if (!terms_.signature.empty()) variables.push_back("FENCING_SIGNATURE=" + terms_.signature);
     supervisor_.run(variables);
     for (;;) {
       std::array<pollfd, 3> ready{{{supervisor_.descriptor(), POLLIN, 0},
@@ -186,8 +194,9 @@ class Tenure {
  private:
   void lose() {
     is_lost_ = true;
-    complain(fmt::format("the lease of '{}' was lost; its command is ended", lease_.claim().resource.name()));
     supervisor_.end();
+    complain(fmt::format("the lease of '{}' was lost; its command is ended: {}",
+                         lease_.claim().resource.name(), terms_.why_lost()));
   }
 
   void forward_signals() {
@@ -219,26 +228,41 @@ class Tenure {
   Supervisor& supervisor_;
   const Signals& signals_;
   Lease& lease_;
-  const std::string signature_;
+  const Terms terms_;
   Bell bell_;
   pid_t group_ = 0;
   bool is_lost_ = false;
 };
 
-// Gives the lock back. False: it was lost before, while the command still ran.
-bool release(Lease& lease) {
+// Gives the lock back and answers the exit status, which is the command's unless the lease was lost while it
+// still ran. Ends the process where the source does not answer in time.
+int release(Lease& lease, std::chrono::milliseconds limit, int command_status) {
   try {
-    if (lease.release() == Release::released) return true;
+    const auto ending = release_within(lease, limit);
+    if (!ending) {
+      complain(
+          fmt::format("the lock is free when its time to live is over: its source did not answer within {}ms",
+                      limit.count()));
+      leave(command_status);
+    }
+    if (*ending == Release::released) return command_status;
     complain("the lease was lost before the command ended");
-    return false;
+    return exit_lost;
   } catch (const Error& error) {
     complain(fmt::format("the lock is free when its time to live is over: {}", error.what()));
-    return true;
+    return command_status;
   }
 }
 
-int exit_code(int wait_status) {
-  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+// Runs the command to its end; its exit status.
+int run(Tenure& tenure) {
+  try {
+    const int wait_status = tenure.run();
+    return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+  } catch (const Error& error) {
+    complain(error.what());
+    return exit_own_fault;
+  }
 }
 
 // What may hold a password or a token of ours is not the command's business.
@@ -285,10 +309,12 @@ int exec(const Settings& settings) {
     return not_acquired;
   }
   Lease lease{acquisition.source(), *taken.grant};
-  Tenure tenure{supervisor, signals, lease, taken.signature};
-  const int status = tenure.run();
-  if (tenure.is_lost() || !release(lease)) return exit_lost;
-  return exit_code(status);
+  Tenure tenure{
+      supervisor, signals, lease, {taken.signature, [&] { return describe_loss(settings, lease); }}};
+  const int status = run(tenure);
+  // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
+  if (tenure.is_lost()) leave(exit_lost);
+  return release(lease, std::max(release_min, command.kill_after), status);
 }
 
 }  // namespace
@@ -298,7 +324,9 @@ Command exec_command() {
                            .kind = Kind::duration,
                            .placeholder = "TIME",
                            .fallback = "5s",
-                           .help = "from SIGTERM to SIGKILL, where the command must end"};
+                           .help =
+                               "from SIGTERM to SIGKILL, where the command must end; afterwards the source "
+                               "has as long to take the lock back, and a second at least"};
   const Setting conflict{.name = "conflict-exit-code",
                          .kind = Kind::number,
                          .placeholder = "N",
@@ -308,7 +336,7 @@ Command exec_command() {
           .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE -- COMMAND…",
           .summary = "run a command under a lock",
           .settings = {source_setting, storage_setting, server_setting, server_token_setting,
-                       server_token_file_setting, resource_setting, ttl_setting, wait_setting,
+                       server_token_file_setting, resource_setting, ttl_setting, wait_setting, init_setting,
                        claim_key_setting, claim_space_setting, kill_after, conflict, config_setting},
           .run = exec,
           .notes =

@@ -33,7 +33,10 @@ using SourcePointer = std::unique_ptr<TokenSource>;
 
 // The source of --source; null if the storage's own is meant.
 SourcePointer separate_source(const Settings& settings) {
-  return settings.is_given("source") ? schemes().open_source(*settings.url("source")) : nullptr;
+  if (!settings.is_given("source")) return nullptr;
+  const auto url = *settings.url("source");
+  schemes().require_present(url);
+  return schemes().open_source(url);
 }
 
 enum class Through { guard, fences_alone };
@@ -57,6 +60,14 @@ std::unique_ptr<LocalFences> open_local(const Settings& settings, const StorageO
   }
 }
 
+// The same for all but 'fence init', which creates what is not there.
+std::unique_ptr<LocalFences> open_present(const Settings& settings, const StorageOptions& options,
+                                          SourcePointer source, Through through = Through::guard) {
+  if (const auto storage = settings.url("storage"))
+    schemes().require_present(fence_keeper(settings, *storage));
+  return open_local(settings, options, std::move(source), through);
+}
+
 // The guard of --server, or the one that is opened here; beside a running guard only to be looked at.
 std::unique_ptr<Fences> open_fences(const Settings& settings, StorageOptions::Mode mode,
                                     SourcePointer source = nullptr) {
@@ -65,7 +76,7 @@ std::unique_ptr<Fences> open_fences(const Settings& settings, StorageOptions::Mo
   if (is_remote && source)
     throw InvalidInput("--server names a running guard with its own source; give it alone");
   if (is_remote) return std::make_unique<RemoteFences>(open_server(settings), given_signature(settings));
-  return open_local(settings, {.mode = mode}, std::move(source));
+  return open_present(settings, {.mode = mode}, std::move(source));
 }
 
 Report fence_report(const Resource& resource, const Fence& fence) {
@@ -78,14 +89,23 @@ Report fence_report(const Resource& resource, const Fence& fence) {
 
 int show(const Settings& settings) {
   const auto resource = settings.resource();
-  const auto view = open_fences(settings, StorageOptions::Mode::inspect)->show(resource);
+  const auto [view, quarantine_left] = open_fences(settings, StorageOptions::Mode::inspect)->show(resource);
   if (!view.record) {
     complain(view.floor > 0 ? fmt::format("not found: the resource has no record of its own; the floor is {}",
                                           view.floor)
                             : "not found: the resource has no record of its own");
     return exit_refused;
   }
-  fence_report(resource, *view.record).add_token("floor", view.floor).print(settings.is_on("json"));
+  auto report = fence_report(resource, *view.record);
+  report.add_token("floor", view.floor);
+  const bool as_json = settings.is_on("json");
+  if (quarantine_left.count() > 0 && as_json) {
+    report.add_number("quarantined_ms", quarantine_left.count());
+  } else if (quarantine_left.count() > 0) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(quarantine_left);
+    report.add("lane", fmt::format("quarantined, {} s left", seconds.count()));
+  }
+  report.print(as_json);
   return exit_done;
 }
 
@@ -148,12 +168,20 @@ int compact(const Settings& settings) {
   return exit_done;
 }
 
+// A source in the very file of the fences is created with it.
+SourcePointer source_to_draw_from(const Settings& settings) {
+  if (!settings.is_given("source")) return nullptr;
+  const auto source = settings.text("source");
+  const bool is_created_here = source == settings.text("storage") || source == settings.text("state");
+  return is_created_here ? schemes().open_source(*settings.url("source")) : separate_source(settings);
+}
+
 int init(const Settings& settings) {
   if (settings.is_given("source") && settings.is_given("floor")) {
     throw InvalidInput("give --source, which a number is drawn from, or --floor, not both");
   }
   const bool is_own = !settings.is_given("source") && !settings.is_given("floor");
-  const auto fences = open_local(settings, {.initialise = is_own}, separate_source(settings));
+  const auto fences = open_local(settings, {.initialise = is_own}, source_to_draw_from(settings));
   if (is_own && fences->source() == nullptr) {
     throw InvalidInput(
         "give --source, which a number is drawn from, or --floor: this storage has no source of its own");
@@ -180,7 +208,7 @@ int change_depth(const Settings& settings) {
   const auto depth = settings.number("to-depth");
   if (depth > static_cast<std::int64_t>(Resource::bytes_max))
     throw InvalidInput(fmt::format("--to-depth: 0 to {}", Resource::bytes_max));
-  const auto fences = open_local(settings, {}, nullptr, Through::fences_alone);
+  const auto fences = open_present(settings, {}, nullptr, Through::fences_alone);
   auto* record = fences->depth_record();
   if (record == nullptr) throw InvalidInput("--to-depth: this storage is not served by paths");
   const auto floor = record->change(static_cast<std::size_t>(depth));
@@ -201,8 +229,8 @@ int rebase(const Settings& settings) {
   const auto resource = settings.resource();
   const auto to = settings.token("to");
   const auto by = settings.is_given("by") ? settings.text("by") : user_at_host();
-  const auto fences = open_local(settings, {}, nullptr, Through::fences_alone);
-  const auto before = fences->show(resource).highest();
+  const auto fences = open_present(settings, {}, nullptr, Through::fences_alone);
+  const auto before = fences->show(resource).view.highest();
   if (before > to.value()) {
     complain(fmt::format(
         "lowering the fence of '{}' from {} to {}: no stale write (G1) is no longer guaranteed for it",

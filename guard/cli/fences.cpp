@@ -26,8 +26,8 @@ LocalFences::LocalFences(std::unique_ptr<Storage> storage, std::unique_ptr<Token
       storage_{std::move(storage)},
       source_{separate_source_ ? separate_source_.get() : storage_->own_source()} {}
 
-FenceView LocalFences::show(const Resource& resource) {
-  return wait_for<FenceView>([&](Done<FenceView> done) { store().show(resource, std::move(done)); });
+ShownFence LocalFences::show(const Resource& resource) {
+  return {wait_for<FenceView>([&](Done<FenceView> done) { store().show(resource, std::move(done)); })};
 }
 
 FencePage LocalFences::list(const FenceListing& listing) {

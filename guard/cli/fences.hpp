@@ -3,6 +3,7 @@
 // Fences: what the fence commands ask for, whether the guard is opened here (--storage) or runs elsewhere
 // (--server). All calls block; faults are exceptions.
 
+#include <chrono>
 #include <memory>
 
 #include "guard/storage.hpp"
@@ -10,10 +11,16 @@
 
 namespace fenceguard::cli {
 
+struct ShownFence {
+  FenceView view;
+  // How long a running guard's lane lets no claim in, because a write's end was not seen.
+  std::chrono::milliseconds quarantine_left{};
+};
+
 class Fences {
  public:
   virtual ~Fences() = default;
-  [[nodiscard]] virtual FenceView show(const Resource& resource) = 0;
+  [[nodiscard]] virtual ShownFence show(const Resource& resource) = 0;
   [[nodiscard]] virtual FencePage list(const FenceListing& listing) = 0;
   [[nodiscard]] virtual Ruling advance(const Claim& claim) = 0;
   // Closes the fence and ends the lease, if a source can be reached. No record: there was nothing to close.
@@ -28,7 +35,7 @@ class LocalFences : public Fences {
   // source may be null: then the storage's own is used, if it has one.
   LocalFences(std::unique_ptr<Storage> storage, std::unique_ptr<TokenSource> source);
 
-  [[nodiscard]] FenceView show(const Resource& resource) override;
+  [[nodiscard]] ShownFence show(const Resource& resource) override;
   [[nodiscard]] FencePage list(const FenceListing& listing) override;
   [[nodiscard]] Ruling advance(const Claim& claim) override;
   [[nodiscard]] FenceView revoke(const Resource& resource) override;

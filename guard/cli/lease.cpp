@@ -42,9 +42,10 @@ Report claim_report(const Claim& claim) {
 
 int acquire(const Settings& settings) {
   require_one_way(settings);
-  const auto source = open_source(settings);
   AcquireOptions options{.ttl = settings.duration("ttl"), .wait = settings.duration("wait")};
+  require_sensible_ttl(options.ttl);
   if (settings.is_given("holder")) options.holder = settings.holder();
+  const auto source = open_source(settings);
   const auto taken = take(settings, *source, options);
   if (!taken.grant) {
     const std::string why = taken.refusal ? to_string(*taken.refusal) : "held";
@@ -146,8 +147,8 @@ std::vector<Command> lease_commands() {
       {.name = "lease acquire",
        .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
        .summary = "take the lock and print its token; it stays held for its time to live",
-       .settings = with_way({storage_setting, resource_setting, ttl_setting, wait_setting, new_holder_setting,
-                             claim_key_setting, claim_space_setting}),
+       .settings = with_way({storage_setting, resource_setting, ttl_setting, wait_setting, init_setting,
+                             new_holder_setting, claim_key_setting, claim_space_setting}),
        .run = acquire,
        .notes =
            "With --server or --storage the guard has been advanced before the token is printed. Where a "

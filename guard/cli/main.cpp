@@ -19,6 +19,14 @@ bool is_help(const std::string& argument) {
   return argument == "--help" || argument == "-h";
 }
 
+// A slip in a command, and not a URL with a password in the wrong place.
+bool is_word(std::string_view argument) {
+  constexpr std::size_t shown_max = 32;
+  return argument.size() <= shown_max && std::ranges::all_of(argument, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+         });
+}
+
 // 'lease' of 'lease acquire'.
 std::string_view group_of(const Command& command) {
   return command.name.substr(0, command.name.find(' '));
@@ -123,10 +131,15 @@ int run(const std::vector<std::string>& arguments) {
       print_out(group_help(arguments[0]));
       return exit_done;
     }
-    complain(fmt::format("'{0}' needs one of its commands; see 'fenceguard {0} --help'", arguments[0]));
+    const auto wrong = arguments.size() > 1 && is_word(arguments[1])
+                           ? fmt::format(", and '{}' is none of them", arguments[1])
+                           : "";
+    complain(
+        fmt::format("'{0}' needs one of its commands{1}; see 'fenceguard {0} --help'", arguments[0], wrong));
     return exit_usage;
   }
-  complain("unknown command; see 'fenceguard --help'");
+  complain(fmt::format("unknown command{}; see 'fenceguard --help'",
+                       is_word(arguments[0]) ? fmt::format(" '{}'", arguments[0]) : ""));
   return exit_usage;
 }
 

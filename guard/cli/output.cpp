@@ -1,6 +1,8 @@
 #include "guard/cli/output.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
@@ -22,12 +24,24 @@ int exit_status(FaultKind kind) noexcept {
   return exit_unknown;
 }
 
-void complain(std::string_view sentence) {
-  // What a client library tells of several hosts has several lines.
-  std::string line{sentence};
-  std::ranges::replace_if(
-      line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
-  fmt::print(stderr, "fenceguard: {}\n", line);
+void complain(std::string_view sentence) noexcept {
+  try {
+    // What a client library tells of several hosts has several lines.
+    auto line = fmt::format("fenceguard: {}", sentence);
+    std::ranges::replace_if(
+        line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    line += '\n';
+    std::fputs(line.c_str(), stderr);
+  } catch (...) {
+    // Out of memory: there is no sentence.
+  }
+}
+
+std::size_t output_columns() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return columns_max;
+  return std::clamp<std::size_t>(size.ws_col, columns_min, columns_max);
 }
 
 void print_out(std::string_view text) {

@@ -21,8 +21,13 @@ inline constexpr int exit_unknown = 4;  // it may or may not have been done
 
 [[nodiscard]] int exit_status(FaultKind kind) noexcept;
 
-// A sentence on stderr, on one line.
-void complain(std::string_view sentence);
+// A sentence on stderr, on one line. What nobody can read there is lost, and changes nothing else.
+void complain(std::string_view sentence) noexcept;
+
+// So many columns a line of text on stdout may have: those of the terminal, within bounds.
+inline constexpr std::size_t columns_min = 60;
+inline constexpr std::size_t columns_max = 100;
+[[nodiscard]] std::size_t output_columns();
 
 // Named values in the order in which they were added.
 class Report {

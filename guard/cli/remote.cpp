@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <thread>
 
 #include "guard/error.hpp"
 #include "guard/http/client.hpp"
 #include "guard/percent.hpp"
+#include "guard/sleep.hpp"
 
 namespace fenceguard::cli {
 namespace {
@@ -52,6 +52,22 @@ std::string detail_of(const ControlClient::Answer& answer) {
   return fmt::format("status {}", answer.status);
 }
 
+milliseconds retry_after(const ControlClient::Answer& answer) {
+  const auto seconds = parse_decimal(answer.fields.single("Retry-After").value_or("0")).value_or(0);
+  return std::chrono::seconds{std::min<std::int64_t>(seconds, 60)};
+}
+
+// Unavailable for now: the server says when to ask again.
+class Passing : public Unavailable {
+ public:
+  Passing(const std::string& message, milliseconds retry_after)
+      : Unavailable{message}, retry_after_{retry_after} {}
+  [[nodiscard]] milliseconds retry_after() const noexcept { return retry_after_; }
+
+ private:
+  milliseconds retry_after_;
+};
+
 [[noreturn]] void raise_status(const ControlClient::Answer& answer) {
   const auto sentence = fmt::format("the server says: {}", detail_of(answer));
   switch (answer.status) {
@@ -71,6 +87,7 @@ std::string detail_of(const ControlClient::Answer& answer) {
     case 431:
     case 501:
     case 503:
+      if (answer.fields.contains("Retry-After")) throw Passing(sentence, retry_after(answer));
       throw Unavailable(sentence);
     default:
       throw OutcomeUnknown(sentence);
@@ -79,6 +96,14 @@ std::string detail_of(const ControlClient::Answer& answer) {
 
 bool is_ruling(unsigned status) {
   return (status >= 200 && status < 300) || status == 404 || status == 409 || status == 412;
+}
+
+// What a data side, or anything else that speaks HTTP, says to a call of the control side.
+// A storage behind one may even say that it is done.
+bool could_be_elsewhere(const ControlClient::Call& call, const ControlClient::Answer& answer) {
+  const auto status = answer.status;
+  const bool is_empty = status / 100 == 2 && answer.body.empty() && call.method != "DELETE";
+  return status == 400 || status == 404 || status == 405 || status == 428 || status == 501 || is_empty;
 }
 
 // A field that the answer must have; without it the answer is not whole.
@@ -103,11 +128,6 @@ std::optional<std::int64_t> number_in(const json::object& body, std::string_view
   boost::system::error_code error;
   const auto number = value->to_number<std::int64_t>(error);
   return error ? std::nullopt : std::optional{number};
-}
-
-milliseconds retry_after(const ControlClient::Answer& answer) {
-  const auto seconds = parse_decimal(answer.fields.single("Retry-After").value_or("0")).value_or(0);
-  return std::chrono::seconds{std::min<std::int64_t>(seconds, 60)};
 }
 
 Fence fence_in(const json::object& body) {
@@ -140,8 +160,21 @@ ControlClient::Answer ControlClient::send(const Call& call) const {
   http::Client client{server_, call.timeout};
   const auto response = client.send(request);
   Answer answer{.status = response.status, .fields = response.fields, .body = parse_body(response)};
+  if (could_be_elsewhere(call, answer)) require_control_side(call);
   if (!is_ruling(answer.status)) raise_status(answer);
   return answer;
+}
+
+void ControlClient::require_control_side(const Call& call) const {
+  const auto response = http::Client{server_, call.timeout}.send(
+      {.method = "GET", .target = "/healthz", .fields = {}, .body = {}});
+  if (response.status == 200 && response.body == "ok\n") return;
+  const bool is_data_side =
+      response.body.find("urn:fenceguard:problem:") != std::string::npos ||
+      response.fields.single("Via").value_or("").find("fenceguard") != std::string_view::npos;
+  throw InvalidInput(
+      fmt::format("--server: what answers there is {}; give the address of --control",
+                  is_data_side ? "the data side of a guard" : "not the control side of a guard"));
 }
 
 std::string RemoteSource::signature_of(const Claim& claim) const {
@@ -254,30 +287,42 @@ std::optional<Grant> RemoteSource::wait_acquire(const Resource& resource, const 
   for (;;) {
     const auto asked_at = BootClock::now();
     const auto remaining = std::chrono::duration_cast<milliseconds>(deadline - asked_at);
+    milliseconds pause = ask_again_pause;
     try {
       auto answer =
           ask({resource, holder, options.ttl, std::clamp(remaining, milliseconds{0}, wait_slice_max)});
       is_uncertain = false;
       if (auto* grant = std::get_if<Grant>(&answer)) {
+        is_uncertain = true;  // the lease is there, until it is known to be lost
         if (auto result = dated(std::move(*grant), asked_at)) return result;
+        is_uncertain = false;
       }
       if (BootClock::now() >= deadline || options.stop.stop_requested()) return std::nullopt;
     } catch (const OutcomeUnknown&) {
       is_uncertain = true;
       if (BootClock::now() >= ask_again_until || options.stop.stop_requested()) throw;
     } catch (const Unavailable& error) {
-      if (!is_uncertain) throw;
-      if (BootClock::now() >= ask_again_until || options.stop.stop_requested())
-        throw OutcomeUnknown(error.what());
+      const auto* passing = dynamic_cast<const Passing*>(&error);
+      if (passing == nullptr && !is_uncertain) throw;
+      const bool is_over = BootClock::now() >= (is_uncertain ? ask_again_until : deadline);
+      if ((is_over || options.stop.stop_requested()) && is_uncertain) throw OutcomeUnknown(error.what());
+      if (is_over || options.stop.stop_requested()) throw;
+      if (passing != nullptr) pause = std::max(pause, passing->retry_after());
     }
-    std::this_thread::sleep_for(ask_again_pause);
+    // Once more at the end of the wait, whatever the server said about when.
+    const auto last_chance = std::max<BootClock::duration>(deadline - BootClock::now(), ask_again_pause);
+    sleep_for(std::min<BootClock::duration>(pause, last_chance), options.stop);
+    if (!options.stop.stop_requested()) continue;
+    if (is_uncertain) throw OutcomeUnknown("stopped before it was known whether the lease was granted");
+    return std::nullopt;
   }
 }
 
-FenceView RemoteFences::show(const Resource& resource) {
+ShownFence RemoteFences::show(const Resource& resource) {
   const auto answer = client_.send({.method = "GET", .target = fence_target(resource)});
   if (answer.status != 200) return {};
-  return {.record = fence_in(answer.body)};
+  const auto left = number_in(answer.body, "quarantined_ms").value_or(0);
+  return {{.record = fence_in(answer.body)}, milliseconds{left}};
 }
 
 FencePage RemoteFences::list(const FenceListing& listing) {
@@ -295,6 +340,14 @@ FencePage RemoteFences::list(const FenceListing& listing) {
   const auto* more = answer.body.if_contains("has_more");
   page.has_more = more != nullptr && more->is_bool() && more->get_bool();
   return page;
+}
+
+bool RemoteFences::is_revoked(const Claim& claim) {
+  const auto answer = client_.send(
+      {.method = "GET", .target = fence_target(claim.resource), .timeout = std::chrono::seconds{1}});
+  if (answer.status != 200) return false;
+  const auto fence = fence_in(answer.body);
+  return fence.closed && fence.token == claim.token;
 }
 
 Ruling RemoteFences::advance(const Claim& claim) {

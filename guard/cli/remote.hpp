@@ -38,10 +38,13 @@ class ControlClient {
   };
 
   // The answer where it is a ruling on the call: 2xx, 404, 409 and 412. Throws InvalidInput, Implausible,
-  // Unavailable or OutcomeUnknown for the other statuses, with the server's own words.
+  // Unavailable or OutcomeUnknown for the other statuses, with the server's own words; and InvalidInput where
+  // the server is not a control side.
   [[nodiscard]] Answer send(const Call& call) const;
 
  private:
+  void require_control_side(const Call& call) const;
+
   std::string server_;
   std::string bearer_;
 };
@@ -67,7 +70,7 @@ class RemoteSource : public TokenSource {
   [[nodiscard]] std::optional<Token> lowest_live() override { return std::nullopt; }
 
   // Waits at the server, a slice at a time and always as the same holder, so that a lost answer is asked for
-  // again.
+  // again; and waits for a server that is unavailable for now and says when to ask again.
   [[nodiscard]] std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                                   const AcquireOptions& options) override;
 
@@ -101,7 +104,10 @@ class RemoteFences : public Fences {
   explicit RemoteFences(ControlClient client, std::string signature = {})
       : client_{std::move(client)}, signature_{std::move(signature)} {}
 
-  [[nodiscard]] FenceView show(const Resource& resource) override;
+  [[nodiscard]] ShownFence show(const Resource& resource) override;
+  // Whether the claim's token was cut off by a revoke. For people: it waits for a second at most, and throws
+  // then.
+  [[nodiscard]] bool is_revoked(const Claim& claim);
   [[nodiscard]] FencePage list(const FenceListing& listing) override;
   [[nodiscard]] Ruling advance(const Claim& claim) override;
   [[nodiscard]] FenceView revoke(const Resource& resource) override;

@@ -99,7 +99,8 @@ Parts open_parts(const Settings& settings, const Url& storage_url,
     spdlog::info("event=initialised floor={}", floor);
   }
   const auto status = parts.storage->fences().status();
-  if (status.state != StoreState::ready) spdlog::warn("event=unavailable reason={}", quoted(status.reason));
+  if (status.state != StoreState::ready)
+    spdlog::warn("event=unavailable reason={}", fenceguard::quoted(status.reason));
   return parts;
 }
 
@@ -112,7 +113,8 @@ std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
     spdlog::info("event=waiting reason=\"another guard has the state\" control={}", options.control);
     return standby;
   } catch (const Error& error) {
-    spdlog::info("event=waiting reason=\"another guard has the state\" probes={}", quoted(error.what()));
+    spdlog::info("event=waiting reason=\"another guard has the state\" probes={}",
+                 fenceguard::quoted(error.what()));
     return nullptr;
   }
 }
@@ -144,9 +146,10 @@ void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOp
   options.listen.clear();
   spdlog::log(settings.is_given("listen") ? spdlog::level::warn : spdlog::level::info,
               "event=\"no data side\" reason={}",
-              quoted(fmt::format("the clients of a {}: storage write to it themselves, each under its claim; "
-                                 "--listen has nothing to listen for",
-                                 storage.scheme)));
+              fenceguard::quoted(
+                  fmt::format("the clients of a {}: storage write to it themselves, each under its claim; "
+                              "--listen has nothing to listen for",
+                              storage.scheme)));
 }
 
 // A file that is bad is told, and what was read before stays.
@@ -154,7 +157,7 @@ void reload(std::string_view what, const std::function<bool()>& read) {
   try {
     if (read()) spdlog::info("event={}_reloaded", what);
   } catch (const Error& error) {
-    spdlog::error("event={}_kept reason={}", what, quoted(error.what()));
+    spdlog::error("event={}_kept reason={}", what, fenceguard::quoted(error.what()));
   }
 }
 
@@ -192,9 +195,10 @@ int serve(const Settings& settings) {
   }
   Sidecar sidecar{*parts.storage, parts.source, std::move(options)};
   const std::string data = sidecar.data_address().empty() ? "none" : sidecar.data_address();
-  spdlog::info("event=listening data={} control={} storage={} version={}", data, sidecar.control_address(),
-               storage_url.redacted(), FENCEGUARD_VERSION);
-  print_out(fmt::format("listening data={} control={}\n", data, sidecar.control_address()));
+  const auto probe = sidecar.probe_address().empty() ? "" : fmt::format(" probe={}", sidecar.probe_address());
+  spdlog::info("event=listening data={} control={}{} storage={} version={}", data, sidecar.control_address(),
+               probe, storage_url.redacted(), FENCEGUARD_VERSION);
+  print_out(fmt::format("listening data={} control={}{}\n", data, sidecar.control_address(), probe));
   int number = 0;
   while (sigwait(&signals, &number) == 0 && number == SIGHUP) reload(sidecar);
   spdlog::info("event=stopping signal={}", number);
@@ -215,7 +219,8 @@ Command serve_command() {
       .run = serve,
       .notes =
           "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
-          "storage whose clients write to it themselves (postgres:). SIGTERM and SIGINT drain and end it, "
+          "storage whose clients write to it themselves (postgres:), and probe=HOST:PORT at its end where "
+          "there is a --probe. SIGTERM and SIGINT drain and end it, "
           "SIGHUP reads the files of bearer tokens and of claim keys again."};
 }
 

@@ -74,10 +74,12 @@ std::vector<Setting> serve_settings() {
        "the first N segments of a path are the resource; 0: all of them. Kept with the fences: another is "
        "refused"},
       {"max-jump", number, "N", "1099511627776",
-       "refuse a token so far above the highest one seen; 0: no bound"},
+       "refuse a client's token so far above the highest one seen; 0: no bound"},
       {"cache", number, "ENTRIES", "100000", "fences kept in memory"},
       {"control-token-file", file, "FILE", "", "bearer tokens of the control side, with a role each"},
       {"control-host", text, "NAME", "", "a further host name that the control side is called by", true},
+      {"data-host", text, "NAME", "",
+       "a host name that the data side is called by; left out, on loopback only its own, else every", true},
       {"claim-key", file, "FILE", "",
        "keys that sign the claims of leases granted here: one or two lines KEYID BASE64URL"},
       {"claim-space", text, "NAME", "fenceguard",
@@ -120,6 +122,7 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   options.probe = settings.text("probe");
   options.control_token_file = settings.text("control-token-file");
   options.control_hosts = settings.list("control-host");
+  options.data_hosts = settings.list("data-host");
   options.claim_key_file = settings.text("claim-key");
   options.claim_space = settings.text("claim-space");
   options.require_signature = settings.is_on("require-signature");

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "guard/clock.hpp"
 #include "guard/error.hpp"
@@ -17,6 +19,7 @@ namespace {
 
 namespace po = boost::program_options;
 using Values = std::vector<std::string>;
+using Names = std::vector<std::string_view>;
 
 enum class Origin { flags, environment, file };
 
@@ -69,8 +72,43 @@ po::parsed_options parse_flags(std::span<const Setting> table, const po::options
   return parsed;
 }
 
-po::parsed_options parse_variables(std::span<const Setting> table, const po::options_description& options) {
-  return po::parse_environment(options, [table](const std::string& variable) -> std::string {
+// How many letters must be added, left out or changed to make one of the other.
+std::size_t distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+// A slip in a name must not switch off what it was to switch on. What resembles no setting is not ours:
+// scripts and Kubernetes set variables that begin like ours, too.
+void require_known(const std::string& variable, std::string_view value, const Names& known) {
+  if (value.empty()) return;
+  std::string meant;
+  for (const std::string_view name : known) {
+    auto ours = variable_name(name);
+    if (ours == variable) return;
+    if (distance(ours, variable) == 1) meant = std::move(ours);
+  }
+  if (meant.empty()) return;
+  throw InvalidInput(fmt::format(
+      "the variable {} of the environment is no setting; is {} meant? Correct or unset it", variable, meant));
+}
+
+po::parsed_options parse_variables(std::span<const Setting> table, const po::options_description& options,
+                                   const Names& known) {
+  return po::parse_environment(options, [table, &known](const std::string& variable) -> std::string {
+    if (variable.starts_with("FENCEGUARD_")) {
+      const char* given = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): before any thread
+      require_known(variable, given != nullptr ? given : "", known);
+    }
     for (const auto& setting : table) {
       if (variable_name(setting.name) != variable) continue;
       const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe): before any thread
@@ -206,7 +244,9 @@ Settings Settings::read(std::span<const Setting> table, const std::vector<std::s
   po::variables_map map;
   try {
     po::store(parse_flags(table, flags, {arguments.begin(), flags_end}), map);
-    po::store(parse_variables(table, variables), map);
+    Names known{known_elsewhere.begin(), known_elsewhere.end()};
+    for (const auto& setting : table) known.push_back(setting.name);
+    po::store(parse_variables(table, variables, known), map);
     if (map.count("config") > 0)
       po::store(parse_file(lines, map["config"].as<std::string>(), known_elsewhere), map);
   } catch (const po::error& error) {

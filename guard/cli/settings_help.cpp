@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "guard/cli/output.hpp"
 #include "guard/cli/settings.hpp"
 
 namespace fenceguard::cli {
 namespace {
 
-constexpr std::size_t line_max = 100;
 constexpr std::size_t help_column = 30;
 
 std::string explanation(const Setting& setting) {
@@ -25,6 +25,7 @@ std::string explanation(const Setting& setting) {
 std::string wrapped(std::string_view text, std::string_view indent) {
   std::string result;
   std::size_t column = indent.size();
+  const auto line_max = output_columns();
   while (!text.empty()) {
     const auto word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(text.size(), word.size() + 1));

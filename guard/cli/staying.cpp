@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "guard/cli/lease_end.hpp"
 #include "guard/cli/output.hpp"
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
@@ -15,6 +16,7 @@
 namespace fenceguard::cli {
 namespace {
 
+constexpr std::chrono::milliseconds release_max{5'000};
 constexpr std::array ending_signals{SIGTERM, SIGINT, SIGHUP};
 
 // Rung by the signal handler, whatever thread it runs on, and by the loss of the lease.
@@ -62,7 +64,12 @@ int stay(const EndingSignals& /*signals*/, TokenSource& source, Grant grant) {
   const auto name = lease.claim().resource.name();
   if (!lease.lost().stop_requested()) {
     try {
-      if (lease.release() == Release::released) return exit_done;
+      const auto ending = release_within(lease, release_max);
+      if (ending == Release::released) return exit_done;
+      if (!ending) {
+        complain(fmt::format("the lease of '{}' ends with this process: its source did not answer", name));
+        leave(exit_done);
+      }
     } catch (const Error& error) {
       // The connection goes with this process, and the lease with it.
       complain(fmt::format("the lease of '{}' ends with this process: {}", name, error.what()));
@@ -70,7 +77,7 @@ int stay(const EndingSignals& /*signals*/, TokenSource& source, Grant grant) {
     }
   }
   complain(fmt::format("the lease of '{}' was lost", name));
-  return exit_refused;
+  leave(exit_refused);
 }
 
 }  // namespace fenceguard::cli

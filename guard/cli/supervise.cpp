@@ -17,6 +17,7 @@
 #include <fstream>
 #include <optional>
 
+#include "guard/cli/output.hpp"
 #include "guard/cli/supervisor.hpp"
 #include "guard/clock.hpp"
 
@@ -45,7 +46,7 @@ constexpr milliseconds give_up_after{5'000};  // on processes that SIGKILL does 
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execvp(words[0], words.data());
   const int error = errno;
-  fmt::print(stderr, "fenceguard: cannot run '{}': {}\n", words[0], std::strerror(error));
+  complain(fmt::format("cannot run '{}': {}", words[0], std::strerror(error)));
   std::fflush(stderr);
   ::_exit(error == ENOENT ? 127 : 126);
 }
@@ -117,7 +118,7 @@ class Watch {
     }
     if (terminal >= 0) ::close(terminal);
     if (group_ < 0) {
-      fmt::print(stderr, "fenceguard: cannot fork the command\n");
+      complain("cannot fork the command");
       has_ended_ = true;
       status_ = 125 << 8;
       return;

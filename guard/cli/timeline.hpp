@@ -8,17 +8,16 @@
 #include <string>
 
 #include "guard/cli/demo_run.hpp"
+#include "guard/cli/timeline_page.hpp"
 
 namespace fenceguard::demo {
 
 // What the terminal can show.
 struct TextStyle {
   bool colour = false;
-  bool unicode = false;  // false: ASCII only
+  bool unicode = false;       // false: ASCII only
+  std::size_t columns = 100;  // that no line of the text exceeds. REQUIRES: 60 or more
 };
-
-// Columns that no line of the text exceeds.
-inline constexpr std::size_t text_columns_max = 100;
 
 // What is going to be told: before the first run. Several lines, each with its newline, as all of the
 // following.
@@ -31,7 +30,7 @@ inline constexpr std::size_t text_columns_max = 100;
 // Both balances side by side.
 [[nodiscard]] std::string text_balances(const Run& round, const Run& through, const TextStyle& style);
 
-// Both runs as one self-contained HTML page: no script, nothing loaded from elsewhere, light and dark.
-[[nodiscard]] std::string html_timeline(const Run& round, const Run& through);
+// Both runs as a page of that form.
+[[nodiscard]] std::string timeline_page(PageForm form, const Run& round, const Run& through);
 
 }  // namespace fenceguard::demo

@@ -37,9 +37,9 @@ PageSection section(const Run& run, std::string_view id) {
 
 }  // namespace
 
-std::string html_timeline(const Run& round, const Run& through) {
-  return html_page("a paused client, round the guard and through it", text_opening(round, {}),
-                   section(round, "round"), section(through, "through"));
+std::string timeline_page(PageForm form, const Run& round, const Run& through) {
+  return form("a paused client, round the guard and through it", text_opening(round, {}),
+              section(round, "round"), section(through, "through"));
 }
 
 }  // namespace fenceguard::demo

@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cstdio>
 
 #include "guard/cli/timeline_svg.hpp"
 
 namespace fenceguard::demo {
 namespace {
 
-constexpr std::string_view style = R"css(
+constexpr std::string_view colours = R"css(
 :root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #5b6675; --line: #c3cad4;
   --card: #f4f6f9; --token: #0b5fb0; --token-ground: #dcebfa; --pause: #8a5300; --hatch: #f0b64a;
   --hatch-ground: #fdf1d8;
@@ -19,6 +21,9 @@ constexpr std::string_view style = R"css(
   --hatch: #9a6a12;
   --hatch-ground: #3a2b0e; --good: #76d69a; --good-ground: #12351f; --bad: #ff9a95;
   --bad-ground: #481818; } }
+)css";
+
+constexpr std::string_view page_style = R"css(
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1640px; padding: 24px; background: var(--ground); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
@@ -34,6 +39,9 @@ h1 { font-size: 26px; margin: 0 0 8px; } h2 { font-size: 20px; margin: 0; } p { 
 .balance.good { background: var(--good-ground); color: var(--good); }
 .balance.bad { background: var(--bad-ground); color: var(--bad); }
 details { margin-top: 10px; } summary { cursor: pointer; } li { margin: 2px 0; }
+)css";
+
+constexpr std::string_view picture_style = R"css(
 svg text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 svg .halo { paint-order: stroke; stroke: var(--card); stroke-width: 5px; stroke-linejoin: round; }
 svg .strong { font-weight: 600; } svg .time { fill: var(--soft); font-variant-numeric: tabular-nums;
@@ -76,7 +84,50 @@ std::string html_of(const PageSection& section) {
       escape_markup(section.outcome), section.picture, steps);
 }
 
+// As its viewBox says.
+struct Size {
+  int width = 0;
+  int height = 0;
+};
+
+Size size_of(const std::string& picture) {
+  Size size;
+  std::sscanf(picture.c_str(), "<svg viewBox='0 0 %d %d'", &size.width, &size.height);
+  return size;
+}
+
+constexpr int margin = 20;
+constexpr int heading_height = 64;
+
+// A heading, the outcome, and the picture below them.
+std::string svg_of(const PageSection& section, int y) {
+  const auto [width, height] = size_of(section.picture);
+  return fmt::format(
+      "<text class='heading' x='{0}' y='{1}'>{2}</text>\n<text class='{3}' x='{0}' y='{4}'>{5}</text>\n"
+      "<svg x='{0}' y='{6}' width='{7}' height='{8}' {9}",
+      margin, y + 22, escape_markup(section.heading), section.is_good ? "good" : "bad", y + 46,
+      escape_markup(section.outcome), y + heading_height, width, height,
+      std::string_view{section.picture}.substr(5));
+}
+
 }  // namespace
+
+std::string svg_page(const std::string& title, const std::string& opening, const PageSection& round,
+                     const PageSection& through) {
+  const auto first = size_of(round.picture);
+  const auto second = size_of(through.picture);
+  const int width = std::max(first.width, second.width) + 2 * margin;
+  const int below = margin + heading_height + first.height;
+  const int height = below + heading_height + second.height + margin;
+  return fmt::format(
+      "<svg viewBox='0 0 {0} {1}' width='{0}' height='{1}' role='img' aria-labelledby='title desc' "
+      "xmlns='http://www.w3.org/2000/svg'>\n"
+      "<title id='title'>fenceguard demo: {2}</title>\n<desc id='desc'>{3}</desc>\n"
+      "<style>{4}{5}svg text.heading {{ font-size: 20px; font-weight: 600; }}\n</style>\n"
+      "<rect width='{0}' height='{1}' fill='var(--card)'/>\n{6}{7}</svg>\n",
+      width, height, escape_markup(title), escape_markup(opening), colours, picture_style,
+      svg_of(round, margin), svg_of(through, below));
+}
 
 std::string html_page(const std::string& title, const std::string& opening, const PageSection& round,
                       const PageSection& through) {
@@ -86,12 +137,12 @@ std::string html_page(const std::string& title, const std::string& opening, cons
       "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
       "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
       "<title>fenceguard demo: {}</title>\n"
-      "<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n"
+      "<style>{}{}{}</style>\n</head>\n<body>\n<main>\n<h1>{}</h1>\n"
       "<p>{}</p>\n<p>Times are in milliseconds from the start of each run, measured with real "
       "processes.</p>\n"
       "<div class='runs'>\n{}{}</div>\n</main>\n</body>\n</html>\n",
-      escape_markup(title), style, escape_markup(heading), escape_markup(opening), html_of(round),
-      html_of(through));
+      escape_markup(title), colours, page_style, picture_style, escape_markup(heading),
+      escape_markup(opening), html_of(round), html_of(through));
 }
 
 }  // namespace fenceguard::demo

@@ -1,7 +1,7 @@
 #pragma once
 
-// Page: both tellings of a story as one self-contained HTML page: no script, nothing loaded from elsewhere,
-// light and dark.
+// Page: both tellings of a story as one self-contained HTML page, or as one SVG picture: no script, nothing
+// loaded from elsewhere, light and dark.
 //
 // Pure; safe to use from any thread.
 
@@ -22,5 +22,13 @@ struct PageSection {
 
 [[nodiscard]] std::string html_page(const std::string& title, const std::string& opening,
                                     const PageSection& round, const PageSection& through);
+
+// Both pictures below each other, without the words.
+[[nodiscard]] std::string svg_page(const std::string& title, const std::string& opening,
+                                   const PageSection& round, const PageSection& through);
+
+// One of the two.
+using PageForm = std::string (*)(const std::string& title, const std::string& opening,
+                                 const PageSection& round, const PageSection& through);
 
 }  // namespace fenceguard::demo

@@ -42,9 +42,9 @@ std::vector<std::string> wrap(std::string_view text, std::size_t columns) {
   return lines;
 }
 
-std::string paragraph(std::string_view text) {
+std::string paragraph(std::string_view text, const TextStyle& style) {
   std::string lines;
-  for (const auto& line : wrap(text, text_columns_max)) lines += line + '\n';
+  for (const auto& line : wrap(text, style.columns)) lines += line + '\n';
   return lines;
 }
 
@@ -59,9 +59,9 @@ Table::Table(std::vector<Column> columns, const TextStyle& style)
 }
 
 void Table::head() {
-  std::string line;
-  for (const auto& [title, width] : columns_) line += fmt::format("{:{}}{}", title, width, gap);
-  end_line(std::move(line));
+  std::vector<Cell> titles;
+  for (const auto& column : columns_) titles.push_back({std::string{column.title}});
+  add(titles);
   std::size_t wide = gap.size() * (columns_.size() - 1);
   for (const auto& column : columns_) wide += column.width;
   for (std::size_t i = 0; i < wide; ++i) text_ += style_.unicode ? "─" : "-";

@@ -15,7 +15,7 @@ namespace fenceguard::demo {
 
 struct Column {
   std::string_view title;
-  std::size_t width;
+  std::size_t width;  // REQUIRES: 7 or more
 };
 
 // ASCII, so that a byte is a column of the terminal.
@@ -53,7 +53,7 @@ class Table {
 [[nodiscard]] std::vector<std::string> wrap(std::string_view text, std::size_t columns);
 
 // The text over the whole width, with a newline behind each line.
-[[nodiscard]] std::string paragraph(std::string_view text);
+[[nodiscard]] std::string paragraph(std::string_view text, const TextStyle& style);
 
 // The text in the colour of its tone, where there are colours.
 [[nodiscard]] std::string painted(const std::string& text, Tone tone, const TextStyle& style);

@@ -9,8 +9,14 @@ namespace {
 
 enum Lane : std::size_t { lane_time, lane_a, lane_b, lane_lock, lane_storage, lane_count };
 
-std::vector<Column> columns() {
-  return {{"time", 7}, {"client A", 24}, {"client B", 24}, {"lock", 17}, {"storage", 19}};
+// Each of those beside the time gets its share of the width.
+std::vector<Column> columns_within(std::size_t width) {
+  std::vector<Column> columns{{"time", 7}, {"client A", 24}, {"client B", 24}, {"lock", 17}, {"storage", 19}};
+  constexpr std::size_t whole = 100;  // as the widths are made for
+  constexpr std::size_t fixed = 7 + 5 * 2;
+  for (std::size_t i = lane_a; i < lane_count; ++i)
+    columns[i].width = columns[i].width * (width - fixed) / (whole - fixed);
+  return columns;
 }
 
 std::vector<Cell> row_of(const Event& event, const Words& words) {
@@ -34,19 +40,22 @@ std::string heading(const Run& run) {
 
 }  // namespace
 
-std::string text_opening(const Run& run, const TextStyle& /*style*/) {
-  return paragraph(fmt::format(
-      "Clients A and B share the account {}, which holds {}, and one lock for it. A adds {}, B adds {}: in "
-      "the "
-      "end it must hold {}. A is stopped in the middle of its work, as a long garbage collection would stop "
-      "it, "
-      "until its lease of {} on the lock has run out.",
-      run.resource, run.initial, run.add_a, run.add_b, run.expected(), milliseconds_text(run.ttl)));
+std::string text_opening(const Run& run, const TextStyle& style) {
+  return paragraph(fmt::format("Clients A and B share the account {}, which holds {}, and one lock for it. A "
+                               "adds {}, B adds {}: in "
+                               "the "
+                               "end it must hold {}. A is stopped in the middle of its work, as a long "
+                               "garbage collection would stop "
+                               "it, "
+                               "until its lease of {} on the lock has run out.",
+                               run.resource, run.initial, run.add_a, run.add_b, run.expected(),
+                               milliseconds_text(run.ttl)),
+                   style);
 }
 
 std::string text_timeline(const Run& run, const TextStyle& style) {
   const auto words = words_of(run);
-  Table table{columns(), style};
+  Table table{columns_within(style.columns), style};
   for (std::size_t index = 0; index < run.events.size(); ++index) {
     const auto& event = run.events[index];
     const Lane client = event.who == Party::a ? lane_a : lane_b;
@@ -55,7 +64,7 @@ std::string text_timeline(const Run& run, const TextStyle& style) {
     if (event.step == Step::stopped) table.stop(client, true);
   }
   const auto tone = loss(run) == Loss::none ? Tone::good : Tone::bad;
-  return paragraph(heading(run)) + '\n' + table.take() +
+  return paragraph(heading(run), style) + '\n' + table.take() +
          fmt::format("\n   The account holds {}.\n", painted(balance_sentence(run), tone, style));
 }
 

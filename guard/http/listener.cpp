@@ -20,6 +20,8 @@ namespace {
 namespace error = asio::error;
 
 constexpr int backlog = 4096;
+// Connections above the limit that wait for another to give way.
+constexpr std::int64_t beyond_limit_max = 16;
 constexpr std::chrono::milliseconds pause_when_out_of_resources{100};
 
 using ReuseAddress = asio::detail::socket_option::boolean<SOL_SOCKET, SO_REUSEADDR>;
@@ -171,19 +173,38 @@ Task<void> Listener::accept_next() {
 
 void Listener::admit(Loop& loop, Socket socket) {
   const auto open = service_->connections.fetch_add(1);
-  if (open >= static_cast<std::int64_t>(service_->limits.connections_max)) {
+  const auto most = static_cast<std::int64_t>(service_->limits.connections_max);
+  if (open >= most + beyond_limit_max) {
     service_->connections.fetch_sub(1);
     return;
   }
   service_->census.enter();
   try {
     auto session = std::make_shared<Session>(loop, std::move(socket), service_);
+    if (open >= most) return make_room(std::move(session), turn_ % loops_.size(), loops_.size());
     asio::post(loop.context(), [session = std::move(session)] { session->start(); });
   } catch (...) {
     service_->connections.fetch_sub(1);
     service_->census.leave();
     throw;
   }
+}
+
+void Listener::make_room(std::shared_ptr<Session> newcomer, std::size_t at, std::size_t left) {
+  Loop& loop = *loops_[at];
+  asio::post(loop.context(), [self = shared_from_this(), newcomer = std::move(newcomer), &loop, at, left] {
+    try {
+      if (loop.end_longest_waiting(*self->service_)) {
+        asio::post(newcomer->connection().loop().context(), [newcomer] { newcomer->start(); });
+      } else if (left > 1) {
+        self->make_room(newcomer, (at + 1) % self->loops_.size(), left - 1);
+      } else {
+        newcomer->decline();
+      }
+    } catch (...) {
+      newcomer->decline();
+    }
+  });
 }
 
 }  // namespace fenceguard::http

@@ -34,6 +34,9 @@ class Listener : public std::enable_shared_from_this<Listener> {
   Task<void> run();
   Task<void> accept_next();
   void admit(Loop& loop, Socket socket);
+  // Has a connection that waits for a request give way to newcomer: one of loops_[at], or of the next that
+  // has one; left: how many loops are still to be asked. Where none waits, newcomer is closed.
+  void make_room(std::shared_ptr<Session> newcomer, std::size_t at, std::size_t left);
   void bind(const Address& address);
   void bind_to(const Endpoint& endpoint, boost::system::error_code& error);
   void bind_unix(const Address& address, const Endpoint& endpoint);

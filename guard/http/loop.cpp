@@ -135,6 +135,18 @@ void Loop::remove(Session& session) {
   sessions_.pop_back();
 }
 
+void Loop::add_waiting(Session& session) {
+  waiting_.push_back(session);
+}
+
+bool Loop::end_longest_waiting(const Service& service) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Session& session) { return &session.service() == &service; });
+  if (found == waiting_.end()) return false;
+  found->end_waiting();
+  return true;
+}
+
 SteadyTime Loop::sweep(SteadyTime now) {
   auto earliest = SteadyTime::max();
   for (auto* session : sessions_) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <boost/asio/post.hpp>
+#include <boost/intrusive/list.hpp>
 #include <condition_variable>
 #include <ctime>
 #include <functional>
@@ -24,6 +25,10 @@
 namespace fenceguard::http {
 
 class Session;
+struct Service;
+
+// A session's place among those that wait for a request.
+using WaitHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
 // How many connections and listeners a server has, so that drain() can wait until there are none.
 class Census {
@@ -59,6 +64,11 @@ class Loop : public std::enable_shared_from_this<Loop> {
   // The loop's own thread, all of the rest.
   void add(Session& session);
   void remove(Session& session);
+  // The session waits for the head of a request, until it unlinks itself.
+  void add_waiting(Session& session);
+  // Ends the connection of service that has waited longest for a whole head; with what came of it meanwhile,
+  // if that is one. False: none waits.
+  bool end_longest_waiting(const Service& service);
   // Has expire() called at the sessions soon after deadline.
   void arm(SteadyTime deadline) { alarm_.arm(deadline); }
   // Lets what else is ready go first. What is sent after it goes out close together, and whoever receives it
@@ -84,6 +94,9 @@ class Loop : public std::enable_shared_from_this<Loop> {
 
   std::vector<std::function<void()>> running_;  // what run_inbox() took, kept for its memory
   std::vector<Session*> sessions_;
+  boost::intrusive::list<Session, boost::intrusive::base_hook<WaitHook>,
+                         boost::intrusive::constant_time_size<false>>
+      waiting_;  // longest first
   bool is_draining_ = false;
   std::time_t date_at_ = -1;
   std::string date_;

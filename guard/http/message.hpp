@@ -39,6 +39,7 @@ struct Request {
   Fields fields;
   std::string body;
   bool local_socket = false;  // came over a Unix socket
+  std::string client{};       // whose connection it is, for the log: an address without port, or 'unix'
 };
 
 struct Response {

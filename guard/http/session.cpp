@@ -37,7 +37,7 @@ void Session::start() {
 Task<void> Session::run() {
   const auto self = shared_from_this();
   try {
-    if (service_->streams) peer_ = peer_host(connection_.channel().socket().native_handle());
+    peer_ = peer_host(connection_.channel().socket().native_handle());
     goes_on_ = !service_->tls || co_await shake_hands();
     while (goes_on_) goes_on_ = co_await serve_request();
     if (is_lingering_) co_await connection_.linger();
@@ -49,12 +49,22 @@ Task<void> Session::run() {
 
 Task<bool> Session::shake_hands() {
   connection_.set_deadline(service_->limits.header_max);
+  begin_waiting();
   const auto error = co_await connection_.channel().handshake();
   connection_.clear_deadline();
   co_return !error;
 }
 
+void Session::begin_waiting() {
+  if (!is_linked()) connection_.loop().add_waiting(*this);
+}
+
+void Session::stop_waiting() {
+  if (is_linked()) unlink();
+}
+
 void Session::finish() {
+  stop_waiting();
   if (service_->tls && !connection_.is_cut()) connection_.channel().shutdown_send();
   connection_.channel().close();
   connection_.loop().remove(*this);
@@ -66,9 +76,11 @@ Task<bool> Session::serve_request() {
   HeadScanner scanner;
   body_.expect_head();
   is_head_ = false;
-  if (const auto refusal = co_await await_head(scanner)) {
-    if (refusal->status == 0) co_return false;
-    co_return co_await respond_refusal(*refusal);
+  const auto refused = co_await await_head(scanner);
+  stop_waiting();
+  if (refused) {
+    if (refused->status == 0) co_return false;
+    co_return co_await respond_refusal(*refused);
   }
   auto& buffer = connection_.buffer();
   RequestReader& reader = reader_.emplace(service_->limits.body_bytes_max);
@@ -79,6 +91,7 @@ Task<bool> Session::serve_request() {
   keeps_alive_ = reader.wants_keep_alive();
   is_http_1_0_ = reader.is_http_1_0();
   reader.request().local_socket = service_->is_local;
+  reader.request().client = service_->is_local ? "unix" : peer_;
   body_.begin(reader);
   if (service_->streams) co_return co_await serve_stream();
   answer_ = preview(reader.request());
@@ -122,8 +135,9 @@ Task<std::optional<Refusal>> Session::await_head(HeadScanner& scanner) {
   auto& buffer = connection_.buffer();
   if (buffer.empty()) {
     buffer.shrink();
-    if (connection_.loop().is_draining()) co_return no_answer;
+    if (is_ending_ || connection_.loop().is_draining()) co_return no_answer;
     is_idle_ = true;
+    begin_waiting();
     connection_.set_deadline(limits.idle_max);
     auto arrival = Arrival::ready;
     // A connection over TLS is large enough without a buffer that waits for its bytes.
@@ -133,14 +147,18 @@ Task<std::optional<Refusal>> Session::await_head(HeadScanner& scanner) {
     }
     if (arrival == Arrival::ready) arrival = connection_.filled(co_await connection_.fill());
     is_idle_ = false;
-    const bool is_missed =
-        arrival == Arrival::ended && connection_.loop().is_draining() && connection_.read_at_once();
+    const bool is_missed = arrival == Arrival::ended && (is_ending_ || connection_.loop().is_draining()) &&
+                           connection_.read_at_once();
     if (arrival != Arrival::ready && !is_missed) co_return no_answer;
   }
   auto state = scanner.scan(buffer.view());
-  if (state == HeadScanner::State::incomplete) connection_.set_deadline(limits.header_max);
+  if (state == HeadScanner::State::incomplete) {
+    begin_waiting();
+    connection_.set_deadline(limits.header_max);
+  }
   constexpr Refusal too_large{431, "the header block is larger than this server takes"};
   while (state == HeadScanner::State::incomplete) {
+    if (is_ending_) co_return no_answer;
     if (buffer.size() >= limits.header_bytes_max) co_return too_large;
     const auto arrival = connection_.filled(co_await connection_.fill());
     if (arrival == Arrival::late) co_return Refusal{408, "the request took too long to arrive"};
@@ -220,7 +238,8 @@ Task<bool> Session::respond_refusal(Refusal refusal) {
 }
 
 Framing Session::frame(bool closes) {
-  is_closing_ = closes || !body_.is_complete() || !keeps_alive_ || connection_.loop().is_draining();
+  is_closing_ =
+      closes || !body_.is_complete() || !keeps_alive_ || is_ending_ || connection_.loop().is_draining();
   out_.clear();
   return {is_head_, is_closing_, is_http_1_0_, connection_.loop().date()};
 }
@@ -267,6 +286,12 @@ void Session::watch(std::uint64_t number) {
 
 void Session::begin_drain() {
   if (is_idle_) connection_.cancel();
+}
+
+void Session::end_waiting() {
+  stop_waiting();
+  is_ending_ = true;
+  connection_.cancel();
 }
 
 void Session::cut() {

@@ -41,12 +41,14 @@ struct Service {
   }
 };
 
-class Session : public std::enable_shared_from_this<Session> {
+class Session : public std::enable_shared_from_this<Session>, public WaitHook {
  public:
   Session(Loop& loop, Socket socket, std::shared_ptr<Service> service);
 
   // Serves the connection to its end.
   void start();
+  // Closes it, in place of start().
+  void decline() { finish(); }
 
   // From the exchange. number tells a late call for an earlier request from one for the present.
   [[nodiscard]] bool is_waiting(std::uint64_t number) const noexcept {
@@ -79,6 +81,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void expire(SteadyTime now) { connection_.expire(now); }
   void begin_drain();
   void cut();
+  // Its place is wanted by another.
+  void end_waiting();
   static constexpr std::size_t nowhere = ~std::size_t{0};
   std::size_t place_in_loop = nowhere;
 
@@ -92,6 +96,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<bool> serve_stream();
   // Why no head came; a status of 0: no answer is due.
   Task<std::optional<Refusal>> await_head(HeadScanner& scanner);
+  void begin_waiting();
+  void stop_waiting();
   Task<std::optional<Refusal>> read_body();
   Task<bool> respond_refusal(Refusal refusal);
   // The buffered handler's answer, or a failure.
@@ -102,7 +108,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Service> service_;
   Connection connection_;
   BodyReader body_;
-  std::string peer_;  // for streams
+  std::string peer_;
   std::string out_;
 
   // The present request. It and its answer are here and not in the coroutines, because large frames are dear:
@@ -122,6 +128,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // The connection.
   bool goes_on_ = false;
   bool is_idle_ = false;       // waits for the first byte of a request
+  bool is_ending_ = false;     // serves at most what has come
   bool is_lingering_ = false;  // ends by our decision: the client may still be sending
 };
 

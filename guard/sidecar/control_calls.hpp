@@ -26,13 +26,21 @@ struct ControlContext {
   PendingCalls& pending;
   SignatureRules signatures{};
   std::size_t resource_depth = 0;  // as on the data side
+  // See DataService.
+  std::function<std::optional<Fault>(std::string_view resource)> quarantine{};
 
   // The answer to a claim in the fields that is not signed and should be; it is counted and logged.
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(std::string_view operation, const Claim& claim,
-                                                              const http::Fields& fields) const;
+                                                              const http::Fields& fields,
+                                                              std::string_view client) const;
   // A name that the data side gives to no path would be locked in vain. Throws InvalidInput.
   void require_named_as_paths(const Resource& resource) const;
 };
+
+// A call that was not made, because too many wait for the source.
+[[nodiscard]] inline Fault source_is_busy() {
+  return {FaultKind::unavailable, "Too many calls wait for the token source."};
+}
 
 class LeaseCalls {
  public:
@@ -48,8 +56,10 @@ class LeaseCalls {
   static constexpr std::int64_t jump_max = std::int64_t{1} << 40;
 
  private:
-  // Runs call, which blocks, and sends its answer; a fault becomes one.
-  void run(Resource resource, http::Reply reply, std::function<http::Response()> call);
+  // Runs call, which blocks, and sends its answer; a fault becomes one, and so does a desk that is too busy.
+  enum class Kind { renewal, other };
+  void run(Kind kind, const Resource& resource, const http::Reply& reply,
+           std::function<http::Response()> call);
   void count_fault(const Fault& fault);
 
   const ControlContext& context_;
@@ -63,13 +73,17 @@ class FenceCalls {
   void list(FenceListing listing, http::Reply reply);
   void advance(const Resource& resource, const http::Request& request, http::Reply reply);
   // Closes the fence, then ends the lease, so that the holder cannot renew its way back in between.
-  void revoke(const Resource& resource, http::Reply reply);
-  void compact(http::Reply reply);
+  void revoke(const Resource& resource, const std::string& client, const http::Reply& reply);
+  void compact(const http::Reply& reply);
 
  private:
-  void close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply);
-  bool end_revoked(const Resource& resource, const FenceView& view);
+  void close_fence(const Resource& resource, std::optional<Claim> lease, const std::string& client,
+                   http::Reply reply);
+  [[nodiscard]] std::optional<Fault> quarantine_of(const Resource& resource) const;
   void end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply);
+  [[nodiscard]] bool end_revoked(const Resource& resource, const FenceView& view);
+  void answer_revoked(const Resource& resource, const FenceView& view, bool is_ended,
+                      const http::Reply& reply);
 
   const ControlContext& context_;
 };

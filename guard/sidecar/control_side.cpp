@@ -30,11 +30,12 @@ http::Response wrong_media_type() {
 }  // namespace
 
 std::optional<http::Response> ControlContext::refuse_unsigned(std::string_view operation, const Claim& claim,
-                                                              const http::Fields& fields) const {
+                                                              const http::Fields& fields,
+                                                              std::string_view client) const {
   auto refused = check_signature(signatures.required, claim, fields);
   if (refused) {
     metrics.count_unsigned();
-    log.not_signed(operation, claim);
+    log.not_signed(operation, claim, client);
   }
   return refused;
 }
@@ -50,10 +51,7 @@ void ControlContext::require_named_as_paths(const Resource& resource) const {
 }
 
 std::variant<Route, http::Response> ControlSide::admit(const http::Request& head) const {
-  if (!hosts_.is_our_host(head)) {
-    return to_response(Problem::foreign_host,
-                       {"Call the control side by its address, or name it in --control-host."});
-  }
+  if (auto refused = hosts_.refuse_host(head)) return std::move(*refused);
   if (!hosts_.is_our_origin(head)) {
     return to_response(Problem::foreign_origin,
                        {"A web page of another origin cannot call the control side."});
@@ -127,7 +125,7 @@ void ControlSide::call(Route route, const http::Request& request, const std::sha
       context_.require_named_as_paths(*resource);
       return fences_.advance(*resource, request, std::move(reply));
     case Call::revoke:
-      return fences_.revoke(*resource, std::move(reply));
+      return fences_.revoke(*resource, request.client, reply);
     case Call::compact:
       return fences_.compact(std::move(reply));
     case Call::metrics:

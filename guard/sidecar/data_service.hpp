@@ -8,10 +8,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
+#include "guard/error.hpp"
 #include "guard/http/server.hpp"
 #include "guard/http/tls.hpp"
+#include "guard/sidecar/host_check.hpp"
 #include "guard/sidecar/metrics.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 
@@ -19,7 +23,7 @@ namespace fenceguard {
 
 class ClaimKeys;
 
-// What a service works with. metrics, log and keys outlive it.
+// What a data side works with. metrics, log, keys and hosts outlive it.
 struct ServiceContext {
   Metrics& metrics;
   RefusalLog& log;
@@ -29,6 +33,7 @@ struct ServiceContext {
   std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   http::Limits limits;
+  const HostCheck* hosts = nullptr;  // by which names it may be called; null: by any
 };
 
 class DataService {
@@ -53,6 +58,10 @@ class DataService {
     std::int64_t settle_closures = 0;  // how often one was, since the start
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
+
+  // Why no write on this resource is let in for now, and how long; nothing where none is kept out. Of no
+  // name: whether that is so of every resource.
+  [[nodiscard]] virtual std::optional<Fault> quarantine(std::string_view /*resource*/) const { return {}; }
 };
 
 }  // namespace fenceguard

@@ -7,6 +7,14 @@ namespace {
 
 constexpr std::string_view default_content_type = "application/octet-stream";
 
+// A read writes nothing but the fence.
+Fault fault_of_read(Fault fault) {
+  if (fault.kind != FaultKind::unknown) return fault;
+  fault.kind = FaultKind::unavailable;
+  fault.message = "nothing was read, but the fence may have been raised: " + fault.message;
+  return fault;
+}
+
 void add_ruling(http::Response& response, const Ruling& ruling) {
   response.fields.add("Fencing-Verdict", to_string(ruling.verdict));
   response.fields.add("Fencing-Highest", std::to_string(ruling.highest));
@@ -45,6 +53,9 @@ std::optional<DataSide::Method> DataSide::parse_method(std::string_view method) 
 }
 
 std::variant<DataSide::Operation, http::Response> DataSide::parse(const http::Request& head) {
+  if (hosts_ != nullptr) {
+    if (auto refused = hosts_->refuse_host(head)) return std::move(*refused);
+  }
   auto path = parse_resource_path(head.target, resource_depth_);
   if (auto* bad = std::get_if<BadPath>(&path)) return malformed(std::move(bad->reason));
   const auto method = parse_method(head.method);
@@ -81,7 +92,7 @@ std::optional<http::Response> DataSide::refuse_unsigned(const Operation& operati
   if (!refused) return std::nullopt;
   const bool is_write = operation.method == Method::put || operation.method == Method::remove;
   metrics_.count_unsigned();
-  log_.not_signed(is_write ? "write" : "read", claim);
+  log_.not_signed(is_write ? "write" : "read", claim, head.client);
   return refused;
 }
 
@@ -97,7 +108,7 @@ void DataSide::handle(http::Request request, std::shared_ptr<http::Caller> /*cal
   auto& operation = std::get<Operation>(parsed);
   const bool is_write = operation.method == Method::put || operation.method == Method::remove;
   if (is_write) return write(std::move(operation), std::move(request), std::move(reply));
-  read(std::move(operation), std::move(reply));
+  read(std::move(operation), std::move(request.client), std::move(reply));
 }
 
 http::Response DataSide::refuse(unsigned status, std::string_view why) {
@@ -118,17 +129,18 @@ void DataSide::write(Operation operation, http::Request request, http::Reply rep
   }
   const Claim claim = operation.claim->on(std::move(operation.at.resource));
   objects_.write(claim, std::move(change),
-                 pending_.track<WriteReport>(
-                     [this, begun, claim, reply = std::move(reply)](const Outcome<WriteReport>& outcome) {
-                       metrics_.observe_write(BootClock::now() - begun);
-                       reply(answer_write(claim, outcome));
-                     }));
+                 pending_.track<WriteReport>([this, begun, claim, client = std::move(request.client),
+                                              reply = std::move(reply)](const Outcome<WriteReport>& outcome) {
+                   metrics_.observe_write(BootClock::now() - begun);
+                   reply(answer_write(claim, client, outcome));
+                 }));
 }
 
-http::Response DataSide::answer_write(const Claim& claim, const Outcome<WriteReport>& outcome) {
-  if (!outcome.ok()) return answer_fault("write", claim.resource, outcome.fault());
+http::Response DataSide::answer_write(const Claim& claim, std::string_view client,
+                                      const Outcome<WriteReport>& outcome) {
+  if (!outcome.ok()) return answer_fault("write", claim.resource, outcome.fault(), client);
   const WriteReport& report = outcome.value();
-  note("write", claim, report.ruling);
+  note("write", claim, report.ruling, client);
   if (report.ruling.verdict == Verdict::stale || report.ruling.verdict == Verdict::conflict) {
     return refusal(claim, report.ruling);
   }
@@ -155,25 +167,25 @@ http::Response DataSide::answer_write(const Claim& claim, const Outcome<WriteRep
   return response;
 }
 
-void DataSide::read(Operation operation, http::Reply reply) {
+void DataSide::read(Operation operation, std::string client, http::Reply reply) {
   std::optional<Claim> claim;
   if (operation.claim) claim = operation.claim->on(operation.at.resource).without_sequence();
   ObjectStore::Read what{std::move(operation.at.path), claim, operation.method == Method::get};
-  objects_.read(
-      std::move(what),
-      pending_.track<ReadReport>([this, claim = std::move(claim), resource = std::move(operation.at.resource),
-                                  conditions = std::move(operation.conditions),
-                                  reply = std::move(reply)](Outcome<ReadReport> outcome) {
-        reply(answer_read(claim, resource, conditions, std::move(outcome)));
-      }));
+  Asked asked{std::move(claim), std::move(operation.at.resource), std::move(operation.conditions),
+              std::move(client)};
+  objects_.read(std::move(what),
+                pending_.track<ReadReport>(
+                    [this, asked = std::move(asked), reply = std::move(reply)](Outcome<ReadReport> outcome) {
+                      reply(answer_read(asked, std::move(outcome)));
+                    }));
 }
 
-http::Response DataSide::answer_read(const std::optional<Claim>& claim, const Resource& resource,
-                                     const Conditions& conditions, Outcome<ReadReport> outcome) {
-  if (!outcome.ok()) return answer_fault("read", resource, outcome.fault());
+http::Response DataSide::answer_read(const Asked& asked, Outcome<ReadReport> outcome) {
+  const auto& [claim, resource, conditions, client] = asked;
+  if (!outcome.ok()) return answer_fault("read", resource, fault_of_read(outcome.fault()), client);
   ReadReport& report = outcome.value();
   if (claim && report.ruling) {
-    note("read", *claim, *report.ruling);
+    note("read", *claim, *report.ruling, client);
     if (report.ruling->changed) metrics_.count_advance();
     if (report.ruling->verdict != Verdict::admitted) return refusal(*claim, *report.ruling);
   }
@@ -204,15 +216,17 @@ http::Response DataSide::answer_read(const std::optional<Claim>& claim, const Re
   return response;
 }
 
-http::Response DataSide::answer_fault(std::string_view what, const Resource& resource, const Fault& fault) {
+http::Response DataSide::answer_fault(std::string_view what, const Resource& resource, const Fault& fault,
+                                      std::string_view client) {
   metrics_.count(fault.kind);
-  log_.failed(what, resource, fault);
+  log_.failed(what, resource, fault, client);
   return fault_response(fault, &resource);
 }
 
-void DataSide::note(std::string_view what, const Claim& claim, const Ruling& ruling) {
+void DataSide::note(std::string_view what, const Claim& claim, const Ruling& ruling,
+                    std::string_view client) {
   metrics_.count(ruling.verdict);
-  log_.ruled(what, claim, ruling);
+  log_.ruled(what, claim, ruling, client);
 }
 
 }  // namespace fenceguard

@@ -11,9 +11,8 @@
 #include "guard/http/message.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/conditions.hpp"
-#include "guard/sidecar/metrics.hpp"
+#include "guard/sidecar/data_service.hpp"
 #include "guard/sidecar/pending_calls.hpp"
-#include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/resource_path.hpp"
 #include "guard/sidecar/signature.hpp"
 #include "guard/storage.hpp"
@@ -22,10 +21,13 @@ namespace fenceguard {
 
 class DataSide : public http::Handler {
  public:
-  // keys: claims must be signed with one of these; null: none needs to be.
-  DataSide(ObjectStore& objects, Metrics& metrics, RefusalLog& log, std::size_t resource_depth,
-           const ClaimKeys* keys = nullptr)
-      : objects_{objects}, metrics_{metrics}, log_{log}, resource_depth_{resource_depth}, keys_{keys} {}
+  DataSide(ObjectStore& objects, const ServiceContext& context)
+      : objects_{objects},
+        metrics_{context.metrics},
+        log_{context.log},
+        resource_depth_{context.resource_depth},
+        keys_{context.keys},
+        hosts_{context.hosts} {}
 
   [[nodiscard]] std::optional<http::Response> preview(const http::Request& head) override;
   void handle(http::Request request, std::shared_ptr<http::Caller> caller, http::Reply reply) override;
@@ -42,25 +44,33 @@ class DataSide : public http::Handler {
     std::optional<ClaimFields> claim;
     Conditions conditions;
   };
+  // What a read's answer is made of, beside its outcome.
+  struct Asked {
+    std::optional<Claim> claim;
+    Resource resource;
+    Conditions conditions;
+    std::string client;
+  };
 
   [[nodiscard]] static std::optional<Method> parse_method(std::string_view method) noexcept;
   [[nodiscard]] std::variant<Operation, http::Response> parse(const http::Request& head);
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(const Operation& operation,
                                                               const http::Request& head);
   void write(Operation operation, http::Request request, http::Reply reply);
-  void read(Operation operation, http::Reply reply);
-  [[nodiscard]] http::Response answer_write(const Claim& claim, const Outcome<WriteReport>& outcome);
-  [[nodiscard]] http::Response answer_read(const std::optional<Claim>& claim, const Resource& resource,
-                                           const Conditions& conditions, Outcome<ReadReport> outcome);
+  void read(Operation operation, std::string client, http::Reply reply);
+  [[nodiscard]] http::Response answer_write(const Claim& claim, std::string_view client,
+                                            const Outcome<WriteReport>& outcome);
+  [[nodiscard]] http::Response answer_read(const Asked& asked, Outcome<ReadReport> outcome);
   [[nodiscard]] http::Response answer_fault(std::string_view what, const Resource& resource,
-                                            const Fault& fault);
-  void note(std::string_view what, const Claim& claim, const Ruling& ruling);
+                                            const Fault& fault, std::string_view client);
+  void note(std::string_view what, const Claim& claim, const Ruling& ruling, std::string_view client);
 
   ObjectStore& objects_;
   Metrics& metrics_;
   RefusalLog& log_;
   std::size_t resource_depth_;
   const ClaimKeys* keys_;
+  const HostCheck* hosts_;
   PendingCalls pending_;
 };
 

@@ -74,14 +74,20 @@ http::Response answer_advance(const Claim& claim, const Ruling& ruling) {
 }  // namespace
 
 void FenceCalls::show(const Resource& resource, http::Reply reply) {
-  context_.fences.show(resource, context_.pending.track<FenceView>(
-                                     [resource, reply = std::move(reply)](const Outcome<FenceView>& outcome) {
-                                       if (!outcome.ok())
-                                         return reply(fault_response(outcome.fault(), &resource));
-                                       const FenceView& view = outcome.value();
-                                       if (!view.record) return reply(no_fence(resource, view));
-                                       reply(json_response(200, fence_body(resource, *view.record)));
-                                     }));
+  const auto answer = [this, resource, reply = std::move(reply)](const Outcome<FenceView>& outcome) {
+    if (!outcome.ok()) return reply(fault_response(outcome.fault(), &resource));
+    const FenceView& view = outcome.value();
+    if (!view.record) return reply(no_fence(resource, view));
+    auto body = fence_body(resource, *view.record);
+    if (const auto why = quarantine_of(resource)) body["quarantined_ms"] = why->retry_after.count();
+    reply(json_response(200, body));
+  };
+  context_.fences.show(resource, context_.pending.track<FenceView>(answer));
+}
+
+std::optional<Fault> FenceCalls::quarantine_of(const Resource& resource) const {
+  if (!context_.quarantine) return std::nullopt;
+  return context_.quarantine(resource.name());
 }
 
 void FenceCalls::list(FenceListing listing, http::Reply reply) {
@@ -102,88 +108,98 @@ void FenceCalls::advance(const Resource& resource, const http::Request& request,
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
   const auto& [claim, fields] = std::get<SignedClaim>(read);
-  if (auto refused = context_.refuse_unsigned("advance", claim, fields)) return reply(std::move(*refused));
-  const auto answer = [this, claim = claim, reply = std::move(reply)](const Outcome<Ruling>& outcome) {
+  if (auto refused = context_.refuse_unsigned("advance", claim, fields, request.client))
+    return reply(std::move(*refused));
+  const auto answer = [this, claim = claim, client = request.client,
+                       reply = std::move(reply)](const Outcome<Ruling>& outcome) {
     if (!outcome.ok()) {
       context_.metrics.count(outcome.fault().kind);
-      context_.log.failed("advance", claim.resource, outcome.fault());
+      context_.log.failed("advance", claim.resource, outcome.fault(), client);
       return reply(fault_response(outcome.fault(), &claim.resource));
     }
     const Ruling& ruling = outcome.value();
     context_.metrics.count(ruling.verdict);
     if (ruling.changed) context_.metrics.count_advance();
-    context_.log.ruled("advance", claim, ruling);
+    context_.log.ruled("advance", claim, ruling, client);
     reply(answer_advance(claim, ruling));
   };
   context_.fences.advance(claim, context_.pending.track<Ruling>(answer));
 }
 
-void FenceCalls::revoke(const Resource& resource, http::Reply reply) {
-  if (context_.source == nullptr) return close_fence(resource, std::nullopt, std::move(reply));
-  context_.desk->run_blocking([this, resource, reply = std::move(reply)] {
+void FenceCalls::revoke(const Resource& resource, const std::string& client, const http::Reply& reply) {
+  if (context_.source == nullptr) return close_fence(resource, std::nullopt, client, reply);
+  const bool is_run = context_.desk->run_blocking([this, resource, client, reply] {
     std::optional<Claim> lease;
     try {
-      if (const auto present = context_.source->show(resource)) lease = present->claim;
+      if (const auto present = context_.source->show(resource)) lease = present->claim.as_own_grant();
     } catch (const std::exception& error) {
       // The fence is what keeps the holder out; the lease ends with its time to live.
-      spdlog::warn("event=\"revoke without the source\" resource={} reason={}", quoted(resource.name()),
-                   quoted(error.what()));
+      spdlog::warn("event=\"revoke without the source\" resource={} reason={}",
+                   fenceguard::quoted(resource.name()), fenceguard::quoted(error.what()));
     }
-    close_fence(resource, std::move(lease), reply);
+    close_fence(resource, std::move(lease), client, reply);
   });
+  if (!is_run) close_fence(resource, std::nullopt, client, reply);
 }
 
-void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> lease, http::Reply reply) {
+void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> lease, const std::string& client,
+                             http::Reply reply) {
   // The fence may be closed all the same, and its holder cut off: what failed was to wait for older writes.
   const auto end_if_closed = [this, resource, reply](const http::Response& refused) {
     return [this, resource, refused, reply](const Outcome<FenceView>& shown) {
       if (!shown.ok() || !shown.value().record || !shown.value().record->closed) return reply(refused);
-      context_.desk->run_blocking([this, resource, refused, view = shown.value(), reply] {
-        end_lease(resource, view, [refused, reply](const http::Response&) { reply(refused); });
-      });
+      end_lease(resource, shown.value(), [refused, reply](const http::Response&) { reply(refused); });
     };
   };
-  const auto closed = [this, resource, end_if_closed,
+  const auto closed = [this, resource, client, end_if_closed,
                        reply = std::move(reply)](const Outcome<FenceView>& outcome) {
     if (!outcome.ok()) {
-      context_.log.failed("revoke", resource, outcome.fault());
+      context_.log.failed("revoke", resource, outcome.fault(), client);
       auto refused = fault_response(outcome.fault(), &resource);
       if (context_.source == nullptr) return reply(std::move(refused));
       return context_.fences.show(resource, context_.pending.track<FenceView>(end_if_closed(refused)));
     }
-    if (context_.source == nullptr) return end_lease(resource, outcome.value(), reply);
-    context_.desk->run_blocking(
-        [this, resource, view = outcome.value(), reply] { end_lease(resource, view, reply); });
+    end_lease(resource, outcome.value(), reply);
   };
   context_.fences.revoke(resource, std::move(lease), context_.pending.track<FenceView>(closed));
 }
 
 // Ends the present lease if the closed fence cuts it off; one with a higher token was taken since, and stays.
 bool FenceCalls::end_revoked(const Resource& resource, const FenceView& view) {
-  const auto present = context_.source->show(resource);
-  if (!present || present->claim.token.value() > view.highest()) return false;
-  return fenceguard::end_lease(*context_.source, present->claim) == Release::released;
+  try {
+    const auto present = context_.source->show(resource);
+    if (!present || present->claim.token.value() > view.highest()) return false;
+    if (fenceguard::end_lease(*context_.source, present->claim) != Release::released) return false;
+    context_.desk->released(resource);
+    return true;
+  } catch (const std::exception& error) {
+    spdlog::warn("event=\"lease not ended\" resource={} reason={}", fenceguard::quoted(resource.name()),
+                 fenceguard::quoted(error.what()));
+    return false;
+  }
 }
 
+// The fence is closed and the holder cut off, whatever becomes of its lease.
 void FenceCalls::end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply) {
-  bool is_ended = false;
-  try {
-    is_ended = context_.source != nullptr && end_revoked(resource, view);
-    if (is_ended) context_.desk->released(resource);
-  } catch (const std::exception& error) {
-    spdlog::warn("event=\"lease not ended\" resource={} reason={}", quoted(resource.name()),
-                 quoted(error.what()));
-  }
+  const bool is_run =
+      context_.source != nullptr && context_.desk->run_blocking([this, resource, view, reply] {
+        answer_revoked(resource, view, end_revoked(resource, view), reply);
+      });
+  if (!is_run) answer_revoked(resource, view, false, reply);
+}
+
+void FenceCalls::answer_revoked(const Resource& resource, const FenceView& view, bool is_ended,
+                                const http::Reply& reply) {
   if (!view.record && !is_ended) return reply(no_fence(resource, view));
   context_.metrics.count(LeaseEvent::revoked);
-  spdlog::warn("event=revoked resource={} lease_ended={}", quoted(resource.name()), is_ended);
+  spdlog::warn("event=revoked resource={} lease_ended={}", fenceguard::quoted(resource.name()), is_ended);
   boost::json::object body{{"resource", resource.name()}};
   if (view.record) body = fence_body(resource, *view.record);
   body["lease_ended"] = is_ended;
   reply(json_response(200, body));
 }
 
-void FenceCalls::compact(http::Reply reply) {
+void FenceCalls::compact(const http::Reply& reply) {
   const auto refuse = [](const http::Reply& to) {
     to(to_response(
         Problem::not_compactable,
@@ -191,7 +207,7 @@ void FenceCalls::compact(http::Reply reply) {
          "the lowest that may still be used."}));
   };
   if (context_.source == nullptr) return refuse(reply);
-  context_.desk->run_blocking([this, refuse, reply = std::move(reply)] {
+  const bool is_run = context_.desk->run_blocking([this, refuse, reply] {
     std::optional<Token> lowest;
     try {
       lowest = context_.source->lowest_live();
@@ -206,6 +222,7 @@ void FenceCalls::compact(http::Reply reply) {
     };
     context_.fences.compact(*lowest, context_.pending.track<Compaction>(answer));
   });
+  if (!is_run) reply(fault_response(source_is_busy(), nullptr));
 }
 
 }  // namespace fenceguard

@@ -10,22 +10,26 @@ void GrantStep::start() {
 
 void GrantStep::ask() {
   ++attempts_;
+  const auto asked_at = BootClock::now();
   std::variant<Held, Grant> answer;
   try {
     std::visit([&answer](auto&& ending) { answer = std::move(ending); },
-               context_.source.try_acquire(resource_, holder_, ttl_));
+               context_.source.try_acquire(request_.resource, request_.holder, request_.ttl));
   } catch (...) {
     Fault fault = current_fault();
-    // Nobody will hear of a grant whose answer was lost, so nobody may be locked out by it.
-    if (fault.kind == FaultKind::unknown && give_back_unseen()) fault.kind = FaultKind::unavailable;
+    if (fault.kind == FaultKind::unknown && !request_.is_named) give_back_unseen();
     return end(std::move(fault));
   }
-  if (auto* grant = std::get_if<Grant>(&answer)) return advance(std::move(*grant));
+  if (auto* grant = std::get_if<Grant>(&answer)) {
+    grant->asked_at = asked_at;
+    return advance(std::move(*grant));
+  }
   end(std::get<Held>(answer));
 }
 
 void GrantStep::advance(Grant grant) {
-  const Claim claim = grant.claim.without_sequence();
+  // Numbers of its own source are not what the guard is to be protected from.
+  const Claim claim = grant.claim.without_sequence().as_own_grant();
   context_.fences.advance(
       claim, context_.pending.track<Ruling>(
                  [self = shared_from_this(), grant = std::move(grant)](const Outcome<Ruling>& outcome) {
@@ -37,62 +41,83 @@ void GrantStep::advance(Grant grant) {
 void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   if (!outcome.ok()) {
     context_.metrics.count(outcome.fault().kind);
-    context_.log.failed("lease", resource_, outcome.fault());
+    context_.log.failed("lease", request_.resource, outcome.fault(), request_.client);
     context_.run_blocking([self = shared_from_this(), grant, message = outcome.fault().message] {
-      // One that the same holder had before was handed out, advanced, by another ask.
-      if (grant.is_new) self->give_back(grant.claim);
-      self->end(Fault{FaultKind::unavailable,
-                      "The guard could not be advanced, so no lease was given: " + message});
+      self->end_refused(grant, "The guard could not be advanced, so no lease was given: " + message);
     });
     return;
   }
   const Ruling& ruling = outcome.value();
   context_.metrics.count(ruling.verdict);
-  context_.log.ruled("lease", grant.claim, ruling);
+  context_.log.ruled("lease", grant.claim, ruling, request_.client);
   if (ruling.verdict == Verdict::admitted) {
     if (ruling.changed) context_.metrics.count_advance();
-    return end(grant);
+    const bool is_fresh = BootClock::now() - grant.asked_at < request_.ttl / 4;
+    if (is_fresh) return end(grant);
+    return context_.run_renewal([self = shared_from_this(), grant] { self->renew(grant); });
   }
   context_.metrics.count_source_regression();
   context_.run_blocking([self = shared_from_this(), grant, ruling] { self->lift(grant, ruling); });
+}
+
+void GrantStep::renew(const Grant& grant) {
+  try {
+    if (context_.source.renew(grant.claim, request_.ttl) == Renewal::lost) return end(Expired{});
+  } catch (...) {
+    return end_refused(
+        grant, "The lease could not be renewed after the guard was advanced: " + current_fault().message);
+  }
+  end(grant);
 }
 
 // The source is behind the guard. It is lifted only while the lock is held: the advance may have taken longer
 // than the lease lived, and then somebody else's grant is the reason, not the source.
 void GrantStep::lift(const Grant& grant, const Ruling& ruling) {
   try {
-    const bool is_held = context_.source.renew(grant.claim, ttl_) == Renewal::renewed;
-    if (is_held && ruling.highest > 0) context_.source.raise(resource_, Token{ruling.highest});
+    const bool is_held = context_.source.renew(grant.claim, request_.ttl) == Renewal::renewed;
+    if (is_held && ruling.highest > 0) context_.source.raise(request_.resource, Token{ruling.highest});
   } catch (...) {
-    const Fault fault = current_fault();
-    give_back(grant.claim);
-    return end(Fault{FaultKind::unavailable,
-                     "The token source is behind the guard and could not be raised: " + fault.message});
+    return end_refused(
+        grant, "The token source is behind the guard and could not be raised: " + current_fault().message);
   }
-  give_back(grant.claim);
-  if (attempts_ >= attempts_max) {
-    return end(Fault{FaultKind::unavailable, "The token source stays behind what the guard has seen."});
+  // Also where the holder had it before: the guard refuses its token.
+  const bool is_given_back = give_back(grant.claim);
+  if (!is_given_back || attempts_ >= attempts_max) {
+    return end(Fault{is_given_back ? FaultKind::unavailable : FaultKind::unknown,
+                     "The token source stays behind what the guard has seen."});
   }
   ask();
 }
 
-void GrantStep::give_back(const Claim& claim) {
+// Ends without a lease. One that the holder had before this step stays: it was handed out, advanced, by
+// another ask.
+void GrantStep::end_refused(const Grant& grant, std::string message) {
+  const bool is_left = grant.is_new && !give_back(grant.claim);
+  end(Fault{is_left ? FaultKind::unknown : FaultKind::unavailable, std::move(message)});
+}
+
+// False if the lease may still be there.
+bool GrantStep::give_back(const Claim& claim) {
   try {
     context_.source.release(claim);
+    return true;
   } catch (const std::exception& error) {
-    spdlog::warn("event=\"lease not given back\" resource={} token={} reason={}", quoted(resource_.name()),
-                 claim.token.value(), quoted(error.what()));
+    spdlog::warn("event=\"lease not given back\" resource={} token={} reason={}",
+                 fenceguard::quoted(request_.resource.name()), claim.token.value(),
+                 fenceguard::quoted(error.what()));
+    return false;
   }
 }
 
-// True if no lease of this holder is left at the source.
-bool GrantStep::give_back_unseen() {
+// A grant whose answer was lost, to a holder whose name nobody else knows: nobody will hear of it, so nobody
+// should be locked out by it. Finding none proves nothing: the request may still be on its way.
+void GrantStep::give_back_unseen() {
   try {
-    const auto lease = context_.source.show(resource_);
-    if (lease && lease->claim.holder == holder_) context_.source.release(lease->claim);
-    return true;
-  } catch (const std::exception&) {
-    return false;  // the lease, if there is one, ends with its time to live
+    const auto lease = context_.source.show(request_.resource);
+    if (lease && lease->claim.holder == request_.holder) context_.source.release(lease->claim);
+  } catch (const std::exception& error) {
+    spdlog::warn("event=\"lease not given back\" resource={} reason={}",
+                 fenceguard::quoted(request_.resource.name()), fenceguard::quoted(error.what()));
   }
 }
 

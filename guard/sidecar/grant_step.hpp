@@ -2,7 +2,14 @@
 
 // GrantStep: one attempt to hand out a lease: ask the source, advance the guard, and where the source has
 // fallen behind the guard lift it and take the lock again. Nobody is told of a grant that the guard has not
-// advanced: a step ends granted and advanced, or held, or with a fault after the lease was given back.
+// advanced: a step ends granted and advanced, or held, or with a fault. Nor of one that is over: the advance
+// may have waited for older writes longer than the lease lives, so a lease that is no longer fresh is renewed
+// before the step ends, and ends it as Expired where that comes too late.
+//
+// What a fault leaves behind: nothing where it is 'unavailable', because what this step was granted was given
+// back. After 'unknown' there may be a lease, which ends with its time to live or is had by asking again.
+// Only a lease that nobody but this step can have been granted is given back: a named holder may have the
+// same lease from an earlier ask.
 //
 // Calls of the source block, so they run where run_blocking puts them; the guard answers on a thread of its
 // own, and nothing waits for it.
@@ -10,6 +17,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "guard/sidecar/metrics.hpp"
@@ -20,7 +28,20 @@
 
 namespace fenceguard {
 
-using GrantEnd = std::variant<Grant, Held, Fault>;
+// What a caller asks for.
+struct LeaseRequest {
+  Resource resource;
+  Holder holder;
+  bool is_named;  // the caller chose the holder, so it may be one that asks again
+  std::chrono::milliseconds ttl;
+  std::chrono::milliseconds wait;
+  std::string client;  // see http::Request::client
+};
+
+// Granted and advanced, but lost before anybody could be told.
+struct Expired {};
+
+using GrantEnd = std::variant<Grant, Held, Expired, Fault>;
 
 class GrantStep : public std::enable_shared_from_this<GrantStep> {
  public:
@@ -34,15 +55,11 @@ class GrantStep : public std::enable_shared_from_this<GrantStep> {
     RefusalLog& log;
     PendingCalls& pending;
     std::function<void(std::function<void()>)> run_blocking;
+    std::function<void(std::function<void()>)> run_renewal;
   };
 
-  GrantStep(const Context& context, Resource resource, Holder holder, std::chrono::milliseconds ttl,
-            std::function<void(GrantEnd)> done)
-      : context_{context},
-        resource_{std::move(resource)},
-        holder_{std::move(holder)},
-        ttl_{ttl},
-        done_{std::move(done)} {}
+  GrantStep(const Context& context, LeaseRequest request, std::function<void(GrantEnd)> done)
+      : context_{context}, request_{std::move(request)}, done_{std::move(done)} {}
 
   // Starts; done is called once, on any thread.
   void start();
@@ -51,15 +68,15 @@ class GrantStep : public std::enable_shared_from_this<GrantStep> {
   void ask();
   void advance(Grant grant);
   void advanced(const Grant& grant, const Outcome<Ruling>& outcome);
+  void renew(const Grant& grant);
   void lift(const Grant& grant, const Ruling& ruling);
-  void give_back(const Claim& claim);
-  [[nodiscard]] bool give_back_unseen();
+  [[nodiscard]] bool give_back(const Claim& claim);
+  void give_back_unseen();
+  void end_refused(const Grant& grant, std::string message);
   void end(GrantEnd end) { done_(std::move(end)); }
 
   const Context& context_;
-  const Resource resource_;
-  const Holder holder_;
-  const std::chrono::milliseconds ttl_;
+  const LeaseRequest request_;
   std::function<void(GrantEnd)> done_;
   int attempts_ = 0;
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
 
+#include "guard/sidecar/problem.hpp"
+
 namespace fenceguard {
 
-HostCheck::HostCheck(std::vector<std::string> further) : hosts_{std::move(further)} {
+HostCheck::HostCheck(Side side, std::vector<std::string> further) : side_{side}, hosts_{std::move(further)} {
   hosts_.insert(hosts_.end(), {"localhost", "127.0.0.1", "[::1]"});
 }
 
@@ -20,8 +22,22 @@ void HostCheck::set_address(const std::string& address) {
 
 bool HostCheck::is_our_host(const http::Request& head) const {
   if (head.local_socket) return true;
+  if (side_ == Side::data && !head.fields.contains("Host")) return true;
   const auto host = head.fields.single("Host");
   return host && is_ours(*host, false);
+}
+
+std::optional<http::Response> HostCheck::refuse_host(const http::Request& head) const {
+  if (is_our_host(head)) return std::nullopt;
+  if (side_ == Side::data) {
+    return to_response(
+        Problem::foreign_host,
+        {"Call the data side by the address that it listens on, or give the host name in --data-host."});
+  }
+  return to_response(
+      Problem::foreign_host,
+      {"Call the control side by the address that it listens on, or give the host name in "
+       "--control-host. /metrics, /healthz and /readyz are answered under every name on --probe."});
 }
 
 bool HostCheck::is_our_origin(const http::Request& head) const {
@@ -37,7 +53,7 @@ bool HostCheck::is_ours(std::string_view host_and_port, bool needs_port) const {
   const auto colon = host.rfind(':');
   const bool has_port = colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos;
   if (has_port) {
-    if (host.substr(colon + 1) != port_) return false;
+    if (side_ == Side::control && host.substr(colon + 1) != port_) return false;
     host = host.substr(0, colon);
   } else if (needs_port && port_ != "80") {
     return false;

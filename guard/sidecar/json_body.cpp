@@ -2,11 +2,41 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <set>
 
 #include "guard/error.hpp"
 
 namespace fenceguard {
 namespace json = boost::json;
+namespace {
+
+// A name as a client wrote it, for a sentence.
+std::string shown(std::string_view name) {
+  constexpr std::size_t shown_max = 64;
+  if (name.size() > shown_max) return "whose name has " + std::to_string(name.size()) + " bytes";
+  return "'" + std::string{name} + "'";
+}
+
+// Throws for a member that comes twice, whichever way its name is written: two readers could take different
+// ones. REQUIRES: text is an object.
+void require_single_members(std::string_view text) {
+  std::set<std::string, std::less<>> names;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{' || text[i] == '[') ++depth;
+    if (text[i] == '}' || text[i] == ']') --depth;
+    if (text[i] != '"') continue;
+    const auto begin = i;
+    for (++i; text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
+    const bool is_name = text[text.find_first_not_of(" \t\r\n", i + 1)] == ':';
+    if (!is_name || depth != 1) continue;
+    const auto name = json::parse(text.substr(begin, i + 1 - begin));
+    const auto [member, is_new] = names.emplace(name.get_string());
+    if (!is_new) throw InvalidInput("The member " + shown(*member) + " comes more than once.");
+  }
+}
+
+}  // namespace
 
 JsonBody::JsonBody(std::string_view body) {
   if (body.empty()) return;
@@ -17,6 +47,7 @@ JsonBody::JsonBody(std::string_view body) {
   auto value = json::parse(body, error, {}, options);
   if (error) throw InvalidInput("The body is not JSON: " + error.message() + ".");
   if (!value.is_object()) throw InvalidInput("The body is not a JSON object.");
+  require_single_members(body);
   members_ = std::move(value.get_object());
 }
 
@@ -58,7 +89,8 @@ std::optional<Holder> JsonBody::holder(std::string_view name) {
 }
 
 void JsonBody::require_taken() const {
-  if (!members_.empty()) throw InvalidInput("The body has a member that is not known here.");
+  if (members_.empty()) return;
+  throw InvalidInput("The member " + shown(members_.begin()->key()) + " is not known here.");
 }
 
 http::Response json_response(unsigned status, const json::object& body) {

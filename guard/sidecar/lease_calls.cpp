@@ -30,8 +30,12 @@ LeaseDesk::Request read_ask(const http::Request& request) {
   if (wait < 0 || wait > wait_max.count()) throw InvalidInput("wait_ms is 0 to 600000.");
   body.require_taken();
   const bool is_named = holder.has_value();
-  return {Resource{std::move(*name)}, is_named ? std::move(*holder) : Holder::random(), is_named, ttl,
-          milliseconds{wait}};
+  return {Resource{std::move(*name)},
+          is_named ? std::move(*holder) : Holder::random(),
+          is_named,
+          ttl,
+          milliseconds{wait},
+          request.client};
 }
 
 // The claim that renews or releases a lease, or the answer why there is none.
@@ -112,9 +116,9 @@ void LeaseCalls::renew(const Resource& resource, const http::Request& request, h
   body.require_taken();
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
-  if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields))
+  if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields, request.client))
     return reply(std::move(*refused));
-  run(resource, std::move(reply), [this, ttl, claim = std::get<Claim>(std::move(read))] {
+  run(Kind::renewal, resource, reply, [this, ttl, claim = std::get<Claim>(std::move(read))] {
     const bool is_held = context_.source->renew(claim, ttl) == Renewal::renewed;
     context_.metrics.count(is_held ? LeaseEvent::renewed : LeaseEvent::lost);
     return is_held ? own_lease(200, claim, ttl, context_.signatures.signing) : lost(claim);
@@ -125,9 +129,10 @@ void LeaseCalls::release(const Resource& resource, const http::Request& request,
   if (!request.body.empty()) return reply(malformed("There is no body here."));
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
-  if (auto refused = context_.refuse_unsigned("release", std::get<Claim>(read), request.fields))
+  if (auto refused =
+          context_.refuse_unsigned("release", std::get<Claim>(read), request.fields, request.client))
     return reply(std::move(*refused));
-  run(resource, std::move(reply), [this, claim = std::get<Claim>(std::move(read))] {
+  run(Kind::other, resource, reply, [this, claim = std::get<Claim>(std::move(read))] {
     const bool was_held = context_.source->release(claim) == Release::released;
     context_.metrics.count(was_held ? LeaseEvent::released : LeaseEvent::lost);
     if (!was_held) return lost(claim);
@@ -139,7 +144,7 @@ void LeaseCalls::release(const Resource& resource, const http::Request& request,
 }
 
 void LeaseCalls::show(const Resource& resource, http::Reply reply) {
-  run(resource, std::move(reply), [this, resource] {
+  run(Kind::other, resource, reply, [this, resource] {
     const auto lease = context_.source->show(resource);
     if (lease) return json_response(200, lease_body(lease->claim, lease->remaining));
     ProblemDetails details{"Nobody holds this lock."};
@@ -162,32 +167,39 @@ void LeaseCalls::raise(const Resource& resource, const http::Request& request, h
     details.token = mark;
     return reply(to_response(Problem::implausible, details));
   }
-  run(resource, std::move(reply), [this, resource, mark = *mark] {
+  run(Kind::other, resource, reply, [this, resource, mark = *mark] {
     context_.source->raise(resource, mark);
-    spdlog::warn("event=\"source raised by hand\" resource={} token={}", quoted(resource.name()),
+    spdlog::warn("event=\"source raised by hand\" resource={} token={}", fenceguard::quoted(resource.name()),
                  mark.value());
     return json_response(200, {{"resource", resource.name()}, {"token", to_string(mark)}});
   });
 }
 
-void LeaseCalls::run(Resource resource, http::Reply reply, std::function<http::Response()> call) {
-  context_.desk->run_blocking(
-      [this, resource = std::move(resource), reply = std::move(reply), call = std::move(call)] {
-        http::Response response;
-        try {
-          response = call();
-        } catch (...) {
-          const Fault fault = current_fault();
-          count_fault(fault);
-          response = fault_response(fault, &resource);
-        }
-        reply(std::move(response));
-      });
+void LeaseCalls::run(Kind kind, const Resource& resource, const http::Reply& reply,
+                     std::function<http::Response()> call) {
+  auto task = [this, resource, reply, call = std::move(call)] {
+    http::Response response;
+    try {
+      response = call();
+    } catch (...) {
+      const Fault fault = current_fault();
+      count_fault(fault);
+      response = fault_response(fault, &resource);
+    }
+    reply(std::move(response));
+  };
+  auto& desk = *context_.desk;
+  const bool is_run =
+      kind == Kind::renewal ? desk.run_renewal(std::move(task)) : desk.run_blocking(std::move(task));
+  if (is_run) return;
+  count_fault(source_is_busy());
+  reply(fault_response(source_is_busy(), &resource));
 }
 
 void LeaseCalls::count_fault(const Fault& fault) {
   context_.metrics.count(LeaseEvent::failed);
-  spdlog::warn("event=\"lease call failed\" kind={} reason={}", to_string(fault.kind), quoted(fault.message));
+  spdlog::warn("event=\"lease call failed\" kind={} reason={}", to_string(fault.kind),
+               fenceguard::quoted(fault.message));
 }
 
 }  // namespace fenceguard

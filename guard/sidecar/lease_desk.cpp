@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -16,6 +17,40 @@
 namespace fenceguard {
 namespace asio = boost::asio;
 
+namespace {
+
+// A few threads for calls that block.
+class CallThreads {
+ public:
+  // For what is bounded already.
+  void run(std::function<void()> call) { asio::post(pool_, std::move(call)); }
+
+  // False where too many wait, or the threads have ended.
+  bool offer(std::function<void()> call) {
+    if (waiting_.fetch_add(1) >= LeaseDesk::calls_max || is_over_.load()) {
+      --waiting_;
+      return false;
+    }
+    run([this, call = std::move(call)] {
+      --waiting_;
+      call();
+    });
+    return true;
+  }
+
+  void join() {
+    pool_.join();
+    is_over_ = true;
+  }
+
+ private:
+  std::atomic<std::size_t> waiting_{0};
+  std::atomic<bool> is_over_{false};
+  asio::thread_pool pool_{LeaseDesk::threads};
+};
+
+}  // namespace
+
 // The queue and the table of open asks belong to the desk's own thread; everybody else posts to it.
 class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
  public:
@@ -23,13 +58,19 @@ class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
   using Action = LeaseQueue::Action;
 
   Impl(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log)
-      : context_{source, fences,   metrics,
-                 log,    pending_, [this](std::function<void()> call) { run(std::move(call)); }},
+      : context_{source,
+                 fences,
+                 metrics,
+                 log,
+                 pending_,
+                 [this](std::function<void()> call) { calls_.run(std::move(call)); },
+                 [this](std::function<void()> call) { renewals_.run(std::move(call)); }},
         thread_{[this] { loop_.run(); }} {}
 
   ~Impl() { stop(); }
 
-  void run(std::function<void()> call) { asio::post(pool_, std::move(call)); }
+  [[nodiscard]] CallThreads& calls() noexcept { return calls_; }
+  [[nodiscard]] CallThreads& renewals() noexcept { return renewals_; }
 
   void post(std::function<void(Impl&)> event) {
     asio::post(loop_, [weak = weak_from_this(), event = std::move(event)] {
@@ -46,6 +87,7 @@ class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
  private:
   struct Open {
     Request request;
+    BootClock::time_point until;
     std::function<void(Answer)> answer;
   };
   class Slip;
@@ -56,6 +98,7 @@ class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
   void perform(const Action& action);
   void begin_step(AskId id);
   void end_step(AskId id, GrantEnd end);
+  [[nodiscard]] GrantEnd after_loss(AskId id) const;
   void begin_take_back(const Claim& claim);
   void begin_identify(AskId id);
   void answer(AskId id, Answer answer);
@@ -63,7 +106,8 @@ class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
   void stop();
 
   PendingCalls pending_;
-  asio::thread_pool pool_{threads};
+  CallThreads calls_;
+  CallThreads renewals_;
   asio::io_context loop_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_{loop_.get_executor()};
   asio::steady_timer timer_{loop_};
@@ -123,10 +167,10 @@ void LeaseDesk::Impl::arrive(Request request, const std::shared_ptr<http::Caller
                              std::function<void(Answer)> answer) {
   const auto now = BootClock::now();
   LeaseQueue::Actions actions;
-  const auto id =
-      queue_.arrive({request.resource, request.holder, request.is_named, now + request.wait}, now, actions);
+  const auto until = now + request.wait;
+  const auto id = queue_.arrive({request.resource, request.holder, request.is_named, until}, now, actions);
   if (!id) return answer(Dismissed{});
-  open_.emplace(*id, Open{std::move(request), std::move(answer)});
+  open_.emplace(*id, Open{std::move(request), until, std::move(answer)});
   if (caller) {
     caller->watch([weak = weak_from_this(), id = *id] {
       const auto self = weak.lock();
@@ -174,9 +218,8 @@ void LeaseDesk::Impl::perform(const Action& action) {
 }
 
 void LeaseDesk::Impl::begin_step(AskId id) {
-  const Request& request = open_.at(id).request;
   const auto step = std::make_shared<GrantStep>(
-      context_, request.resource, request.holder, request.ttl, [weak = weak_from_this(), id](GrantEnd end) {
+      context_, open_.at(id).request, [weak = weak_from_this(), id](GrantEnd end) {
         if (const auto self = weak.lock()) {
           self->post([id, end = std::move(end)](Impl& impl) { impl.end_step(id, end); });
         }
@@ -184,9 +227,24 @@ void LeaseDesk::Impl::begin_step(AskId id) {
   step->start();
 }
 
+// A grant that was lost before it could be told is asked for again, in its place in line, while its caller
+// still waits.
+GrantEnd LeaseDesk::Impl::after_loss(AskId id) const {
+  if (BootClock::now() < open_.at(id).until) return Held{};
+  return Fault{
+      FaultKind::unavailable,
+      "The lease ended while the guard waited for older writes to end. Ask again, with a longer ttl_ms "
+      "or with wait_ms."};
+}
+
 void LeaseDesk::Impl::end_step(AskId id, GrantEnd end) {
   LeaseQueue::Actions actions;
   const auto now = BootClock::now();
+  if (std::holds_alternative<Expired>(end)) {
+    end = after_loss(id);
+    // Nobody holds it, so that no other ask is answered by this one.
+    queue_.released(open_.at(id).request.resource, now, actions);
+  }
   if (const auto* held = std::get_if<Held>(&end)) {
     queue_.held(id, held->retry_after, now, actions);
   } else if (auto* grant = std::get_if<Grant>(&end)) {
@@ -204,12 +262,13 @@ void LeaseDesk::Impl::end_step(AskId id, GrantEnd end) {
 }
 
 void LeaseDesk::Impl::begin_take_back(const Claim& claim) {
-  run([this, claim] {
+  calls_.run([this, claim] {
     try {
       context_.source.release(claim);
     } catch (const std::exception& error) {
       spdlog::warn("event=\"lease not taken back\" resource={} token={} reason={}",
-                   quoted(claim.resource.name()), claim.token.value(), quoted(error.what()));
+                   fenceguard::quoted(claim.resource.name()), claim.token.value(),
+                   fenceguard::quoted(error.what()));
     }
     post([resource = claim.resource](Impl& impl) {
       LeaseQueue::Actions actions;
@@ -223,7 +282,7 @@ void LeaseDesk::Impl::begin_identify(AskId id) {
   const auto found = open_.find(id);
   // Taken by value: the ask may end before its turn here comes.
   if (found == open_.end()) return;
-  run([this, id, resource = found->second.request.resource, holder = found->second.request.holder] {
+  calls_.run([this, id, resource = found->second.request.resource, holder = found->second.request.holder] {
     bool is_holder = false;
     try {
       const auto lease = context_.source.show(resource);
@@ -285,7 +344,8 @@ void LeaseDesk::Impl::finish() {
 void LeaseDesk::Impl::stop() {
   // Calls of the source may post to the loop, and the store's answers may start calls of the source.
   pending_.wait();
-  pool_.join();
+  renewals_.join();
+  calls_.join();
   loop_.stop();
   if (thread_.joinable()) thread_.join();
 }
@@ -306,8 +366,11 @@ void LeaseDesk::acquire(Request request, const std::shared_ptr<http::Caller>& ca
 void LeaseDesk::released(const Resource& resource) {
   impl_->released(resource);
 }
-void LeaseDesk::run_blocking(std::function<void()> call) {
-  impl_->run(std::move(call));
+bool LeaseDesk::run_blocking(std::function<void()> call) {
+  return impl_->calls().offer(std::move(call));
+}
+bool LeaseDesk::run_renewal(std::function<void()> call) {
+  return impl_->renewals().offer(std::move(call));
 }
 void LeaseDesk::close() {
   impl_->close();

@@ -2,7 +2,8 @@
 
 // LeaseDesk: hands out leases through the control side. Decisions are LeaseQueue's; the desk gives it the
 // time, runs its steps and answers the callers. Calls of the source run on a few threads of the desk's own;
-// whoever waits for a lock occupies none.
+// whoever waits for a lock occupies none. Renewals have threads to themselves: a source that hangs where it
+// is asked for new leases must not make live ones expire.
 //
 // What can go wrong between two steps, and what keeps it right:
 //   grant, then advance fails        the lease is given back before the caller is answered (GrantStep)
@@ -26,15 +27,10 @@ namespace fenceguard {
 class LeaseDesk {
  public:
   static constexpr std::size_t asks_max = 10'000;
-  static constexpr std::size_t threads = 8;
+  static constexpr std::size_t calls_max = 1'000;
+  static constexpr std::size_t threads = 8;  // for new leases and other calls; as many for renewals
 
-  struct Request {
-    Resource resource;
-    Holder holder;
-    bool is_named;  // by the caller, so that it may be one that asks again
-    std::chrono::milliseconds ttl;
-    std::chrono::milliseconds wait;
-  };
+  using Request = LeaseRequest;
 
   // Granted, and advanced at the guard. If the answer cannot be delivered, undelivered is to be called.
   struct Granted {
@@ -57,8 +53,10 @@ class LeaseDesk {
   // A lease of resource was released or ended: the next in line need not wait.
   void released(const Resource& resource);
 
-  // Runs a call that blocks on one of the desk's threads.
-  void run_blocking(std::function<void()> call);
+  // Run a call that blocks on one of the desk's threads. False, and it is not run, where calls_max of that
+  // kind wait for a thread already.
+  [[nodiscard]] bool run_blocking(std::function<void()> call);
+  [[nodiscard]] bool run_renewal(std::function<void()> call);
 
   // Dismisses all who wait and takes no more.
   void close();

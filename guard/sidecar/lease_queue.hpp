@@ -68,7 +68,8 @@ class LeaseQueue {
   // is new. One that the same holder had before was handed out by another ask and stays.
   [[nodiscard]] bool granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions,
                              bool is_new = true);
-  // failed: no lease is left behind.
+  // failed: the ask is over. What lease it may have left behind, if its outcome is not known, is nobody's
+  // debt.
   void failed(AskId id, Time now, Actions& actions);
 
   void taken_back(const Resource& resource, Time now, Actions& actions);

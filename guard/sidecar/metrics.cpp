@@ -1,6 +1,7 @@
 #include "guard/sidecar/metrics.hpp"
 
 #include <prometheus/counter.h>
+#include <prometheus/family.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
@@ -83,14 +84,20 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
   in_flight_ = &add_gauge(registry, "fenceguard_in_flight", "Requests on the data side not yet answered");
   resources_ = &add_gauge(registry, "fenceguard_resources", "Fences with a record of their own");
   floor_ = &add_gauge(registry, "fenceguard_floor", "Fence of every resource without a record of its own");
+  refusals_ = &prometheus::BuildGauge()
+                   .Name("fenceguard_storage_refusals")
+                   .Help("Claims that the storage refused by itself and counted, by protected table")
+                   .Register(registry);
   write_duration_ = &add_histogram(registry, "fenceguard_write_duration_seconds",
                                    "From a write's arrival, whole, to its answer");
   upstream_duration_ = &add_histogram(registry, "fenceguard_upstream_duration_seconds",
                                       "From a request's last byte to the storage to the end of its answer");
   lane_waiting_ =
       &add_gauge(registry, "fenceguard_lane_waiting", "Claims that wait in a lane for older writes");
-  lane_closed_ =
-      &add_gauge(registry, "fenceguard_lane_closed",
+  lane_writes_ =
+      &add_gauge(registry, "fenceguard_lane_writes", "Writes that were forwarded and are not over");
+  lane_quarantined_ =
+      &add_gauge(registry, "fenceguard_lane_quarantined",
                  "Resources closed by an outcome that is not known, until the settle time is over");
   settle_closures_ = &add_counter(registry, "fenceguard_settle_closures_total",
                                   "How often a resource was closed by an outcome that is not known");
@@ -153,7 +160,8 @@ void Metrics::observe_upstream(std::chrono::nanoseconds duration) {
 
 void Metrics::set_lanes(const Lanes& lanes) {
   lane_waiting_->Set(static_cast<double>(lanes.waiting));
-  lane_closed_->Set(static_cast<double>(lanes.closed));
+  lane_writes_->Set(static_cast<double>(lanes.writes));
+  lane_quarantined_->Set(static_cast<double>(lanes.quarantined));
   settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
 }
 
@@ -161,6 +169,9 @@ std::string Metrics::render(const StoreStatus& status, std::int64_t in_flight) {
   in_flight_->Set(static_cast<double>(in_flight));
   resources_->Set(static_cast<double>(status.resources));
   floor_->Set(static_cast<double>(status.floor));
+  for (const auto& [table, verdict, refusals] : status.refusals) {
+    refusals_->Add({{"table", table}, {"verdict", verdict}}).Set(static_cast<double>(refusals));
+  }
   return prometheus::TextSerializer{}.Serialize(registry_->Collect());
 }
 

@@ -18,6 +18,8 @@
 
 namespace prometheus {
 class Counter;
+template <typename T>
+class Family;
 class Gauge;
 class Histogram;
 class Registry;
@@ -68,7 +70,8 @@ class Metrics {
   // The lanes of the moment; settle_closures counts from the start.
   struct Lanes {
     std::int64_t waiting = 0;
-    std::int64_t closed = 0;
+    std::int64_t writes = 0;
+    std::int64_t quarantined = 0;
     std::int64_t settle_closures = 0;
   };
   void set_lanes(const Lanes& lanes);
@@ -91,10 +94,12 @@ class Metrics {
   prometheus::Gauge* in_flight_;
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;
+  prometheus::Family<prometheus::Gauge>* refusals_;
   prometheus::Histogram* write_duration_;
   prometheus::Histogram* upstream_duration_;
   prometheus::Gauge* lane_waiting_;
-  prometheus::Gauge* lane_closed_;
+  prometheus::Gauge* lane_writes_;
+  prometheus::Gauge* lane_quarantined_;
   prometheus::Counter* settle_closures_;
 };
 

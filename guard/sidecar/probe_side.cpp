@@ -35,6 +35,7 @@ http::Response ProbeSide::answer(Call call) {
   }
   if (is_draining_.load()) return to_response(Problem::unavailable, {"The guard is stopping."});
   if (status.state != StoreState::ready) return to_response(Problem::unavailable, {status.reason});
+  if (const auto why = quarantine_()) return fault_response(*why, nullptr);
   return plain_text("ready\n");
 }
 

@@ -17,9 +17,16 @@ namespace fenceguard {
 
 class ProbeSide : public http::Handler {
  public:
-  // in_flight: requests on the data side that are not answered. REQUIRES: all outlive the handler.
-  ProbeSide(const FenceStore& fences, Metrics& metrics, std::function<std::int64_t()> in_flight)
-      : fences_{fences}, metrics_{metrics}, in_flight_{std::move(in_flight)} {}
+  using Quarantine = std::function<std::optional<Fault>()>;
+
+  // in_flight: requests on the data side that are not answered. quarantine: why no write is let in, if so.
+  // REQUIRES: all outlive the handler.
+  ProbeSide(const FenceStore& fences, Metrics& metrics, std::function<std::int64_t()> in_flight,
+            Quarantine quarantine)
+      : fences_{fences},
+        metrics_{metrics},
+        in_flight_{std::move(in_flight)},
+        quarantine_{std::move(quarantine)} {}
 
   // Not ready from now on.
   void set_draining() { is_draining_.store(true); }
@@ -34,6 +41,7 @@ class ProbeSide : public http::Handler {
   const FenceStore& fences_;
   Metrics& metrics_;
   std::function<std::int64_t()> in_flight_;
+  Quarantine quarantine_;
   std::atomic<bool> is_draining_{false};
 };
 

@@ -25,6 +25,12 @@ Problem fault_problem(FaultKind kind) noexcept {
   return Problem::unknown;
 }
 
+// The first token of a source that a client has taken elsewhere, where its numbers stand high.
+constexpr std::string_view implausible_advice =
+    ". If a token source granted it, say where the numbers of that source stand by 'fenceguard fence init "
+    "--storage URL --source URL' (or restart the guard with --source URL --init), and take the lock again. "
+    "If not, find out where the number came from.";
+
 // Why a claim is stale, so that its holder knows what to do about it.
 std::string stale_detail(const Claim& claim, const Ruling& ruling) {
   if (claim.token.value() < ruling.highest || !ruling.fence) {
@@ -121,6 +127,7 @@ http::Response refusal(const Claim& claim, const Ruling& ruling) {
 http::Response fault_response(const Fault& fault, const Resource* resource) {
   ProblemDetails details;
   details.detail = fault.message;
+  if (fault.kind == FaultKind::implausible) details.detail += implausible_advice;
   details.verdict = fault_verdict(fault.kind);
   details.resource = resource;
   details.retry_after = fault.retry_after;

@@ -50,11 +50,13 @@ class Sidecar::Impl {
         metrics_{options_.storage_scheme},
         desk_{source != nullptr ? std::make_unique<LeaseDesk>(*source, storage.fences(), metrics_, log_)
                                 : nullptr},
-        hosts_{options_.control_hosts},
-        probe_side_{storage.fences(), metrics_, [this] { return look_at_data_side(); }},
+        control_hosts_{HostCheck::Side::control, options_.control_hosts},
+        probe_side_{storage.fences(), metrics_, [this, &storage] { return look_at_data_side(storage); },
+                    [this] { return quarantine({}); }},
         control_side_{{storage.fences(), source, desk_.get(), metrics_, log_, pending_, signatures_,
-                       options_.listen.empty() ? 0 : options_.resource_depth},
-                      hosts_,
+                       options_.listen.empty() ? 0 : options_.resource_depth,
+                       [this](std::string_view resource) { return quarantine(resource); }},
+                      control_hosts_,
                       *tokens_,
                       probe_side_},
         data_{options_.threads},
@@ -91,35 +93,51 @@ class Sidecar::Impl {
   }
 
   void make_data_side(Storage& storage) {
-    service_ = storage.data_service({.metrics = metrics_,
-                                     .log = log_,
-                                     .keys = signatures_.required,
-                                     .tls = tls_,
-                                     .resource_depth = options_.resource_depth,
-                                     .threads = options_.threads,
-                                     .limits = options_.data_limits});
+    // Elsewhere nobody but the operator knows by which names it is called.
+    if (!options_.data_hosts.empty() || http::is_loopback(options_.listen)) {
+      data_hosts_.emplace(HostCheck::Side::data, options_.data_hosts);
+      data_hosts_->set_address(options_.listen);
+    }
+    const ServiceContext context{.metrics = metrics_,
+                                 .log = log_,
+                                 .keys = signatures_.required,
+                                 .tls = tls_,
+                                 .resource_depth = options_.resource_depth,
+                                 .threads = options_.threads,
+                                 .limits = options_.data_limits,
+                                 .hosts = data_hosts_ ? &*data_hosts_ : nullptr};
+    service_ = storage.data_service(context);
     if (service_) return;
     ObjectStore* objects = storage.objects();
     if (objects == nullptr)
       throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
-    data_side_.emplace(*objects, metrics_, log_, options_.resource_depth, signatures_.required);
+    data_side_.emplace(*objects, context);
   }
 
   // Requests that are not answered. Brings the metrics of the lanes up to the moment.
-  [[nodiscard]] std::int64_t look_at_data_side() {
+  [[nodiscard]] std::int64_t look_at_data_side(Storage& storage) {
     if (!service_) return data_.in_flight();
     const auto lanes = service_->lanes();
-    metrics_.set_lanes({lanes.waiting, lanes.closed, lanes.settle_closures});
+    // Where everything is closed, these are all that are known.
+    const std::int64_t all =
+        quarantine({}) ? std::max<std::int64_t>(1, storage.fences().status().resources) : 0;
+    metrics_.set_lanes({lanes.waiting, lanes.in_flight, std::max(all, lanes.closed), lanes.settle_closures});
     return service_->in_flight();
+  }
+
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const {
+    if (!service_) return std::nullopt;
+    return service_->quarantine(resource);
   }
 
   void listen() {
     http::Limits limits;
     limits.body_bytes_max = JsonBody::bytes_max;
     control_address_ = control_.listen(options_.control, control_side_, limits);
-    hosts_.set_address(control_address_);
-    if (!options_.probe.empty()) control_.listen(options_.probe, probe_side_, limits);
+    control_hosts_.set_address(control_address_);
+    if (!options_.probe.empty()) probe_address_ = control_.listen(options_.probe, probe_side_, limits);
     // Last, so that nothing is written by a guard that then fails to start.
+    if (const auto why = quarantine({})) log_.quarantined("*", *why);
     if (service_) data_address_ = service_->listen(options_.listen);
     if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits, tls_);
   }
@@ -133,13 +151,15 @@ class Sidecar::Impl {
   RefusalLog log_;
   PendingCalls pending_;
   std::unique_ptr<LeaseDesk> desk_;
-  HostCheck hosts_;
+  HostCheck control_hosts_;
+  std::optional<HostCheck> data_hosts_;
   std::optional<DataSide> data_side_;
   std::shared_ptr<DataService> service_;
   ProbeSide probe_side_;
   ControlSide control_side_;
   std::string data_address_;
   std::string control_address_;
+  std::string probe_address_;
   std::mutex stop_mutex_;
   bool is_stopped_ = false;
   bool was_clean_ = true;
@@ -157,6 +177,9 @@ const std::string& Sidecar::data_address() const noexcept {
 }
 const std::string& Sidecar::control_address() const noexcept {
   return impl_->control_address_;
+}
+const std::string& Sidecar::probe_address() const noexcept {
+  return impl_->probe_address_;
 }
 bool Sidecar::reload_tokens() {
   return impl_->tokens_->reload();

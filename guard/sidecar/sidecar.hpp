@@ -27,8 +27,11 @@ struct SidecarOptions {
   std::string
       control_token_file;  // empty: no bearer tokens; the control side then binds to loopback or Unix only
   std::vector<std::string> control_hosts;  // further host names by which the control side may be called
-  std::string storage_scheme;              // the label of the metrics: 'sqlite'
-  std::size_t resource_depth = 0;          // the first N segments of a path are the resource; 0: all of them
+  // Likewise of the data side. None, and it listens on loopback: by its address and loopback's names; and
+  // elsewhere: by any.
+  std::vector<std::string> data_hosts;
+  std::string storage_scheme;      // the label of the metrics: 'sqlite'
+  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};
   http::Limits data_limits;
@@ -51,6 +54,8 @@ class Sidecar {
   // The addresses as bound; empty where there is no data side.
   [[nodiscard]] const std::string& data_address() const noexcept;
   [[nodiscard]] const std::string& control_address() const noexcept;
+  // Empty where there is none.
+  [[nodiscard]] const std::string& probe_address() const noexcept;
 
   // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput
   // then. False: there is none.

@@ -1,4 +1,4 @@
--- The rule, and how a refusal is told. Nothing here writes.
+-- The rule, and how a refusal is counted and told. Nothing here writes anything else.
 
 -- Judges a claim against what is on record (nulls: no record) and the floor. The twin of judge() in guard/judge.cpp;
 -- both answer the shared table of cases, tests/judge_cases.tsv.
@@ -61,9 +61,56 @@ begin
   end if;
 end $$;
 
+-- A refusal rolls its transaction back, and what a table counts with it. A sequence does not go back. After a crash of
+-- the server it may have jumped, by up to 32.
+create sequence if not exists fenceguard.refused_stale as bigint no cycle;
+create sequence if not exists fenceguard.refused_conflict as bigint no cycle;
+create sequence if not exists fenceguard.refused_missing as bigint no cycle;
+
+-- Counts a refusal where it was: at a protected table, or where the claim was made. And a line in the server's log.
+create or replace function fenceguard.count_refusal(verdict text, resource text, token bigint, highest bigint)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '100ms' as $$
+declare
+  stack text;
+  counter oid;
+begin
+  if verdict not in ('stale', 'conflict', 'missing') then return; end if;
+  get diagnostics stack = pg_context;
+  -- Whose check function called, if one did. Who fakes that name has a wrong count.
+  select case when count(*) = 1 then min(c.oid) end into counter from pg_class c
+  where c.relname = 'fenceguard_refused_' || verdict || '_' || substring(stack from 'fenceguard_check_([0-9a-f]{16})\(')
+    and case when c.relkind = 'S' then has_sequence_privilege(c.oid, 'usage') end;
+  raise log 'fenceguard refused a claim as %: resource %, token %, highest %, role %', verdict,
+    coalesce(quote_literal(resource), '-'), coalesce(token::text, '-'), coalesce(highest::text, '-'), session_user;
+  if current_setting('transaction_read_only') = 'off' then
+    begin
+      perform nextval(coalesce(counter, to_regclass('fenceguard.refused_' || verdict)));
+    exception when others then
+      null;  -- to count decides nothing
+    end;
+  end if;
+end $$;
+
+-- The same, for what answers a refusal as a row: that of try_admit().
+create or replace function fenceguard.tell_refusal(verdict text, resource text, token bigint) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  highest constant bigint := case verdict when 'conflict' then token else fenceguard.highest(resource) end;
+begin
+  perform fenceguard.count_refusal(verdict, resource, token, highest);
+  return highest;
+end $$;
+
 -- Raises ZF001 (stale), ZF002 (conflict) or ZF003 (missing). Never names the present holder: token and holder together
 -- are a claim. Numbers are strings in the JSON, because they exceed 2^53.
 create or replace function fenceguard.refuse(verdict text, resource text, token bigint, highest bigint)
+returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.count_refusal(verdict, resource, token, highest);
+  perform fenceguard.raise_refusal(verdict, resource, token, highest);
+end $$;
+
+create or replace function fenceguard.raise_refusal(verdict text, resource text, token bigint, highest bigint)
 returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   raise exception using
@@ -90,4 +137,10 @@ create or replace function fenceguard.highest(resource text) returns bigint
 language sql stable as $$
   select greatest((select f.token from fenceguard.fences f where f.resource = highest.resource),
                   (select o.floor from fenceguard.floor o))
+$$;
+
+-- Whether each statement sees what was committed before it began. PostgreSQL takes READ UNCOMMITTED for the same.
+create or replace function fenceguard.is_read_committed() returns boolean
+language sql stable as $$
+  select current_setting('transaction_isolation') in ('read committed', 'read uncommitted')
 $$;

@@ -16,22 +16,78 @@ language sql immutable as $$ select hashtextextended(resource collate "C", 0) $$
 create or replace function fenceguard.floor_lock_key() returns bigint
 language sql immutable as $$ select -7020450312114311203 $$;
 
--- Tag number part (0 to 2) of a fence: 41 bits of its key, the number of the part, 21 bits of the token.
-create or replace function fenceguard.tag(key bigint, part integer, token bigint) returns bigint
+-- Tells the tags of one token from those of another one in the same transaction.
+create or replace function fenceguard.tag_group(token bigint) returns bigint
 language sql immutable as $$
-  select ((key >> 23) << 23) | (part::bigint << 21) | ((token >> (21 * part)) & 2097151)
+  select (token # (token >> 12) # (token >> 24) # (token >> 36) # (token >> 48) # (token >> 60)) & 4095
 $$;
 
-create or replace function fenceguard.hold_tags(key bigint, token bigint) returns void
-language plpgsql as $$
+-- Tag number part (0 to 2) of a fence: 29 bits of its key, 12 of the group, 2 of the part, 21 of the token.
+create or replace function fenceguard.tag(key bigint, part integer, token bigint) returns bigint
+language sql immutable as $$
+  select ((key >> 35) << 35) | (fenceguard.tag_group(token) << 23) | (part::bigint << 21)
+    | ((token >> (21 * part)) & 2097151)
+$$;
+
+-- Nobody of ours holds a tag alone, so whoever does that is ended at once.
+create or replace function fenceguard.hold_tags(
+  key bigint, token bigint, drain interval default null, cut boolean default null) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
+  begun constant timestamptz := clock_timestamp();
   tag bigint;
 begin
   for part in 0..2 loop
     tag := fenceguard.tag(key, part, token);
-    perform pg_advisory_xact_lock_shared((tag >> 32)::integer, ((tag << 32) >> 32)::integer);
+    while not pg_try_advisory_xact_lock_shared((tag >> 32)::integer, ((tag << 32) >> 32)::integer) loop
+      if coalesce(cut, fenceguard.cut_setting()) then
+        perform fenceguard.end_backends(array(
+          select l.virtualtransaction from pg_catalog.pg_locks l
+          where l.locktype = 'advisory' and l.granted and l.mode = 'ExclusiveLock' and l.objsubid = 2
+            and ((l.classid::bigint << 32) | l.objid::bigint) = tag and l.database = fenceguard.this_database()));
+      end if;
+      if clock_timestamp() - begun > fenceguard.limit_of(drain) then
+        raise exception 'another session keeps a lock of fenceguard''s, and nothing was done'
+          using errcode = 'lock_not_available', hint = 'Look for it in pg_locks, and end it.';
+      end if;
+      perform pg_sleep(0.01);
+    end loop;
   end loop;
 end $$;
+
+create or replace function fenceguard.this_database() returns oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select d.oid from pg_catalog.pg_database d where d.datname = current_database()
+$$;
+
+-- Ends the backends that are in these transactions, and only as long as they are; answers how many. Without a warning
+-- that one was gone already: a warning means that a commit is in doubt.
+create or replace function fenceguard.end_backends(transactions text[]) returns integer
+language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = error as $$
+declare
+  ended integer;
+begin
+  select count(*) filter (where pg_terminate_backend(h.pid)) into ended
+  from (select distinct l.pid from pg_catalog.pg_locks l
+        where l.virtualtransaction = any (transactions) and l.pid <> pg_backend_pid()) h;
+  return ended;
+exception when insufficient_privilege then
+  raise exception 'a client that is stopped inside its transaction keeps a lock, and its backend may not be ended: %',
+    sqlerrm using errcode = 'insufficient_privilege',
+      hint = format('As a superuser: grant pg_signal_backend to %I. Or end the older transaction by hand.',
+                    current_user);
+end $$;
+
+-- Who holds an advisory lock of the one-number kind. A prepared transaction has no pid.
+create or replace function fenceguard.holders_of(
+  key bigint, out pid integer, out transaction text, out alone boolean) returns setof record
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select l.pid, l.virtualtransaction, bool_or(l.mode = 'ExclusiveLock')
+  from pg_catalog.pg_locks l
+  where l.locktype = 'advisory' and l.objsubid = 1 and l.granted and l.pid is distinct from pg_backend_pid()
+    and ((l.classid::bigint << 32) | l.objid::bigint) = key and l.database = fenceguard.this_database()
+  group by 1, 2
+$$;
 
 -- Who holds or awaits the lock of a fence, alone or shared, and under which token at most (null where no tag tells). A
 -- prepared transaction has no pid.
@@ -42,17 +98,18 @@ returns setof record language sql stable as $$
     select l.pid, l.virtualtransaction, l.granted, l.mode, l.objsubid,
       (l.classid::bigint << 32) | l.objid::bigint as key
     from pg_catalog.pg_locks l
-    where l.locktype = 'advisory' and l.database = (select d.oid from pg_catalog.pg_database d
-                                                    where d.datname = current_database())
+    where l.locktype = 'advisory' and l.database = fenceguard.this_database()
   ), tags as (
-    select a.pid, ((a.key >> 21) & 3) as part, max(a.key & 2097151) as bits
-    from advisory a
-    where a.objsubid = 2 and a.granted and (a.key >> 23) = (fenceguard.lock_key(resource) >> 23)
-    group by 1, 2
+    select t.pid, t.token
+    from (select a.pid, (a.key >> 23) & 4095 as tag_group, count(*) as parts,
+                 sum((a.key & 2097151) << (21 * ((a.key >> 21) & 3)::integer))::bigint as token
+          from advisory a
+          where a.objsubid = 2 and a.granted and (a.key >> 35) = (fenceguard.lock_key(resource) >> 35)
+          group by 1, 2) t
+    where t.parts = 3 and fenceguard.tag_group(t.token) = t.tag_group
   )
   select a.pid, a.virtualtransaction, bool_or(a.granted), bool_or(a.granted and a.mode = 'ExclusiveLock'),
-    (select sum(t.bits << (21 * t.part::integer)) from tags t
-     where t.pid is not distinct from a.pid having count(*) = 3)::bigint
+    (select max(t.token) from tags t where t.pid is not distinct from a.pid)
   from advisory a
   where a.objsubid = 1 and a.key = fenceguard.lock_key(resource)
   group by 1, 2
@@ -65,26 +122,16 @@ create or replace function fenceguard.cut_older(resource text, token_max bigint)
 language plpgsql as $$
 declare
   -- Above READ COMMITTED the fence that we see may be older than who shares its lock now.
-  may_be_newer constant boolean := current_setting('transaction_isolation') <> 'read committed';
+  may_be_newer constant boolean := not fenceguard.is_read_committed();
   held text[];
   sharing text[];
-  ended integer;
 begin
   select array_agg(h.transaction) filter (where h.alone and coalesce(h.token_max, 0) <= cut_older.token_max),
          array_agg(h.transaction) filter (where not h.alone and coalesce(h.token_max, 0) <= cut_older.token_max)
   into held, sharing
   from fenceguard.lock_holders(resource) h where h.granted and h.pid <> pg_backend_pid();
   if not may_be_newer and fenceguard.highest(resource) <= cut_older.token_max then held := held || sharing; end if;
-  -- Only as long as they are in that transaction.
-  select count(*) filter (where pg_terminate_backend(h.pid)) into ended
-  from fenceguard.lock_holders(resource) h where h.granted and h.pid is not null and h.transaction = any (held);
-  return ended;
-exception when insufficient_privilege then
-  raise exception 'a client that is stopped inside its transaction holds the fence of %, and its backend may not be '
-    'ended: %', quote_literal(resource), sqlerrm
-    using errcode = 'insufficient_privilege',
-      hint = format('As a superuser: grant pg_signal_backend to %I. Or end the older transaction by hand.',
-                    current_user);
+  return fenceguard.end_backends(held);
 end $$;
 
 -- How long an advance waits for older transactions before it cuts them, and whether it does.
@@ -94,6 +141,10 @@ language sql stable as $$
 $$;
 create or replace function fenceguard.cut_setting() returns boolean
 language sql stable as $$ select coalesce(nullif(current_setting('fenceguard.cut', true), '')::boolean, true) $$;
+create or replace function fenceguard.limit_of(drain interval) returns interval
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select greatest(coalesce(drain, fenceguard.drain_setting()), interval '0')
+$$;
 
 -- Takes the lock of a fence alone, for a claim with this token: waits for drain, then cuts whoever holds it under a
 -- token of at most token_max, unless told not to. Raises lock_not_available where the lock cannot be had; then nothing
@@ -101,25 +152,45 @@ language sql stable as $$ select coalesce(nullif(current_setting('fenceguard.cut
 create or replace function fenceguard.lock_alone(
   resource text, token bigint, token_max bigint, drain interval, cut boolean) returns void
 language plpgsql as $$
+begin
+  perform fenceguard.hold_tags(fenceguard.lock_key(resource), token, drain, cut);
+  if pg_try_advisory_xact_lock(fenceguard.lock_key(resource)) then return; end if;
+  perform fenceguard.lock_or_cut(resource, token_max, drain, cut, false);
+end $$;
+
+-- Shares the lock of a fence; true. A wait ends as that of lock_alone(): cut is whoever holds it alone under a token
+-- lower than the fence's, or with no claim at all. The second of the two is put in line where it is called.
+create or replace function fenceguard.share_lock_slowly(resource text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if resource is null then return null; end if;
+  perform fenceguard.lock_or_cut(resource, greatest(fenceguard.highest(resource) - 1, 0), null, null, true);
+  return true;
+end $$;
+create or replace function fenceguard.share_lock(resource text) returns boolean
+language sql volatile as $$
+  select pg_catalog.pg_try_advisory_xact_lock_shared(
+           pg_catalog.hashtextextended(resource collate pg_catalog."C", 0))
+    or fenceguard.share_lock_slowly(resource)
+$$;
+
+create or replace function fenceguard.lock_or_cut(
+  resource text, token_max bigint, drain interval, cut boolean, shared boolean) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   key constant bigint := fenceguard.lock_key(resource);
-  begun timestamptz;
-  own_timeout interval;
+  begun constant timestamptz := clock_timestamp();
+  own_timeout constant interval := nullif(current_setting('lock_timeout')::interval, interval '0');
   wait interval;
   was_cut boolean := false;
 begin
-  perform fenceguard.hold_tags(key, token);
-  if pg_try_advisory_xact_lock(key) then return; end if;
-
-  begun := clock_timestamp();
-  drain := greatest(coalesce(drain, fenceguard.drain_setting()), interval '0');
+  drain := fenceguard.limit_of(drain);
   cut := coalesce(cut, fenceguard.cut_setting());
-  own_timeout := nullif(current_setting('lock_timeout')::interval, interval '0');
   wait := least(drain, own_timeout);
   loop
-    if fenceguard.lock_within(key, wait) then return; end if;
+    if fenceguard.lock_within(key, wait, shared) then return; end if;
     if clock_timestamp() - begun >= own_timeout then
-      raise exception 'canceled by lock_timeout while older writes to % are open', quote_literal(resource)
+      raise exception 'canceled by lock_timeout while other writes to % are open', quote_literal(resource)
         using errcode = 'lock_not_available';
     end if;
     -- After a cut the lock is free within moments; what stays is newer, or cannot be ended.
@@ -155,15 +226,30 @@ exception when lock_not_available then
   return false;  -- the setting went back with the sub-transaction
 end $$;
 
--- The lock of the floor or of the counter: whoever keeps it in an open transaction must not stop everybody for ever.
-create or replace function fenceguard.lock_or_refuse(key bigint, wait interval, shared boolean) returns void
-language plpgsql as $$
+-- The lock of the floor, of the counter, or another one of ours: waits so long, then ends the backends that keep it,
+-- unless cut says no, and refuses where that does not help. How long is not the session's to say: these locks are
+-- everybody's, and who holds one is not older than who wants it.
+drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean), fenceguard.hold_tags(bigint, bigint),
+  fenceguard.note(text, bigint, text), fenceguard.note_last(text), fenceguard.forget(text, bigint, text),
+  fenceguard.note_admitted(text, bigint, text);
+create or replace function fenceguard.lock_or_refuse(
+  key bigint, wait interval, shared boolean, cut boolean default null) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
   if fenceguard.lock_within(key, wait, shared) then return; end if;
+  if coalesce(cut, fenceguard.cut_setting())
+     and fenceguard.end_backends(array(select h.transaction from fenceguard.holders_of(key) h
+                                       where h.alone or not shared)) > 0
+     and fenceguard.lock_within(key, interval '5 s', shared) then
+    return;
+  end if;
   raise exception 'another transaction, still open, keeps the lock of fenceguard''s %',
-      case key when fenceguard.floor_lock_key() then 'floor' else 'counter' end
+      case key when fenceguard.floor_lock_key() then 'floor' when fenceguard.counter_lock_key() then 'counter'
+               else 'leases' end
     using errcode = 'lock_not_available',
-      detail = format('Waited %s. Nothing was done.', wait),
+      detail = format('Waited %s for %s. Nothing was done.', wait, coalesce(
+        (select string_agg(coalesce('backend ' || h.pid, 'a prepared transaction'), ', ')
+         from fenceguard.holders_of(key) h), 'a transaction that is over now')),
       hint = 'Try again when it is over. Advances, leases and fence commands belong into transactions of their own.';
 end $$;
 
@@ -189,7 +275,7 @@ declare
   newest bigint := token;
 begin
   perform fenceguard.require_resource(resource);
-  if current_setting('transaction_isolation') <> 'read committed' then
+  if not fenceguard.is_read_committed() then
     raise exception 'cut() needs to see the present fence: call it in a READ COMMITTED transaction'
       using errcode = 'invalid_transaction_state';
   end if;

@@ -2,53 +2,89 @@
 -- An admission holds the fence's lock until the transaction ends, so nothing newer is admitted before this write is
 -- committed or rolled back.
 --
--- The claims of a transaction are noted in the setting fenceguard.claims, for the triggers of protected tables. That is
--- no proof of anything, because anybody can set it: it is compared with the fence at every use.
+-- What an admission leaves behind, for the triggers of protected tables and for the commit of a library, is a note: the
+-- claim with a seal, made of the fence's secret and the number of the transaction. Notes are kept in settings, which end
+-- with the transaction or with a savepoint that is rolled back. Anybody can write a setting, so only the seal counts; and
+-- as somebody may bring back the note of a savepoint, a row is judged by the fence as well.
+--
+-- What runs at every guarded write has no search_path of its own, which would have to be set each time: there everything
+-- is spelled out, operators, types and collations too (tests/postgres/sql/search_path_test.py looks at that).
 
--- A claim as it is noted. This and the next are put in line where they are called.
-create or replace function fenceguard.note(resource text, token bigint, holder text) returns text
-language sql immutable as $$
+-- The claim to a fence with this secret, as it is noted in this transaction. This and the next two are put in line where
+-- they are called.
+create or replace function fenceguard.note(secret bytea, resource text, token bigint, holder text) returns text
+language sql stable as $$
   select E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
     operator(pg_catalog.||) token::pg_catalog.text operator(pg_catalog.||) E'\t'
-    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\n'
+    operator(pg_catalog.||) holder operator(pg_catalog.||) E'\t'
+    operator(pg_catalog.||) pg_catalog.encode(pg_catalog.sha256(
+      secret operator(pg_catalog.||) pg_catalog.xid8send(pg_catalog.pg_current_xact_id())
+        operator(pg_catalog.||) pg_catalog.int8send(token)
+        operator(pg_catalog.||) pg_catalog.convert_to(holder, 'UTF8')), 'hex') operator(pg_catalog.||) E'\n'
 $$;
 
--- Notes it as the last one, whatever was noted before. True.
-create or replace function fenceguard.note_last(note text) returns boolean
+-- The setting that has the notes to a resource, by the key of its lock: one of some, so that the thousandth claim of a
+-- transaction is not looked for among all the others.
+create or replace function fenceguard.notes_name(key bigint) returns text
+language sql immutable as $$
+  select 'fenceguard.claims_' operator(pg_catalog.||) (key operator(pg_catalog.&) 63)::pg_catalog.text
+$$;
+
+-- Keeps a note in the setting of this name; true. What is there from another transaction, because somebody set it for his
+-- session, is dropped.
+create or replace function fenceguard.keep_note(name text, note text) returns boolean
 language sql volatile as $$
-  select pg_catalog.right(pg_catalog.current_setting('fenceguard.claims', true), pg_catalog.length(note))
-      operator(pg_catalog.=) note
-    or pg_catalog.set_config('fenceguard.claims',
-         pg_catalog.replace(coalesce(pg_catalog.current_setting('fenceguard.claims', true), ''), note, '')
-           operator(pg_catalog.||) note, true) is not null
+  select coalesce(pg_catalog.strpos(pg_catalog.current_setting(name, true), note) operator(pg_catalog.>) 0, false)
+    or pg_catalog.set_config(name, case
+         when pg_catalog.starts_with(pg_catalog.current_setting(name, true),
+                pg_catalog.pg_current_xact_id()::pg_catalog.text operator(pg_catalog.||) E'\n')
+           then pg_catalog.current_setting(name, true)
+         else pg_catalog.pg_current_xact_id()::pg_catalog.text operator(pg_catalog.||) E'\n'
+       end operator(pg_catalog.||) note, true) is not null
+$$;
+
+-- Whether the claim that equals this fence was admitted in this transaction.
+create or replace function fenceguard.is_noted(f fenceguard.fences) returns boolean
+language sql stable as $$
+  select coalesce(pg_catalog.strpos(
+    pg_catalog.current_setting(fenceguard.notes_name(fenceguard.lock_key(f.resource)), true),
+    fenceguard.note(f.secret, f.resource, f.token, f.holder)) operator(pg_catalog.>) 0, false)
 $$;
 
 -- The heart of it: rules on a claim for a write in this statement or a later one of this transaction. Answers admitted,
--- duplicate, stale, conflict, or 'advance' for a claim that is newer than the fence. It runs at every guarded write, so
--- it does one look-up, has no search_path of its own to be set each time, and spells out whose functions it calls. It
--- has no rights either: what it may see is a view.
+-- duplicate, stale, conflict, or 'advance' for a claim that is newer than the fence.
 --
 -- snapshot is that of the statement that writes, where this is called in one, and else null. If the fence was advanced
 -- after it, the statement would read what is older than the writes that the advance waited for: 'advance' too.
 create or replace function fenceguard.rule_on(
   resource text, token bigint, holder text, sequence bigint, snapshot pg_snapshot default null) returns text
-language plpgsql as $$
+language plpgsql security definer as $$
 declare
-  note constant pg_catalog.text := fenceguard.note(resource, token, holder);
+  key constant pg_catalog.int8 := pg_catalog.hashtextextended(resource collate pg_catalog."C", 0);
+  name constant pg_catalog.text := fenceguard.notes_name(key);
+  note pg_catalog.text;
   advanced_by pg_catalog.xid8;
 begin
   if sequence is null
-     and fenceguard.note_last(note)
      -- The lock first, and then a look with a snapshot that is newer than it.
-     and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
+     and fenceguard.share_lock(resource collate pg_catalog."C")
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select a.advanced_by into advanced_by from fenceguard.admissible_last a
-    where a.resource operator(pg_catalog.=) rule_on.resource collate "C";
-    if advanced_by is not null and (snapshot is null or pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)) then
+    select fenceguard.note(f.secret, f.resource, f.token, f.holder), f.advanced_by into note, advanced_by
+    from fenceguard.fences f
+    where f.resource operator(pg_catalog.=) rule_on.resource collate pg_catalog."C"
+      and f.token operator(pg_catalog.=) rule_on.token
+      and f.holder operator(pg_catalog.=) rule_on.holder collate pg_catalog."C"
+      and not f.closed and not f.below_floor and not pg_catalog.pg_is_in_recovery();
+    if note is not null
+       and (snapshot is null
+            or (pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)
+                and advanced_by operator(pg_catalog.<>) pg_catalog.pg_current_xact_id()))
+       and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C") then
       return 'admitted';
     end if;
   end if;
-  return fenceguard.rule_slowly(resource collate "C", token, holder collate "C", sequence, snapshot);
+  return fenceguard.rule_slowly(resource collate pg_catalog."C", token, holder collate pg_catalog."C", sequence,
+                                snapshot);
 end $$;
 
 -- The rest: refusals, sequences, and transactions above READ COMMITTED, whose snapshot may be older than an advance.
@@ -64,13 +100,13 @@ begin
   verdict := fenceguard.look(resource, token, holder, sequence);
   if verdict = 'admitted' and not fenceguard.is_in_snapshot(resource, snapshot) then verdict := 'advance'; end if;
   if verdict <> 'admitted' then
-    if sequence is null then perform fenceguard.forget(resource, token, holder); end if;
     -- It shares the lock all the same: an older one that advances must not take it for an older writer.
     if verdict = 'advance' then perform fenceguard.hold_tags(fenceguard.lock_key(resource), token); end if;
     return verdict;
   end if;
   if sequence is null then
     perform fenceguard.require_unchanged(resource);
+    perform fenceguard.note_admitted(resource);
     return verdict;
   end if;
   verdict := (fenceguard.admit_alone(resource, token, holder, sequence)).verdict;
@@ -81,22 +117,45 @@ begin
   return verdict;
 end $$;
 
--- Whether the fence's token was set before the snapshot was taken. A number that is not from this server's life (the
--- fence was restored from a dump) is older than everything.
-create or replace function fenceguard.is_in_snapshot(resource text, snapshot pg_snapshot) returns boolean
+-- REQUIRES: the claim that equals the fence has just been admitted.
+create or replace function fenceguard.note_admitted(resource text) returns void
 language plpgsql as $$
 begin
-  return snapshot is null or not exists (
-    select from fenceguard.fences f
-    where f.resource = is_in_snapshot.resource and not pg_visible_in_snapshot(f.advanced_by, snapshot)
-      and f.advanced_by < pg_snapshot_xmax(pg_current_snapshot()));
+  perform fenceguard.keep_note(fenceguard.notes_name(fenceguard.lock_key(f.resource)),
+    fenceguard.note(f.secret, f.resource, f.token, f.holder))
+  from fenceguard.fences f where f.resource = note_admitted.resource;
 end $$;
 
--- Fails with 40001 if the record was changed after this transaction's snapshot. What only reads, reads that snapshot.
+-- Whether a statement with this snapshot sees what the fence's last advance waited for. An advance of this transaction
+-- tells by its row in commit_looks what that was. A number that is not from this server's life (the fence was restored
+-- from a dump) is older than everything.
+create or replace function fenceguard.is_in_snapshot(resource text, snapshot pg_snapshot) returns boolean
+language plpgsql as $$
+declare
+  advanced_by xid8;
+begin
+  if snapshot is null then return true; end if;
+  select f.advanced_by into advanced_by from fenceguard.fences f where f.resource = is_in_snapshot.resource;
+  if advanced_by = pg_current_xact_id_if_assigned() then
+    return (select bool_and(pg_snapshot_xmax(snapshot) >= pg_snapshot_xmax(l.seen)
+              and not exists (select from pg_snapshot_xip(snapshot) x where pg_visible_in_snapshot(x, l.seen)))
+            from fenceguard.commit_looks l where l.looked_by = advanced_by) is true;
+  end if;
+  return (pg_visible_in_snapshot(advanced_by, snapshot)
+          or advanced_by >= pg_snapshot_xmax(pg_current_snapshot())) is not false;
+end $$;
+
+-- Fails with 40001 if the record was changed after this transaction's snapshot. What only reads, reads that snapshot; but
+-- a savepoint that only reads ends, and its transaction writes: only outside of one can a snapshot be exported.
 create or replace function fenceguard.require_unchanged(resource text) returns void
 language plpgsql as $$
 begin
-  if current_setting('transaction_read_only') = 'on' then return; end if;
+  if current_setting('transaction_read_only') = 'on' then
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+      perform pg_export_snapshot() /* in a transaction that only reads: admit before the first savepoint */;
+    end if;
+    return;
+  end if;
   perform from fenceguard.fences f where f.resource = require_unchanged.resource for share;
 end $$;
 
@@ -142,6 +201,7 @@ declare
 begin
   if is_advance then
     perform fenceguard.require_new_snapshots(resource);
+    perform fenceguard.require_no_cursors(resource);
     perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   end if;
   perform fenceguard.lock_alone(resource, token, token - 1, drain, cut);
@@ -153,7 +213,6 @@ begin
       using errcode = 'serialization_failure';
   elsif verdict = 'advance' then
     perform fenceguard.require_plausible(resource, token, jump_max);
-    set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;  -- looked at when it commits
     insert into fenceguard.fences as f (resource, token, holder, sequence)
     values (resource, token, holder, sequence)
     on conflict on constraint fences_pkey do update
@@ -164,37 +223,38 @@ begin
     update fenceguard.fences f set sequence = admit_alone.sequence, updated_at = clock_timestamp()
     where f.resource = admit_alone.resource;
   end if;
-  if verdict = 'admitted' then perform fenceguard.note_admitted(resource, token, holder); end if;
+  if verdict = 'admitted' then perform fenceguard.note_admitted(resource); end if;
   highest := fenceguard.highest(resource);
-end $$;
-
-create or replace function fenceguard.note_admitted(resource text, token bigint, holder text) returns void
-language plpgsql as $$
-declare
-  note constant text := fenceguard.note(resource, token, holder);
-  noted constant text := coalesce(current_setting('fenceguard.claims', true), '');
-begin
-  if strpos(noted, note) = 0 then perform set_config('fenceguard.claims', noted || note, true); end if;
-end $$;
-
--- What was refused must not look like a claim of this transaction.
-create or replace function fenceguard.forget(resource text, token bigint, holder text) returns void
-language plpgsql as $$
-begin
-  perform set_config('fenceguard.claims', replace(current_setting('fenceguard.claims', true),
-    fenceguard.note(resource, token, holder), ''), true);
 end $$;
 
 -- An advance waits for older writes, and what it then reads must include them: not with an older snapshot.
 create or replace function fenceguard.require_new_snapshots(resource text) returns void
 language plpgsql as $$
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
+  if not fenceguard.is_read_committed() then
     raise exception 'the claim to % is newer than its fence, and the snapshot of a % transaction would be older than '
       'the writes that an advance waits for', quote_literal(resource), upper(current_setting('transaction_isolation'))
       using errcode = 'serialization_failure',
         hint = 'Call fenceguard.advance(resource, token, holder) in a READ COMMITTED transaction of its own first, '
           'then start this transaction again.';
+  end if;
+end $$;
+
+-- What a cursor has yet to fetch is as old as its opening. The statement that calls this may be a cursor itself: the
+-- unnamed one, or one that the protocol named.
+create or replace function fenceguard.require_no_cursors(resource text) returns void
+language plpgsql as $$
+declare
+  cursors constant text := (
+    select string_agg(quote_ident(c.name), ', ') from pg_catalog.pg_cursors c
+    where not (c.statement = current_query() and (c.name = '' or c.statement !~* 'declare')));
+begin
+  if cursors is not null then
+    raise exception 'the claim to % is newer than its fence, and a cursor that is open (%) would go on reading what is '
+      'older than the writes that an advance waits for', quote_literal(resource), cursors
+      using errcode = 'serialization_failure',
+        hint = 'Call fenceguard.advance(resource, token, holder) before the first cursor is opened, best in a '
+          'transaction of its own.';
   end if;
 end $$;
 
@@ -216,14 +276,15 @@ create or replace function fenceguard.rule(
   resource text, token bigint, holder text default '', sequence bigint default null,
   drain interval default null, cut boolean default null, jump_max bigint default null,
   out verdict text, out highest bigint)
-language plpgsql as $$
+language plpgsql security definer as $$
 begin
   if fenceguard.equals_fence(resource, token, holder, sequence) then
     verdict := 'admitted';
     highest := token;
   else
     select r.verdict, r.highest into verdict, highest
-    from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence, drain, cut, jump_max) r;
+    from fenceguard.rule_fully(resource collate pg_catalog."C", token, holder collate pg_catalog."C", sequence, drain, cut, jump_max) r;
+    perform fenceguard.count_refusal(verdict, resource, token, highest);
   end if;
 end $$;
 
@@ -233,16 +294,16 @@ end $$;
 -- newer than the fence waits for older transactions (the settings fenceguard.drain, 5 s, and fenceguard.cut, on).
 create or replace function fenceguard.admit(
   resource text, token bigint, holder text default '', sequence bigint default null, out verdict text)
-language plpgsql as $$
+language plpgsql security definer as $$
 declare
-  highest bigint;
+  highest pg_catalog.int8;
 begin
   if fenceguard.equals_fence(resource, token, holder, sequence) then
     verdict := 'admitted';
     return;
   end if;
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence) r;
+  from fenceguard.rule_fully(resource collate pg_catalog."C", token, holder collate pg_catalog."C", sequence) r;
   if verdict operator(pg_catalog.=) any (array['stale', 'conflict']) then
     perform fenceguard.refuse(verdict, resource, token, highest);
   end if;
@@ -251,24 +312,28 @@ end $$;
 -- The common case of the two: true if the claim equals the fence and shares its lock now. It looks before it locks,
 -- because who then needs the lock alone must not hold it shared: two who did would wait for each other.
 create or replace function fenceguard.equals_fence(resource text, token bigint, holder text, sequence bigint)
-returns boolean language plpgsql as $$
+returns boolean language plpgsql security definer as $$
 declare
-  note constant pg_catalog.text := fenceguard.note(resource, token, holder);
-  is_admitted boolean;
+  key constant pg_catalog.int8 := pg_catalog.hashtextextended(resource collate pg_catalog."C", 0);
+  name constant pg_catalog.text := fenceguard.notes_name(key);
+  note pg_catalog.text;
 begin
-  if sequence is null
-     and fenceguard.note_last(note)
-     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select true into is_admitted from fenceguard.admissible_last a
-    where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
-    if is_admitted is true
-       and pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null then
-      select true into is_admitted from fenceguard.admissible_last a
-      where a.resource operator(pg_catalog.=) equals_fence.resource collate "C";
-      return is_admitted is true;
-    end if;
+  if sequence is not null
+     or pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.<>) 'read committed' then
+    return false;
   end if;
-  return false;
+  perform from fenceguard.fences f
+  where f.resource operator(pg_catalog.=) equals_fence.resource collate pg_catalog."C"
+    and f.token operator(pg_catalog.=) equals_fence.token
+    and f.holder operator(pg_catalog.=) equals_fence.holder collate pg_catalog."C";
+  if not found then return false; end if;
+  perform fenceguard.share_lock(resource collate pg_catalog."C");
+  select fenceguard.note(f.secret, f.resource, f.token, f.holder) into note from fenceguard.fences f
+  where f.resource operator(pg_catalog.=) equals_fence.resource collate pg_catalog."C"
+    and f.token operator(pg_catalog.=) equals_fence.token
+    and f.holder operator(pg_catalog.=) equals_fence.holder collate pg_catalog."C"
+    and not f.closed and not f.below_floor and not pg_catalog.pg_is_in_recovery();
+  return note is not null and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C");
 end $$;
 
 create or replace function fenceguard.rule_fully(
@@ -284,9 +349,6 @@ begin
   if verdict = 'advance' then
     verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
   end if;
-  if verdict in ('stale', 'conflict') and sequence is null then
-    perform fenceguard.forget(resource, token, holder);
-  end if;
   highest := fenceguard.highest(resource);
 end $$;
 
@@ -296,10 +358,11 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select fenceguard.highest(resource)
 $$;
 
-create or replace function fenceguard.refuse_statement(resource text, token bigint, holder text, sequence bigint)
+drop function if exists fenceguard.refuse_statement(text, bigint, text, bigint);
+create or replace function fenceguard.refuse_statement(resource text, token bigint, holder text)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  verdict constant text := fenceguard.look(resource, token, holder, sequence);
+  verdict constant text := fenceguard.look(resource, token, holder, null);
 begin
   if verdict in ('advance', 'admitted') then
     raise exception 'the claim to % is newer than its fence, and a statement that writes cannot advance it',
@@ -317,46 +380,56 @@ end $$;
 --
 -- Answers the verdict as a row, and raises nothing for a refusal. Never advances: the statement's snapshot is older
 -- than the wait for older writes, so a claim that is newer than the fence gets 'advance', and is to be advanced in a
--- transaction of its own first. highest is the fence's token. Stable for the planner alone, which then puts it in line.
+-- transaction of its own first. highest is the fence's token. statement is the snapshot of the statement that calls it,
+-- and to be left out.
+drop function if exists fenceguard.try_admit(text, bigint, text, bigint);
 create or replace function fenceguard.try_admit(
-  resource text, token bigint, holder text default '', sequence bigint default null)
-returns table (verdict text, highest bigint) language sql stable as $$
-  select r.verdict, case when r.verdict in ('admitted', 'duplicate', 'conflict') then token
-                         else fenceguard.highest_seen(resource) end
-  from (select fenceguard.rule_on(resource, token, holder, sequence, pg_current_snapshot()) as verdict offset 0) r
-$$;
+  resource text, token bigint, holder text default '', sequence bigint default null,
+  statement pg_snapshot default pg_current_snapshot())
+returns table (verdict text, highest bigint) language plpgsql rows 1 security definer as $$
+begin
+  verdict := fenceguard.rule_on(resource, token, holder, sequence, statement);
+  highest := case when verdict operator(pg_catalog.=) any (array['admitted', 'duplicate']) then token
+                  else fenceguard.tell_refusal(verdict, resource, token) end;
+  return next;
+end $$;
 
 -- The same as a condition, and the fastest form:
 --
 --   update account set balance = 70 where id = 42 and fenceguard.admitted('accounts/42', 34, 'h');
 --
--- True if admitted, false for a duplicate; raises ZF001, ZF002, ZF003, or 40001 for a claim that must advance first.
--- Where many rows are written, `and (select fenceguard.admitted(...))` judges once. statement is the snapshot of the
--- statement that calls it, and to be left out.
+-- True, or raises ZF001, ZF002, ZF003, or 40001 for a claim that must advance first. Where many rows are written,
+-- `and (select fenceguard.admitted(...))` judges once. A condition is asked once per row, and again after a wait for one:
+-- so it takes no sequence, which would count at the first. statement: as in try_admit().
 create or replace function fenceguard.admitted(
   resource text, token bigint, holder text default '', sequence bigint default null,
   statement pg_snapshot default pg_current_snapshot()) returns boolean
-language sql volatile as $$
-  select case fenceguard.rule_on(resource, token, holder, sequence, statement)
-    when 'admitted' then true
-    when 'duplicate' then false
-    else fenceguard.refuse_statement(resource, token, holder, sequence)
-  end
-$$;
+language plpgsql volatile security definer as $$
+begin
+  if sequence is not null then
+    raise exception 'a condition takes no sequence: it is asked once per row, and the sequence would count at the first'
+      using errcode = 'feature_not_supported',
+        hint = 'Use fenceguard.try_admit() in a WITH ... AS MATERIALIZED, or fenceguard.admit() before the statement.';
+  end if;
+  if fenceguard.rule_on(resource, token, holder, null, statement) operator(pg_catalog.=) 'admitted' then
+    return true;
+  end if;
+  return fenceguard.refuse_statement(resource collate pg_catalog."C", token, holder collate pg_catalog."C");
+end $$;
 
 -- As a statement of its own in the message, and so in the transaction, of the one that it guards: raises for whatever is
 -- not admitted, a duplicate (ZF005) included, so that the next statement is not begun. For libraries.
 create or replace function fenceguard.require_admitted(
   resource text, token bigint, holder text default '', sequence bigint default null,
   drain interval default null, cut boolean default null, jump_max bigint default null) returns void
-language plpgsql as $$
+language plpgsql security definer as $$
 declare
   verdict pg_catalog.text;
-  highest bigint;
+  highest pg_catalog.int8;
 begin
   if fenceguard.equals_fence(resource, token, holder, sequence) then return; end if;
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule_fully(resource collate "C", token, holder collate "C", sequence, drain, cut, jump_max) r;
+  from fenceguard.rule_fully(resource collate pg_catalog."C", token, holder collate pg_catalog."C", sequence, drain, cut, jump_max) r;
   if verdict operator(pg_catalog.=) 'duplicate' then
     raise exception 'the write to % with this sequence took effect before', pg_catalog.quote_literal(resource)
       using errcode = 'ZF005', detail = pg_catalog.jsonb_build_object('verdict', verdict, 'resource', resource,
@@ -369,13 +442,12 @@ end $$;
 -- Raises ZF003 unless the claim was admitted in this transaction and no rollback to a savepoint took that back. Rides in
 -- the message of a COMMIT, which then is not begun; nor is it where an earlier statement had failed.
 create or replace function fenceguard.require_noted(resource text, token bigint, holder text default '') returns void
-language plpgsql as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if pg_catalog.strpos(pg_catalog.current_setting('fenceguard.claims', true),
-                       fenceguard.note(resource, token, holder)) operator(pg_catalog.>) 0 then
-    return;
-  end if;
-  perform fenceguard.refuse('missing', resource, token, fenceguard.highest_seen(resource));
+  perform from fenceguard.fences f
+  where f.resource = require_noted.resource collate "C" and f.token = require_noted.token
+    and f.holder = require_noted.holder collate "C" and fenceguard.is_noted(f);
+  if not found then perform fenceguard.refuse('missing', resource, token, fenceguard.highest(resource)); end if;
 end $$;
 
 -- After a write whose end was not seen: true proves that the one with this sequence took effect. False proves nothing:
@@ -385,7 +457,9 @@ returns boolean language plpgsql security definer set search_path = pg_catalog, 
 begin
   perform fenceguard.require_claim(resource, token, holder, sequence);
   perform fenceguard.require_primary();
-  return sequence is not null and fenceguard.look(resource, token, holder, sequence) = 'duplicate';
+  if sequence is null or fenceguard.look(resource, token, holder, sequence) <> 'duplicate' then return false; end if;
+  perform fenceguard.demand_durable_commit();
+  return true;
 end $$;
 
 -- Several claims, all or none: [{"resource": "accounts/1", "token": "34", "holder": "h", "sequence": null}, ...].
@@ -396,22 +470,23 @@ returns table (resource text, verdict text, highest bigint)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  c record;
+  resources text[];
+  verdicts text[];
+  marks bigint[];
 begin
-  for c in select a.*, (select r.token from fenceguard.read_claims(claims) r where r.resource = a.resource) as token
-           from fenceguard.rule_all(claims) a loop
-    if c.verdict in ('stale', 'conflict') then
-      perform fenceguard.refuse(c.verdict, c.resource, c.token, c.highest);
+  -- Not in a loop over the rows, which is a cursor.
+  select array_agg(a.resource), array_agg(a.verdict), array_agg(a.highest) into resources, verdicts, marks
+  from fenceguard.rule_all(claims) a;
+  for i in 1 .. cardinality(verdicts) loop
+    if verdicts[i] in ('stale', 'conflict') then
+      perform fenceguard.raise_refusal(verdicts[i], resources[i], (claims -> (i - 1) ->> 'token')::bigint, marks[i]);
     end if;
-    if c.verdict = 'duplicate' and exists (select from fenceguard.rule_all(claims) a where a.verdict = 'admitted') then
-      raise exception 'some of these claims took effect before and some did not, so they were not one write'
-        using errcode = 'ZF006', hint = 'Nothing was recorded. Give one write''s claims their sequences together.';
-    end if;
-    resource := c.resource;
-    verdict := c.verdict;
-    highest := c.highest;
-    return next;
   end loop;
+  if 'duplicate' = any (verdicts) and 'admitted' = any (verdicts) then
+    raise exception 'some of these claims took effect before and some did not, so they were not one write'
+      using errcode = 'ZF006', hint = 'Nothing was recorded. Give one write''s claims their sequences together.';
+  end if;
+  return query select * from unnest(resources, verdicts, marks);
 end $$;
 
 -- The same with every refusal as a row: for libraries, which must then not commit. Where one claim is not admitted
@@ -432,18 +507,24 @@ begin
   if fenceguard.are_admissible(claims) then
     perform fenceguard.lock_all(claims, drain, cut);
     if fenceguard.are_admissible(claims) then
-      for c in select * from fenceguard.read_claims(claims) loop
+      for i in 0 .. jsonb_array_length(claims) - 1 loop
         select c.resource, r.verdict, r.highest into resource, verdict, highest
-        from fenceguard.rule_fully(c.resource, c.token, c.holder, c.sequence, drain, cut, jump_max) r;
+        from fenceguard.read_claims(jsonb_build_array(claims -> i)) c,
+          lateral fenceguard.rule_fully(c.resource, c.token, c.holder, c.sequence, drain, cut, jump_max) r;
+        perform fenceguard.count_refusal(verdict, resource, (claims -> i ->> 'token')::bigint, highest);
         return next;
       end loop;
       return;
     end if;
   end if;
-  return query
-    select r.resource, case when l.seen = 'advance' then 'admitted' else l.seen end, fenceguard.highest(r.resource)
-    from fenceguard.read_claims(claims) r,
-      lateral (select fenceguard.look(r.resource, r.token, r.holder, r.sequence) as seen) l;
+  for c in select * from fenceguard.read_claims(claims) loop
+    resource := c.resource;
+    verdict := fenceguard.look(c.resource, c.token, c.holder, c.sequence);
+    if verdict = 'advance' then verdict := 'admitted'; end if;
+    highest := fenceguard.highest(c.resource);
+    perform fenceguard.count_refusal(verdict, resource, c.token, highest);
+    return next;
+  end loop;
 end $$;
 
 -- Whether each of them would be admitted, with what is on record in this snapshot.
@@ -469,7 +550,7 @@ begin
     if c.seen = 'advance' or c.sequence is not null then
       perform fenceguard.lock_alone(c.resource, c.token, c.token - 1, drain, cut);
     else
-      perform pg_advisory_xact_lock_shared(fenceguard.lock_key(c.resource));
+      perform fenceguard.share_lock(c.resource);
     end if;
   end loop;
 end $$;

@@ -11,7 +11,9 @@ create or replace function fenceguard.try_advance(
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule(resource, token, holder, null, drain, cut, jump_max) r;
+  from fenceguard.rule_fully(resource, token, holder, null, drain, cut, jump_max) r;
+  perform fenceguard.count_refusal(verdict, resource, token, highest);
+  if verdict = 'admitted' then perform fenceguard.demand_durable_commit(); end if;
 end $$;
 
 -- The same, raising ZF001, ZF002 or ZF003 for a refusal.
@@ -23,35 +25,63 @@ declare
   highest bigint;
 begin
   select a.verdict, a.highest into verdict, highest
-  from fenceguard.try_advance(resource, token, holder, drain, cut) a;
+  from fenceguard.rule_fully(resource, token, holder, null, drain, cut) a;
   if verdict <> 'admitted' then perform fenceguard.refuse(verdict, resource, token, highest); end if;
+  perform fenceguard.demand_durable_commit();
 end $$;
 
--- Closes a fence: its present token is refused from now on, and a higher one opens it again. Drains and cuts like an
--- advance. A lease that has not advanced yet is cut off with it: the present one of fenceguard.leases, which is ended; or
--- the one that is named, and then a newer one stays. Answers whether there was anything to close.
+-- Closes a fence: its present token is refused from now on, and a higher one opens it again. Waits for whoever holds
+-- the fence, and then cuts him, whatever his token is. The present lease of fenceguard.leases is ended, and cut off even
+-- if it has not advanced yet. With a token it means that one only: a fence and a lease of a newer or another one stay, and
+-- so do their writers. Answers whether there was anything to close.
 create or replace function fenceguard.revoke(
   resource text, token bigint default null, holder text default '', drain interval default null,
   cut boolean default null) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-  lease record;
-  mark bigint;
+  had_lease boolean;
 begin
   perform fenceguard.require_claim(resource, coalesce(token, 1), holder, null);
+  if token is null then return fenceguard.revoke_present(resource, null, '', drain, cut); end if;
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
-  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
-  mark := greatest(token, (select l.token from fenceguard.lease l where l.resource = revoke.resource),
-                   fenceguard.highest(resource));
-  -- The fence first: a client that is stopped in its transaction may keep the lease's row as well.
-  perform fenceguard.lock_alone(resource, mark, mark, drain, cut);
-  select e.token, e.holder into lease from fenceguard.end_present_lease(resource, token) e;
-  if lease.token > coalesce(token, 0) then
-    token := lease.token;
-    holder := lease.holder;
+  -- The lease before the fence: nobody shall wait for the fence while we wait for a renewal.
+  had_lease := exists (select from fenceguard.end_present_lease(resource, token, token, drain, cut) e
+                       where e.token is not null);
+  if fenceguard.highest(resource) > token then return had_lease; end if;
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, cut);
+  perform fenceguard.lock_alone(resource, token, token, drain, cut);
+  if fenceguard.highest(resource) > token then return had_lease; end if;
+  return fenceguard.close_fence(resource, token, holder) or had_lease;
+end $$;
+
+-- The same for whoever is there now, and for a lease of another source, if that has not advanced yet. For sidecars.
+create or replace function fenceguard.revoke_present(
+  resource text, lease_token bigint default null, lease_holder text default '', drain interval default null,
+  cut boolean default null) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  lease record;
+begin
+  perform fenceguard.require_claim(resource, coalesce(lease_token, 1), lease_holder, null);
+  perform fenceguard.require_primary();
+  perform fenceguard.require_new_snapshots(resource);
+  -- A lease that is newer than the one that was seen stays.
+  select e.token, e.holder into lease from fenceguard.end_present_lease(resource, null, lease_token, drain, cut) e;
+  if lease.token is null or lease.token < lease_token then
+    lease.token := lease_token;
+    lease.holder := lease_holder;
   end if;
-  set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, cut);
+  perform fenceguard.lock_alone(resource, greatest(lease.token, fenceguard.highest(resource)), 9223372036854775807,
+                                drain, cut);
+  return fenceguard.close_fence(resource, lease.token, lease.holder);
+end $$;
+
+-- REQUIRES: the fence's lock is held alone. Closes it at this token or at its own, which may be higher.
+create or replace function fenceguard.close_fence(resource text, token bigint, holder text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
   if token > fenceguard.highest(resource) then
     insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, holder, true)
     on conflict on constraint fences_pkey do update
@@ -59,7 +89,7 @@ begin
           updated_at = clock_timestamp();
     return true;
   end if;
-  update fenceguard.fences f set closed = true, updated_at = clock_timestamp() where f.resource = revoke.resource;
+  update fenceguard.fences f set closed = true, updated_at = clock_timestamp() where f.resource = close_fence.resource;
   return found;
 end $$;
 
@@ -82,9 +112,9 @@ begin
           hint = 'Pass the lowest token that is still held or awaited at the source that you use.';
     end if;
   end if;
-  -- Nothing adds a record meanwhile. Whoever waits for us waits briefly: we do not wait long ourselves.
-  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '1 s', false);
-  set constraints fenceguard.durable_update deferred;
+  -- Nothing adds a record meanwhile. Whoever waits for us waits briefly: we do not wait long ourselves. Nobody is cut
+  -- for what can be done another time.
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '1 s', false, false);
   with gone as (
     delete from fenceguard.fences f where f.token < live returning f.token
   ), summary as (
@@ -110,7 +140,6 @@ begin
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots('');
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '5 s', false);
-  set constraints fenceguard.durable_update deferred;
   insert into fenceguard.floor as o (floor) values (init.floor)
   on conflict (only_row) do update set floor = excluded.floor where excluded.floor > o.floor;
   select o.floor into present from fenceguard.floor o;
@@ -126,7 +155,6 @@ begin
   perform fenceguard.require_new_snapshots(resource);
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   perform fenceguard.lock_alone(resource, token, greatest(token, fenceguard.highest(resource)), null, null);
-  set constraints fenceguard.durable_insert, fenceguard.durable_update deferred;
   insert into fenceguard.rebases (resource, token_from, token_to, done_by)
   values (resource, (select f.token from fenceguard.fences f where f.resource = rebase.resource), token, done_by);
   insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, '', true)

@@ -11,11 +11,11 @@ create table if not exists fenceguard.leases (
   kept_by    text not null default 'ttl' check (kept_by in ('ttl', 'row', 'advisory')),
   keeper_pid integer                             -- backend of that connection: live while it holds the lock below
 ) with (fillfactor = 70);
-drop trigger if exists durable_grant on fenceguard.leases;
-create constraint trigger durable_grant after update on fenceguard.leases
-  deferrable initially deferred for each row when (old.token is distinct from new.token)
-  execute function fenceguard.commit_durably();
-alter table fenceguard.leases enable always trigger durable_grant;
+do $do$ begin perform fenceguard.install_trigger('fenceguard.leases', 'durable_grant', $$
+  create trigger durable_grant after update on fenceguard.leases
+    for each row when (old.token is distinct from new.token)
+    execute function fenceguard.commit_durably()
+$$); end $do$;
 
 -- What '?lock=row' keeps locked.
 create table if not exists fenceguard.lease_rows (resource text collate "C" primary key);
@@ -26,10 +26,15 @@ create table if not exists fenceguard.counter_marks (
   mark     bigint not null
 );
 insert into fenceguard.counter_marks (mark) values (0) on conflict do nothing;
-drop trigger if exists durable_mark on fenceguard.counter_marks;
-create constraint trigger durable_mark after update on fenceguard.counter_marks
-  deferrable initially deferred for each row execute function fenceguard.commit_durably();
-alter table fenceguard.counter_marks enable always trigger durable_mark;
+do $do$ begin perform fenceguard.install_trigger('fenceguard.counter_marks', 'durable_mark', $$
+  create trigger durable_mark after update on fenceguard.counter_marks
+    for each row execute function fenceguard.commit_durably()
+$$); end $do$;
+
+do $do$ begin perform fenceguard.install_trigger('fenceguard.counter_marks', 'keep_present_row', $$
+  create trigger keep_present_row before insert on fenceguard.counter_marks
+    for each row execute function fenceguard.keep_present_row()
+$$); end $do$;
 
 -- Of the counter: shared while a number is drawn and granted, alone to lift it or to look at what is live.
 create or replace function fenceguard.counter_lock_key() returns bigint
@@ -50,12 +55,13 @@ language sql stable as $$
 $$;
 
 -- The leases that are live.
-create or replace view fenceguard.lease as
+do $do$ begin perform fenceguard.install_view('lease', $$ as
   select l.resource, l.token, l.holder,
     case when l.expires_at < 'infinity' then l.expires_at - clock_timestamp() end as remaining, l.kept_by, l.keeper_pid
   from fenceguard.leases l
   where l.token is not null and l.expires_at > clock_timestamp()
-    and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) = l.keeper_pid);
+    and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) = l.keeper_pid)
+$$); end $do$;
 
 create or replace function fenceguard.require_ttl(ttl interval) returns void
 language plpgsql as $$
@@ -73,13 +79,20 @@ end $$;
 create or replace function fenceguard.acquire(
   resource text, ttl interval default '10 s', holder text default null,
   out verdict text, out token bigint, out granted_to text, out is_new boolean, out retry_after interval)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   l fenceguard.leases;
 begin
   perform fenceguard.require_ttl(ttl);
   holder := coalesce(holder, replace(gen_random_uuid()::text, '-', ''));
-  l := fenceguard.lock_lease(resource, holder);
+  -- Without the row's lock: who asks for a lock that is held must not hold up a renewal.
+  select r.* into l from fenceguard.leases r where r.resource = acquire.resource and r.holder <> acquire.holder;
+  if found and fenceguard.is_live(l) then
+    perform fenceguard.require_claim(resource, 1, holder, null);
+    perform fenceguard.require_primary();
+  else
+    l := fenceguard.lock_lease(resource, holder);
+  end if;
   is_new := not (fenceguard.is_live(l) and l.holder = acquire.holder and l.kept_by = 'ttl');
   if is_new and fenceguard.is_live(l) then
     verdict := 'held';
@@ -90,29 +103,98 @@ begin
   verdict := 'granted';
   granted_to := holder;
   token := case when is_new then fenceguard.draw_above(l.token) else l.token end;
-  set constraints fenceguard.durable_grant deferred;  -- looked at when it commits
   update fenceguard.leases u
   set token = acquire.token, holder = acquire.holder, kept_by = 'ttl', keeper_pid = null,
       expires_at = case when is_new then clock_timestamp() + ttl
                         else greatest(l.expires_at, clock_timestamp() + ttl) end
   where u.resource = acquire.resource;
+  -- A new token sees to it by its trigger.
+  if not is_new then perform fenceguard.demand_durable_commit(); end if;
 end $$;
 
 -- The lease's row, locked; new if there is none. Whoever draws a number comes through here.
 create or replace function fenceguard.lock_lease(resource text, holder text) returns fenceguard.leases
 language plpgsql as $$
-declare
-  l fenceguard.leases;
 begin
   perform fenceguard.require_claim(resource, 1, holder, null);
   perform fenceguard.require_primary();
   perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '5 s', true);
-  loop
-    select r.* into l from fenceguard.leases r where r.resource = lock_lease.resource for update;
-    exit when found;
-    insert into fenceguard.leases (resource) values (resource) on conflict do nothing;
+  return fenceguard.lock_lease_row(resource, true, null, null);
+end $$;
+
+-- The lease's row, locked for this transaction; nulls where there is none and none is to be made. Waits for drain, then
+-- cuts whoever keeps it locked.
+create or replace function fenceguard.lock_lease_row(
+  resource text, make boolean, drain interval, cut boolean, out l fenceguard.leases)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  begun constant timestamptz := clock_timestamp();
+  own_timeout constant interval := nullif(current_setting('lock_timeout')::interval, interval '0');
+  wait interval;
+  was_cut boolean := false;
+begin
+  drain := fenceguard.limit_of(drain);
+  cut := coalesce(cut, fenceguard.cut_setting());
+  wait := least(drain, own_timeout);
+  -- Without a sub-transaction first, whose lock would make a multixact of each update.
+  select r.* into l from fenceguard.leases r where r.resource = lock_lease_row.resource for update skip locked;
+  while l.resource is null loop
+    if not make and not exists (select from fenceguard.leases r where r.resource = lock_lease_row.resource) then
+      return;
+    end if;
+    l := fenceguard.lease_row_within(resource, make, wait);
+    exit when l.resource is not null;
+    if clock_timestamp() - begun >= own_timeout then
+      raise exception 'canceled by lock_timeout while another transaction keeps the lease of %', quote_literal(resource)
+        using errcode = 'lock_not_available';
+    end if;
+    was_cut := cut and fenceguard.cut_lease_row(resource) > 0 or was_cut;
+    if not was_cut or clock_timestamp() - begun > drain + interval '5 s' then
+      raise exception 'another transaction, still open, keeps the lease of %', quote_literal(resource)
+        using errcode = 'lock_not_available', detail = 'Nothing was done.',
+          hint = 'Leases belong into transactions of their own. Try again when it is over.';
+    end if;
+    wait := least(interval '0.2 s', begun + own_timeout - clock_timestamp());
   end loop;
+  perform fenceguard.tag_lease_row(resource);
+end $$;
+
+-- Null: not in time, or there is none.
+create or replace function fenceguard.lease_row_within(resource text, make boolean, wait interval)
+returns fenceguard.leases language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  own_timeout constant text := current_setting('lock_timeout');
+  l fenceguard.leases;
+begin
+  perform set_config('lock_timeout', greatest(extract(epoch from wait) * 1000, 1)::bigint::text, true);
+  if make then insert into fenceguard.leases (resource) values (resource) on conflict do nothing; end if;
+  select r.* into l from fenceguard.leases r where r.resource = lease_row_within.resource for update;
+  perform set_config('lock_timeout', own_timeout, true);
   return l;
+exception when lock_not_available then
+  return null;  -- the setting went back with the sub-transaction
+end $$;
+
+-- Whoever has the row locked also holds this, shared, and nobody waits for it: it tells which backend that is.
+create or replace function fenceguard.lease_tag_key(resource text) returns bigint
+language sql immutable set search_path = pg_catalog, pg_temp as $$ select hashtextextended(resource collate "C", 2) $$;
+
+create or replace function fenceguard.tag_lease_row(resource text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  key constant bigint := fenceguard.lease_tag_key(resource);
+begin
+  if pg_try_advisory_xact_lock_shared(key) then return; end if;
+  -- Nobody of ours holds it alone.
+  perform fenceguard.end_backends(array(select h.transaction from fenceguard.holders_of(key) h where h.alone));
+  perform fenceguard.lock_within(key, interval '1 s', true);
+end $$;
+
+create or replace function fenceguard.cut_lease_row(resource text) returns integer
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  return fenceguard.end_backends(array(
+    select h.transaction from fenceguard.holders_of(fenceguard.lease_tag_key(resource)) h));
 end $$;
 
 -- REQUIRES: the row is locked by this transaction.
@@ -139,9 +221,10 @@ end $$;
 
 -- Extends the lease to ttl from now; false: it expired, was released or ended, or belongs to somebody else.
 create or replace function fenceguard.renew(resource text, token bigint, holder text, ttl interval default '10 s')
-returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform fenceguard.require_ttl(ttl);
+  if not fenceguard.lock_own_lease(resource, token, holder) then return false; end if;
   update fenceguard.leases l
   set expires_at = case when l.kept_by = 'ttl' then clock_timestamp() + ttl else l.expires_at end
   where l.resource = renew.resource and l.token = renew.token and l.holder = renew.holder
@@ -151,8 +234,9 @@ end $$;
 
 -- Frees the lock if this claim still holds it; answers whether it did. Waiters are notified.
 create or replace function fenceguard.release(resource text, token bigint, holder text) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
+  if not fenceguard.lock_own_lease(resource, token, holder) then return false; end if;
   update fenceguard.leases l set expires_at = '-infinity', keeper_pid = null
   where l.resource = release.resource and l.token = release.token and l.holder = release.holder
     and l.expires_at > clock_timestamp();
@@ -160,22 +244,36 @@ begin
   return false;
 end $$;
 
+-- The row's lock, for whoever knows the lease's token and holder: nobody else locks it.
+create or replace function fenceguard.lock_own_lease(resource text, token bigint, holder text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  return exists (select from fenceguard.leases l where l.resource = lock_own_lease.resource
+                   and l.token = lock_own_lease.token and l.holder = lock_own_lease.holder)
+    and (fenceguard.lock_lease_row(resource, false, null, null)).resource is not null;
+end $$;
+
 -- Ends the present lease, whoever holds it, and the connection that keeps it; answers whether there was one.
 create or replace function fenceguard.end_lease(resource text) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return exists (select from fenceguard.end_present_lease(resource) e where e.token is not null);
 end $$;
 
--- Only one whose token is at most token_max, if that is given.
+-- Only one whose token is in that range, where it is given.
+drop function if exists fenceguard.end_present_lease(text, bigint);
 create or replace function fenceguard.end_present_lease(
-  resource text, token_max bigint default null, out token bigint, out holder text)
-language plpgsql as $$
+  resource text, token_min bigint default null, token_max bigint default null, drain interval default null,
+  cut boolean default null, out token bigint, out holder text)
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   l fenceguard.leases;
 begin
-  select r.* into l from fenceguard.leases r where r.resource = end_present_lease.resource for update;
-  if not found or not fenceguard.is_live(l) or l.token > token_max then return; end if;
+  -- A row that is only seen is not locked: neither a renewal of a lease that stays, nor its writer, is to be cut.
+  select r.* into l from fenceguard.leases r where r.resource = end_present_lease.resource;
+  if l.token < token_min or l.token > token_max then return; end if;
+  l := fenceguard.lock_lease_row(resource, false, drain, cut);
+  if l.resource is null or not fenceguard.is_live(l) or l.token < token_min or l.token > token_max then return; end if;
   if l.kept_by <> 'ttl' then perform pg_terminate_backend(l.keeper_pid); end if;
   update fenceguard.leases u set expires_at = '-infinity', keeper_pid = null where u.resource = l.resource;
   perform pg_notify('fenceguard_released', resource);
@@ -185,7 +283,7 @@ end $$;
 
 -- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it.
 create or replace function fenceguard.raise(mark bigint) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if mark is null or mark < 1 then
     raise exception 'a token is a number from 1 to 9223372036854775807' using errcode = 'invalid_parameter_value';
@@ -194,20 +292,18 @@ begin
   perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
   perform setval('fenceguard.token', mark) from fenceguard.token s
   where s.last_value < mark or (s.last_value = mark and not s.is_called);
-  set constraints fenceguard.durable_mark deferred;
   update fenceguard.counter_marks m set mark = raise.mark;
 end $$;
 
 -- Draws a number and grants nothing: every token granted before is at most this, every later one is higher.
 create or replace function fenceguard.draw() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   drawn bigint;
 begin
   perform fenceguard.require_primary();
   perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
   drawn := nextval('fenceguard.token');
-  set constraints fenceguard.durable_mark deferred;
   update fenceguard.counter_marks m set mark = drawn;
   return drawn;
 end $$;
@@ -218,7 +314,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   next bigint;
 begin
-  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false, false);
   select case when s.is_called and s.last_value < 9223372036854775807 then s.last_value + 1 else s.last_value end
   into next from fenceguard.token s;
   return least(next, (select min(l.token) from fenceguard.lease l));
@@ -231,9 +327,10 @@ create or replace function fenceguard.prepare_row(resource text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform fenceguard.require_resource(resource);
-  if not exists (select from fenceguard.lease_rows r where r.resource = prepare_row.resource) then
-    insert into fenceguard.lease_rows (resource) values (resource) on conflict do nothing;
-  end if;
+  if exists (select from fenceguard.lease_rows r where r.resource = prepare_row.resource) then return; end if;
+  -- An insert would wait without a limit for another one that is not committed.
+  perform fenceguard.lock_or_refuse(hashtextextended(resource collate "C", 3), interval '5 s', false);
+  insert into fenceguard.lease_rows (resource) values (resource) on conflict do nothing;
 end $$;
 
 -- True when the row is locked for this transaction, whose backend is the keeper then. Without wait, false if somebody
@@ -258,7 +355,7 @@ end $$;
 create or replace function fenceguard.acquire_kept(
   resource text, holder text, kept_by text, keeper_pid integer,
   out verdict text, out token bigint, out retry_after interval)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   l fenceguard.leases;
 begin
@@ -275,7 +372,6 @@ begin
   end if;
   verdict := 'granted';
   token := fenceguard.draw_above(l.token);
-  set constraints fenceguard.durable_grant deferred;
   update fenceguard.leases u
   set token = acquire_kept.token, holder = acquire_kept.holder, kept_by = acquire_kept.kept_by,
       keeper_pid = acquire_kept.keeper_pid, expires_at = 'infinity'

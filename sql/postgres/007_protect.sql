@@ -1,26 +1,33 @@
 -- Protected tables: row triggers judge every row that is written, so that no client, psql included, can write one
 -- without a claim that was admitted in its transaction.
 
--- Judges a write to one row against the claims of this transaction. They are only a setting, so the fence decides. True,
--- or it raises. Like fenceguard.rule_on() it runs at every write and has no rights of its own.
+-- Judges a write to one row: true if this transaction was admitted to its resource and the fence still says so, or it
+-- raises. Like fenceguard.rule_on() it runs at every write.
 create or replace function fenceguard.check_row(resource text) returns boolean
-language plpgsql as $$
+language plpgsql security definer as $$
 declare
-  is_admitted boolean;
+  key constant pg_catalog.int8 := pg_catalog.hashtextextended(resource collate pg_catalog."C", 0);
+  is_admitted pg_catalog.bool;
 begin
-  if pg_catalog.pg_advisory_xact_lock_shared(pg_catalog.hashtextextended(resource collate "C", 0)) is not null
+  if fenceguard.share_lock(resource collate pg_catalog."C")
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select true into is_admitted from fenceguard.admissible a
-    where a.resource operator(pg_catalog.=) check_row.resource collate "C";
+    select pg_catalog.strpos(
+             pg_catalog.current_setting(fenceguard.notes_name(key), true),
+             fenceguard.note(f.secret, f.resource, f.token, f.holder) collate pg_catalog."C") operator(pg_catalog.>) 0
+    into is_admitted
+    from fenceguard.fences f
+    where f.resource operator(pg_catalog.=) check_row.resource collate pg_catalog."C"
+      and not f.closed and not f.below_floor;
     if is_admitted then return true; end if;
   end if;
-  return fenceguard.check_row_slowly(resource collate "C");
+  return fenceguard.check_row_slowly(resource collate pg_catalog."C");
 end $$;
 
 create or replace function fenceguard.check_row_slowly(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform from fenceguard.admissible a where a.resource = check_row_slowly.resource;
+  perform from fenceguard.fences f
+  where f.resource = check_row_slowly.resource and not f.closed and not f.below_floor and fenceguard.is_noted(f);
   if not found then perform fenceguard.refuse_row(resource); end if;
   perform fenceguard.require_unchanged(resource);
   return true;
@@ -37,14 +44,14 @@ begin
         hint = 'Fill the columns that the table''s resource expression uses, or protect it with another expression.';
   end if;
   perform fenceguard.require_resource(resource);
-  -- The newest claim to it that was noted.
-  select split_part(note, E'\t', 2)::bigint as token, split_part(note, E'\t', 3) as holder into claim
-  from unnest(string_to_array(current_setting('fenceguard.claims', true), E'\n')) note
-  where split_part(note, E'\t', 1) = resource
+  -- The newest claim to it that was noted: for the words only, so its seal does not matter.
+  select split_part(note, E'\t', 2) as token, split_part(note, E'\t', 3) as holder into claim
+  from unnest(string_to_array(current_setting(fenceguard.notes_name(fenceguard.lock_key(resource)), true), E'\n')) note
+  where split_part(note, E'\t', 1) = resource and split_part(note, E'\t', 2) ~ '^[0-9]{1,19}$'
   order by 1 desc limit 1;
-  if found and fenceguard.look(resource, claim.token, claim.holder, null) in ('stale', 'conflict') then
-    perform fenceguard.refuse(fenceguard.look(resource, claim.token, claim.holder, null), resource, claim.token,
-                              fenceguard.highest(resource));
+  if found and fenceguard.look(resource, claim.token::bigint, claim.holder, null) in ('stale', 'conflict') then
+    perform fenceguard.refuse(fenceguard.look(resource, claim.token::bigint, claim.holder, null), resource,
+                              claim.token::bigint, fenceguard.highest(resource));
   end if;
   perform fenceguard.refuse('missing', resource, null, fenceguard.highest(resource));
 end $$;
@@ -60,7 +67,7 @@ end $$;
 
 -- Children at any depth, partitions among them.
 create or replace function fenceguard.children(parent oid) returns setof regclass
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   with recursive tree as (
     select i.inhrelid from pg_catalog.pg_inherits i where i.inhparent = parent
     union
@@ -71,7 +78,7 @@ $$;
 
 -- Whether writes to this one table are judged, and TRUNCATE refused.
 create or replace function fenceguard.is_protected(relation oid) returns boolean
-language sql stable as $$
+language sql stable set search_path = pg_catalog, pg_temp as $$
   select count(*) = case when (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'f' then 1 else 2 end
   from pg_catalog.pg_trigger g
   where g.tgrelid = relation and g.tgname in ('fenceguard_rows', 'fenceguard_truncate') and g.tgenabled = 'A'
@@ -96,15 +103,17 @@ begin
 end $$;
 
 -- Which tables are protected, and by which expression.
-create or replace view fenceguard.protected as
+do $do$ begin perform fenceguard.install_view('protected', $$ as
   select g.tgrelid::regclass as relation,
          convert_from(substring(g.tgargs for octet_length(g.tgargs) - 1), 'UTF8') as resource_expression,
          g.tgenabled = 'A' as is_always, g.tgfoid::regproc as check_function
-  from pg_catalog.pg_trigger g
-  where g.tgname = 'fenceguard_rows' and g.tgparentid = 0 and g.tgnargs = 1;
+  from pg_catalog.pg_trigger g join pg_catalog.pg_proc f on f.oid = g.tgfoid
+  where g.tgname = 'fenceguard_rows' and g.tgparentid = 0 and g.tgnargs = 1
+    and f.proname ~ '^fenceguard_check_[0-9a-f]{16}$' and not f.prosecdef
+$$); end $do$;
 
 create or replace function fenceguard.drop_triggers(relation regclass) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   name text;
 begin
@@ -119,7 +128,7 @@ end $$;
 
 -- REQUIRES: as protect().
 create or replace function fenceguard.attach_triggers(relation regclass, check_function text, expression text)
-returns void language plpgsql as $$
+returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   name text;
 begin
@@ -147,7 +156,7 @@ begin
 end $$;
 
 create or replace function fenceguard.require_protectable(relation regclass) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   c record;
 begin
@@ -175,6 +184,13 @@ end $$;
 -- needs CREATE on the table's schema; the owner (and a superuser) can undo it, and nobody else.
 create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
 language plpgsql as $$
+begin
+  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'));
+end $$;
+
+-- The same with the path that the expression is read with.
+create or replace function fenceguard.protect_by(relation regclass, resource_expression text, path text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   id constant text := substr(replace(gen_random_uuid()::text, '-', ''), 1, 16);
   schema text;
@@ -186,7 +202,7 @@ begin
   execute format('lock table %s in access exclusive mode', relation);
   select quote_ident(n.nspname) into schema
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
-  columns := fenceguard.make_resource_function(relation, resource_expression, schema, 'fenceguard_resource_' || id);
+  columns := fenceguard.bind_expression(relation, resource_expression, path, schema || '.fenceguard_resource_' || id);
   -- It runs at every row. What it names is spelled out, so from PostgreSQL 14 on, where the resource function is bound
   -- when it is made, the path of whoever writes does not matter, nor is it set each time; settings that change how a
   -- value reads as text are, if the expression has such values.
@@ -211,6 +227,7 @@ begin
        (select string_agg('old.' || c, ', ') from unnest(columns) c)));
   execute format('grant execute on function %s.fenceguard_resource_%s to public', schema, id);
   perform fenceguard.give_to_owner(relation, schema, id);
+  perform fenceguard.make_refusal_counters(relation, id);
   perform fenceguard.unprotect(relation);
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
   for child in select c from fenceguard.children(relation) c loop
@@ -218,14 +235,16 @@ begin
   end loop;
 end $$;
 
--- Makes schema.name(columns of the expression) -> resource, and answers these columns, in quotes.
--- The expression is taken as PostgreSQL reads it now, with the caller's search_path, and written out in full.
-create or replace function fenceguard.make_resource_function(
-  relation regclass, resource_expression text, schema text, name text) returns text[]
-language plpgsql as $$
+-- Makes the function full_name(columns of the expression) -> resource, and answers these columns, in quotes.
+-- The expression is taken as PostgreSQL reads it now, with this path, and written out in full.
+drop function if exists fenceguard.make_resource_function(regclass, text, text, text);  -- of older installations
+create or replace function fenceguard.bind_expression(
+  relation regclass, resource_expression text, path text, full_name text) returns text[]
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-  caller_path constant text := current_setting('search_path');
-  view_name constant text := schema || '.' || name;
+  view_name constant text := full_name;
+  name constant text := substring(full_name from '[^.]*$');
+  view_query text;
   definition text;
   parameters text;
   columns text[];
@@ -234,8 +253,11 @@ begin
     raise exception 'the resource expression is missing: it gives a row''s resource, such as ''accounts/'' || id'
       using errcode = 'invalid_parameter_value';
   end if;
-  execute format('create view %s as select (%s)::pg_catalog.text as %I from only %s as %I',
-                 view_name, resource_expression || E'\n', name, relation, name);
+  view_query := format('create view %s as select (%s)::pg_catalog.text as %I from only %s as %I',
+                       view_name, resource_expression || E'\n', name, relation, name);
+  perform set_config('search_path', path, true);
+  execute view_query;
+  perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   if exists (select from pg_catalog.pg_depend d join pg_catalog.pg_rewrite r on r.oid = d.objid
              join pg_catalog.pg_class k on k.oid = d.refobjid and k.relkind <> 'c'
              where r.ev_class = view_name::regclass and d.classid = 'pg_catalog.pg_rewrite'::regclass
@@ -264,7 +286,7 @@ begin
   perform set_config('quote_all_identifiers', 'off', true);
   perform set_config('search_path', '', true);
   definition := pg_catalog.pg_get_viewdef(view_name::pg_catalog.regclass);
-  perform pg_catalog.set_config('search_path', caller_path, true);
+  perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   execute format('drop view %s', view_name);
   definition := substring(definition from '^[[:space:]]*SELECT[[:space:]]+(.*)[[:space:]]AS ' || name || '[[:space:]]+FROM ONLY ');
   if current_setting('server_version_num')::integer >= 140000 then
@@ -280,7 +302,7 @@ end $$;
 -- The SET clauses of a check function: none where only numbers, texts and uuids are put together. Whatever else is in the
 -- expression may look at the path, or at how values read as text, and whoever writes could set that.
 create or replace function fenceguard.settings_for(resource_function regproc) returns text
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   is_bound constant boolean := current_setting('server_version_num')::integer >= 140000;
   -- Without its string literals, and with x for each quoted name.
@@ -302,7 +324,7 @@ end $$;
 
 -- A superuser may protect another's table; its owner must be able to undo that.
 create or replace function fenceguard.give_to_owner(relation regclass, schema text, id text) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   owner constant text := (select pg_get_userbyid(c.relowner) from pg_catalog.pg_class c where c.oid = relation);
   name text;
@@ -317,7 +339,7 @@ end $$;
 
 -- Takes the protection off again. The table owner's to call.
 create or replace function fenceguard.unprotect(relation regclass) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   functions text[];
   name text;
@@ -330,6 +352,7 @@ begin
   join pg_catalog.pg_proc f on f.pronamespace = c.pronamespace
     and f.proname in (c.proname, replace(c.proname, 'fenceguard_check_', 'fenceguard_resource_'))
   where p.relation = unprotect.relation;
+  perform fenceguard.drop_refusal_counters(relation);
   perform fenceguard.drop_triggers(relation);
   for child in select c from fenceguard.children(relation) c loop
     perform fenceguard.drop_triggers(child);
@@ -340,8 +363,9 @@ begin
 end $$;
 
 -- Children that are added to a protected table are protected as they come: what this command made or changed, and what
--- is below it. Only a superuser can install an event trigger; without it statements on the parent fail until protect()
--- was run again.
+-- is below it. Anybody can call a trigger of his own as ours are called, so one is copied only to a table of the same
+-- owner, and only with a function of that owner's. Only a superuser can install an event trigger; without it statements
+-- on the parent fail until protect() was run again.
 create or replace function fenceguard.protect_children() returns event_trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -357,11 +381,20 @@ begin
       union
       select a.child, i.inhparent from above a join pg_inherits i on i.inhrelid = a.ancestor
     )
-    select distinct a.child::regclass as child, p.check_function::text as check_function, p.resource_expression
+    select distinct a.child::regclass as child, p.relation as parent, p.check_function::text as check_function,
+      p.resource_expression, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
+      exists (select from pg_trigger g where g.tgrelid = a.child and g.tgname = 'fenceguard_rows') as is_judged
     from above a join fenceguard.protected p on p.relation = a.ancestor
+    join pg_class k on k.oid = a.child join pg_class o on o.oid = p.relation join pg_proc f on f.oid = p.check_function
     where not exists (select from pg_inherits i join fenceguard.protected q on q.relation = i.inhparent
                       where i.inhrelid = p.relation)
   loop
+    if not c.is_judged and not c.has_one_owner then
+      raise exception '% cannot be a child of the protected table %: it, its parent and the function that judges its '
+        'rows have more than one owner', c.child, c.parent using errcode = 'object_not_in_prerequisite_state',
+          hint = format('Give them one owner and call fenceguard.protect(%L, ...) again, or fenceguard.unprotect(%1$L).',
+                        c.parent);
+    end if;
     perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression);
   end loop;
 end $$;

@@ -10,28 +10,36 @@ declare
   is_new constant boolean := not exists (select from fenceguard.schema_version);
   f regprocedure;
   for_everybody constant text[] := array[
-    'version', 'admit', 'rule', 'rule_fully', 'equals_fence', 'note', 'note_last', 'try_admit', 'admitted',
-    'admit_all', 'rule_all',
-    'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'rule_on', 'rule_slowly',
+    'version', 'admit', 'rule', 'try_admit', 'admitted', 'admit_all', 'rule_all',
+    'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance',
+    'make_refusal_counters', 'drop_refusal_counters',
     'highest_seen', 'settings_for', 'give_to_owner',
-    'refuse_statement', 'refuse', 'check_row', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row',
+    'refuse', 'check_row', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
-    'protect', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'make_resource_function',
+    'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
     'children', 'is_protected', 'refuse_truncate', 'require_protected_children', 'protect_children'];
+  -- They name everything in full, operators and collations too.
+  in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'require_admitted', 'check_row',
+    'protect'];
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;
-  grant select on fenceguard.admissible, fenceguard.admissible_last, fenceguard.protected to public;
+  grant select on fenceguard.protected to public;
   for f in select p.oid from pg_catalog.pg_proc p
            where p.pronamespace = 'fenceguard'::regnamespace loop
     if (select p.proname from pg_catalog.pg_proc p where p.oid = f) <> all (for_everybody) then
       execute format('revoke all on function %s from public', f);
-    elsif is_new then
-      execute format('grant execute on function %s to public', f);
+    else
+      if is_new then execute format('grant execute on function %s to public', f); end if;
+      -- Whoever calls it has a path of his own.
+      if (select p.proname <> all (in_full) and p.proconfig::text !~ 'search_path' is not false
+          from pg_catalog.pg_proc p where p.oid = f) then
+        execute format('alter function %s set search_path = pg_catalog, pg_temp', f);
+      end if;
     end if;
   end loop;
   if is_new then grant usage on schema fenceguard to public; end if;
 end $$;
 
-insert into fenceguard.schema_version (version) values (fenceguard.version())
-on conflict (only_row) do update set version = excluded.version;
+update fenceguard.schema_version set version = fenceguard.version();
+insert into fenceguard.schema_version (version) values (fenceguard.version()) on conflict do nothing;

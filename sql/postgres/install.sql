@@ -1,5 +1,6 @@
 -- Installs or upgrades the schema fenceguard, in one transaction: psql DATABASE -f install.sql
 \set ON_ERROR_STOP on
+\set QUIET on
 begin;
 set local client_min_messages = warning;
 \ir 001_fences.sql
@@ -9,5 +10,8 @@ set local client_min_messages = warning;
 \ir 005_advance.sql
 \ir 006_leases.sql
 \ir 007_protect.sql
+\ir 007a_operation.sql
 \ir 008_grants.sql
 commit;
+do $$ begin raise notice 'fenceguard: schema version % is installed', fenceguard.version(); end $$;
+\set QUIET off

@@ -1,5 +1,6 @@
 """fenceguard demo, as a user runs it: real server, real clients, both outcomes, and nothing left behind."""
 
+import fcntl
 import html.parser
 import json
 import os
@@ -9,8 +10,10 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 import xml.etree.ElementTree
 
@@ -208,8 +211,9 @@ class DemoTest(unittest.TestCase):
         text = self.told(FENCEGUARD_CONTROL="256.0.0.1:x", FENCEGUARD_LISTEN="?")
         self.assertIn("both updates survive", text)
 
-    def on_terminal(self, **variables):
+    def on_terminal(self, columns=0, **variables):
         here, there = pty.openpty()
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([BINARY, "demo"], env=self.environment | variables, cwd=self.folder,
                                    stdin=subprocess.DEVNULL, stdout=there, stderr=subprocess.STDOUT)
         os.close(there)
@@ -230,6 +234,30 @@ class DemoTest(unittest.TestCase):
         plain = self.on_terminal(NO_COLOR="1")
         self.assertNotIn("\x1b[", plain)
         self.assertTrue(plain.isascii())
+
+    def test_a_terminal_that_is_narrow_is_told_in_fewer_columns(self):
+        text = self.on_terminal(columns=72)
+        self.assertIn("both updates survive", text)
+        self.assertLessEqual(max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())), 72)
+
+    def test_output_that_nobody_reads_ends_it_in_order(self):
+        here, there = os.pipe()
+        os.close(here)
+        process = subprocess.Popen([BINARY, "demo"], env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                   stdout=there, stderr=there)
+        os.close(there)
+        self.assertEqual(process.wait(timeout=LIMIT_S), 3)
+        self.assert_nothing_left()
+
+    def test_timeline_is_a_picture_where_it_is_called_one(self):
+        file = self.folder / "timeline.svg"
+        self.told("--timeline", str(file))
+        picture = xml.etree.ElementTree.parse(file).getroot()
+        self.assertEqual(picture.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(len(picture.findall("{http://www.w3.org/2000/svg}svg")), 2)
+        result = self.demo("--timeline", "timeline.png")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn(".svg", result.stderr)
 
     def test_an_interrupt_leaves_nothing_behind(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,11 @@
 """'fenceguard exec' when it is killed, stopped, or loses its lease: nothing of its command stays behind."""
 
+import http.server
 import os
 import signal
+import socket
+import threading
+import time
 import unittest
 
 import support
@@ -13,9 +17,130 @@ TREE = ("sh -c 'sleep 1000 & wait' & sh -c 'trap \"\" TERM; sleep 1000; sleep 10
         "touch up; wait")
 
 
+class HungGuard:
+    """A control side that grants a lease and answers nothing any more: what comes then is kept waiting."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.asked = []  # the methods, in their order
+        self.links = []
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        try:
+            while True:
+                link, _ = self.listener.accept()
+                self.links.append(link)
+                threading.Thread(target=self.answer, args=(link,), daemon=True).start()
+        except OSError:
+            pass
+
+    def answer(self, link):
+        head = b""
+        while b"\r\n\r\n" not in head and (more := link.recv(65536)):
+            head += more
+        self.asked.append(head.split(b" ")[0].decode())
+        if self.asked[-1] != "POST":
+            return
+        body = b'{"resource":"a","token":"7","holder":"h","ttl_ms":1}'
+        link.sendall(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                     b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        link.close()
+
+    def close(self):
+        self.listener.close()
+        for link in self.links:
+            link.close()
+
+
+class BusyGuard:
+    """A control side that is unavailable for a second, so many times, and then grants a lease."""
+
+    def __init__(self, refusals):
+        outer = self
+        self.asked = []  # the methods and when they came
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self, status, body=b"", headers=()):
+                outer.asked.append((self.command, time.monotonic()))
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.send_response(status)
+                for name, value in (*headers, ("Content-Length", str(len(body)))):
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self):
+                if len(outer.asked) < refusals:
+                    return self.answer(503, b'{"detail":"settling"}', [("Retry-After", "1")])
+                return self.answer(201, b'{"resource":"a","token":"7","holder":"h","ttl_ms":10000}')
+
+            def do_PUT(self):
+                self.answer(200, b"{}")
+
+            def do_DELETE(self):
+                self.answer(204)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class HungServer(support.BinaryTest):
+    """exec ends soon after its command, whatever its server does. Its own limits for a renewal and a release are
+    10 and 5 s."""
+
+    def setUp(self):
+        super().setUp()
+        self.guard = HungGuard()
+        self.addCleanup(self.guard.close)
+
+    def end_of(self, *arguments, script):
+        """Runs exec; its status, what it said, and the seconds by which it outlived its command."""
+        process = self.start("exec", "--server", self.guard.url, "--resource", "a", *arguments, "--", "sh", "-c",
+                             script)
+        _, errors = process.communicate(timeout=support.LIMIT_S)
+        outlived_s = time.time() - os.stat(self.path("ended")).st_mtime
+        return process.returncode, errors, outlived_s
+
+    def test_a_lost_lease_is_not_released_and_nothing_is_waited_for(self):
+        # The renewal that goes out at 6 s may take 9 s, and the lease is lost at 16 s.
+        status, errors, outlived_s = self.end_of("--ttl", "18s", "--kill-after", "1s",
+                                                 script="trap 'touch ended; exit 0' TERM; while :; do sleep 0.1; done")
+        self.assertEqual(status, 124)
+        self.assertIn("was lost", errors)
+        self.assertIn("PUT", self.guard.asked)
+        self.assertNotIn("DELETE", self.guard.asked)
+        self.assertLess(outlived_s, 4)
+
+    def test_a_release_that_hangs_is_left_behind_after_kill_after(self):
+        status, errors, outlived_s = self.end_of("--ttl", "60s", "--kill-after", "1s", script="touch ended; exit 3")
+        self.assertEqual(status, 3)
+        self.assertIn("did not answer", errors)
+        self.assertIn("DELETE", self.guard.asked)
+        self.assertLess(outlived_s, 4)
+
+    def test_a_renewal_that_hangs_is_not_waited_for_either(self):
+        status, errors, outlived_s = self.end_of(
+            "--ttl", "15s", "--kill-after", "1s", script="sleep 6; touch ended; exit 3")
+        self.assertEqual(status, 3)
+        self.assertIn("did not answer", errors)
+        self.assertEqual(self.guard.asked, ["POST", "PUT"])
+        self.assertLess(outlived_s, 4)
+
+
 class ExecFaults(support.BinaryTest):
     def setUp(self):
         super().setUp()
+        self.make_file("leases.db")
         self.mark = f"MARK={self.folder}"
         self.addCleanup(self.end_leftovers)
 
@@ -84,7 +209,8 @@ class ExecFaults(support.BinaryTest):
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=support.LIMIT_S)
         self.assertEqual(process.returncode, 124)
-        self.assertIn("was lost", errors)
+        # A renewal that was on its way when exec was stopped may say it first.
+        self.assertRegex(errors, "was lost.*(it expired before|its source says that it is over)")
         self.assertEqual(processes_with(self.mark), [])
         self.assertEqual(self.expect_json(0, "lease", "show", *SOURCE)["token"], taken["token"])
 
@@ -95,7 +221,9 @@ class ExecFaults(support.BinaryTest):
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
         self.expect(0, "fence", "revoke", "--server", server.url, "--resource", "a")
-        self.assertEqual(process.wait(support.LIMIT_S), 124)
+        _, errors = process.communicate(timeout=support.LIMIT_S)
+        self.assertEqual(process.returncode, 124)
+        self.assertIn("it was revoked", errors)
         self.expect_nothing_left()
 
     def test_a_server_that_is_gone_is_a_lost_lease(self):
@@ -105,8 +233,41 @@ class ExecFaults(support.BinaryTest):
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
         server.kill()
-        self.assertEqual(process.wait(support.LIMIT_S), 124)
+        _, errors = process.communicate(timeout=support.LIMIT_S)
+        self.assertEqual(process.returncode, 124)
+        self.assertIn("its source is unreachable", errors)
         self.expect_nothing_left()
+
+    @staticmethod
+    def failed_asks(server):
+        text = server.call("GET", "/metrics").body.decode()
+        return int(text.split('\nfenceguard_leases_total{event="failed"} ')[1].split("\n")[0])
+
+    def test_a_wait_covers_a_guard_that_is_unavailable_for_now(self):
+        guard = BusyGuard(refusals=3)
+        self.addCleanup(guard.close)
+        done = self.expect(0, "exec", "--server", guard.url, "--resource", "a", "--wait", "5m", "--", "touch", "ran")
+        self.assertEqual(done.stderr, "")
+        self.assertTrue(os.path.exists(self.path("ran")))
+        self.assertEqual([method for method, _ in guard.asked], ["POST"] * 4 + ["DELETE"])
+        # Not sooner than it was told.
+        for (_, earlier), (_, later) in zip(guard.asked[:4], guard.asked[1:4]):
+            self.assertGreaterEqual(later - earlier, 0.9)
+
+    def test_a_wait_for_a_guard_that_stays_unavailable_ends_with_its_reason(self):
+        server = self.serve("--storage", "sqlite:data.db", "--source", "sqlite:leases.db")
+        for wait, asked in (("0s", 1), ("1500ms", 2)):
+            before = self.failed_asks(server)
+            done = self.expect(125, "exec", "--server", server.url, "--resource", "a", "--wait", wait, "--", "true")
+            self.assertIn("fenceguard fence init", done.stderr)
+            self.assertGreaterEqual(self.failed_asks(server) - before, asked)
+
+    def test_a_signal_ends_the_wait_for_a_guard_that_is_unavailable(self):
+        server = self.serve("--storage", "sqlite:data.db", "--source", "sqlite:leases.db")
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--wait", "10m", "--", "true")
+        wait_until(lambda: self.failed_asks(server) >= 1, what="a first answer")
+        process.terminate()
+        self.assertEqual(process.wait(support.LIMIT_S), 128 + signal.SIGTERM)
 
     def test_a_lease_lost_under_a_command_that_ends_meanwhile_is_124(self):
         # The command ends while exec is stopped; its status would say that all was well under the lock.

@@ -14,6 +14,10 @@ PYTHON = sys.executable
 
 
 class Exec(support.BinaryTest):
+    def setUp(self):
+        super().setUp()
+        self.make_file("leases.db")
+
     def running(self, *arguments, script, env=None, **options):
         """exec with a shell script that writes the file 'up' when it runs."""
         process = self.start("exec", *SOURCE, *arguments, "--", "sh", "-c", script, env=env, **options)
@@ -87,7 +91,7 @@ class Environment(Exec):
         return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
     def test_the_command_finds_its_claim(self):
-        found = self.variables("--storage", "sqlite:data.db", "--resource", "accounts/42")
+        found = self.variables("--storage", "sqlite:data.db", "--init", "--resource", "accounts/42")
         fence = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource",
                                  "accounts/42")
         self.assertEqual(found["FENCING_RESOURCE"], "accounts/42")

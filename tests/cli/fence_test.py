@@ -4,6 +4,7 @@ import json
 import unittest
 
 import support
+import upstream_server
 
 STORAGE = ["--storage", "sqlite:data.db"]
 
@@ -113,6 +114,7 @@ class ByHand(support.BinaryTest):
         self.assertEqual(self.expect_json(0, "fence", "init", *STORAGE)["floor"], "9")
 
     def test_init_draws_from_the_source(self):
+        self.make_file("leases.db")
         for _ in range(3):
             self.expect(0, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", f"r{_}")
         answer = self.expect_json(0, "fence", "init", *STORAGE, "--source", "sqlite:leases.db")
@@ -141,6 +143,7 @@ class ByHand(support.BinaryTest):
 
 
     def test_revoke_ends_the_lease_at_a_separate_source_and_works_without_it(self):
+        self.make_file("leases.db")
         parts = [*STORAGE, "--source", "sqlite:leases.db"]
         self.expect(0, "fence", "init", *parts)
         lease = self.expect_json(0, "lease", "acquire", *parts, "--resource", "a", "--ttl", "24m")
@@ -161,7 +164,7 @@ class Doctor(support.BinaryTest):
         done = self.expect(0, "doctor", *STORAGE)
         for line in done.stdout.splitlines():
             self.assertRegex(line, r"^(ok|warning) [^:]+: .+")
-        self.expect(0, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a")
+        self.expect(0, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a", "--init")
         done = self.expect(0, "doctor", "--source", "sqlite:leases.db", *STORAGE, "--json")
         findings = json.loads(done.stdout)["findings"]
         self.assertTrue(all(set(finding) == {"level", "check", "message"} for finding in findings))
@@ -186,6 +189,30 @@ class Doctor(support.BinaryTest):
 
     def test_what_cannot_be_reached_is_3(self):
         self.expect(3, "doctor", "--storage", "sqlite:no/such/file.db")
+
+
+class TheWrongSide(support.BinaryTest):
+    """A client that was given the address of a data side, or of anything else, is told so."""
+
+    def expect_said(self, address, said):
+        for call in [["fence", "show", "--resource", "a"], ["lease", "show", "--resource", "a"], ["fence", "list"],
+                     ["fence", "advance", "--resource", "a", "--token", "5"],
+                     ["lease", "acquire", "--resource", "a"]]:
+            with self.subTest(address=address, call=call):
+                done = self.expect(2, *call, "--server", f"http://{address}")
+                self.assertIn(said, done.stderr)
+                self.assertIn("--control", done.stderr)
+
+    def test_the_data_side_is_called_that(self):
+        self.expect_said(self.serve().data, "is the data side of a guard")
+        with upstream_server.Server() as upstream:
+            guard = self.serve("--storage", upstream.url(), "--init", "--state", "sqlite:state.db")
+            self.expect_said(guard.data, "is the data side of a guard")
+            self.expect_said(upstream.url().removeprefix("http://"), "is not the control side of a guard")
+
+    def test_the_control_side_says_what_it_does_not_have(self):
+        server = self.serve()
+        self.assertIn("not found", self.expect(1, "fence", "show", "--resource", "a", "--server", server.url).stderr)
 
 
 if __name__ == "__main__":

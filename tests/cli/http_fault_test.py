@@ -125,6 +125,52 @@ class HttpFault(http_load.GuardedTest):
         self.assertEqual(self.status_of(guarded, self.serve(guarded), 8, resource=1), 204)
         guarded.check(self)
 
+    def test_a_guard_that_came_after_a_killed_one_says_that_nothing_is_let_in_and_for_how_long(self):
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
+        server = self.serve(guarded)
+        for resource in (0, 1):
+            self.assertEqual(self.status_of(guarded, server, 5, resource), 201)
+        server.kill()
+        server = self.serve(guarded, log_level="warning")
+        logged = [line for line in server.log().splitlines() if "event=quarantined" in line]
+        self.assertEqual(len(logged), 1, server.log())
+        self.assertRegex(logged[0], r'level=warning .*resource="\*" reason="the guard before this one ended with a '
+                                    r'write unfinished or unknown: .*" left_ms=[1-9]\d*$')
+        ready = server.call("GET", "/readyz")
+        self.assertEqual(ready.status, 503)
+        self.assertIn("quarantined", ready.json["detail"])
+        self.assertGreater(int(ready.headers["retry-after"]), 0)
+        self.assertIn("\nfenceguard_lane_quarantined 2\n", server.call("GET", "/metrics").body.decode())
+        shown = self.run_binary("fence", "show", "--server", server.url, "--resource", "r/0")
+        self.assertEqual(shown.returncode, 0, shown)
+        self.assertRegex(shown.stdout, r"(?m)^closed false$")
+        self.assertRegex(shown.stdout, r"(?m)^lane quarantined, [1-9]\d* s left$")
+        refused = server.request("PUT", "/r/0", {"Fencing-Token": "6", "Fencing-Holder": "h6"}, "x")
+        self.assertEqual(refused.status, 503)
+        self.assertIn("the guard before this one", refused.json["detail"])
+        self.await_open(guarded, server)
+        self.assertEqual(server.call("GET", "/readyz").status, 200)
+        self.assertIn("\nfenceguard_lane_quarantined 0\n", server.call("GET", "/metrics").body.decode())
+        shown = self.run_binary("fence", "show", "--server", server.url, "--resource", "r/0")
+        self.assertNotIn("lane", shown.stdout)
+
+    def test_a_write_whose_end_was_not_seen_quarantines_its_resource_alone_and_says_so(self):
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
+        server = self.serve(guarded, log_level="warning")
+        self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
+        self.assertRegex(server.log(), r'event=quarantined resource="r/0" reason="the end of a write on this resource '
+                                       r'was not seen: .*" left_ms=[1-9]')
+        self.assertEqual(server.call("GET", "/readyz").status, 200)
+        self.assertIn("\nfenceguard_lane_quarantined 1\n", server.call("GET", "/metrics").body.decode())
+        self.assertGreater(server.call("GET", "/v1/fences/r/0").json["quarantined_ms"], 0)
+        self.assertEqual(self.status_of(guarded, server, 5, 1), 201)
+        self.assertNotIn("quarantined_ms", server.call("GET", "/v1/fences/r/1").json)
+        # A revoke is another matter, and told apart.
+        self.assertEqual(server.call("POST", "/v1/fences/r/1/revoke").json["closed"], True)
+        shown = self.run_binary("fence", "show", "--server", server.url, "--resource", "r/1")
+        self.assertRegex(shown.stdout, r"(?m)^closed true$")
+        self.assertNotIn("lane", shown.stdout)
+
     def test_a_holder_that_is_stopped_in_the_middle_of_its_body_is_cut_and_its_write_unknown(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded, "--body-timeout", "2s")
@@ -161,11 +207,12 @@ class HttpFault(http_load.GuardedTest):
         line = second.stdout.readline()
         self.assertRegex(line, "^listening data=")
         address = line.split()[1].removeprefix("data=")
-        self.assertEqual(support.request(probe, "GET", "/readyz").status, 200)
-        # The dead one may have left something open: closed for the settle time.
+        # The dead one may have left something open: closed for the settle time, and not ready for as long.
+        self.assertEqual(support.request(probe, "GET", "/readyz").status, 503)
         claim = {"Fencing-Token": "3", "Fencing-Holder": "h3"}
         self.assertEqual(support.request(address, "PUT", "/r/0", claim, "x").status, 503)
         wait_until(lambda: support.request(address, "PUT", "/r/0", claim, "x").status == 204, what="an open lane")
+        self.assertEqual(support.request(probe, "GET", "/readyz").status, 200)
 
 
 if __name__ == "__main__":

@@ -43,11 +43,11 @@ class Guarded:
         self.lock = threading.Lock()
         self.mistakes = []
 
-    def serve(self, *more):
+    def serve(self, *more, log_level="off"):
         return support.Server(self.folder, [
             "--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
             "--settle", f"{self.settle_ms}ms", "--upstream-timeout", f"{self.upstream_timeout_ms}ms",
-            "--log-level", "off", *more])
+            "--log-level", log_level, *more])
 
     def next_token(self):
         with self.lock:
@@ -122,8 +122,8 @@ class GuardedTest(support.BinaryTest):
         self.addCleanup(guarded.remove)
         return guarded
 
-    def serve(self, guarded, *more):
-        server = guarded.serve(*more)
+    def serve(self, guarded, *more, **options):
+        server = guarded.serve(*more, **options)
         self.addCleanup(server.kill)
         return server
 

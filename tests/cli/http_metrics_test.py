@@ -21,7 +21,7 @@ NAMES = ["fenceguard_verdicts_total", "fenceguard_advances_total", "fenceguard_i
          "fenceguard_write_duration_seconds", "fenceguard_resources", "fenceguard_floor", "fenceguard_leases_total",
          "fenceguard_source_regressions_total", "fenceguard_token_conflicts_total", "fenceguard_unknown_total",
          "fenceguard_build_info"]
-LANE = ["fenceguard_lane_waiting", "fenceguard_in_flight", "fenceguard_lane_closed"]
+LANE = ["fenceguard_lane_waiting", "fenceguard_in_flight", "fenceguard_lane_quarantined"]
 
 
 def text_of(server):
@@ -89,6 +89,7 @@ class HttpMetrics(http_load.GuardedTest):
         gone = support.connection(server.data)
         gone.request("PUT", "/r/0", "x", {"Fencing-Token": "3", "Fencing-Holder": "h3"})
         self.await_lane(server, 3, 4)
+        self.assertEqual(figures(server)["fenceguard_lane_writes"], 1)
         gone.close()
         self.await_lane(server, 2, 3)
         before = figures(server)
@@ -138,7 +139,7 @@ class HttpMetrics(http_load.GuardedTest):
     def test_every_verdict_is_counted_as_it_is_answered(self):
         guarded = self.guarded(upstream_timeout_ms=NEVER_MS, settle_ms=SETTLE_MS)
         keys = self.write_private("keys", f"k1 {base64.urlsafe_b64encode(b'k' * 33).decode()}\n")
-        server = self.serve(guarded, "--max-jump", "1000")
+        server = self.serve(guarded, "--max-jump", "1000", log_level="info")
         for verdict, claim in (
                 ("admitted", {"Token": 5, "Holder": "a", "Sequence": 1}),
                 ("duplicate", {"Token": 5, "Holder": "a", "Sequence": 1}),
@@ -150,6 +151,7 @@ class HttpMetrics(http_load.GuardedTest):
                 ("unavailable", {"Token": 5, "Holder": "a"})):
             self.expect_counted(guarded, server, verdict, claim)
         self.assertEqual(figures(server)["fenceguard_token_conflicts_total"], 1)
+        self.assertRegex(server.log(), r" verdict=(stale|conflict|implausible|unknown) .* client=127\.0\.0\.1 ")
         self.assertEqual(server.stop(), 0)
         server = self.serve(guarded, "--claim-key", keys, "--require-signature")
         self.expect_counted(guarded, server, "unsigned", {"Token": 6, "Holder": "a"})

@@ -41,7 +41,7 @@ class HttpSize(support.BinaryTest):
         super().tearDown()
 
     def send_head(self, method, **fields):
-        lines = [f"{method} /large HTTP/1.1", "Host: guard", "Fencing-Token: 34", "Fencing-Holder: h34"]
+        lines = [f"{method} /large HTTP/1.1", "Host: localhost", "Fencing-Token: 34", "Fencing-Holder: h34"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         self.link.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
 

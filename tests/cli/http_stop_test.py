@@ -195,7 +195,7 @@ class HttpStop(http_load.GuardedTest):
         server.process.send_signal(signal.SIGKILL)
         self.assertIsNone(self.answer(older))
         server.data = second.stdout.readline().split()[1].removeprefix("data=")
-        self.assertEqual(support.request(probe, "GET", "/readyz").status, 200)
+        self.assertEqual(support.request(probe, "GET", "/readyz").status, 503)  # for the settle time
         guarded.upstream.resume()
         self.assertEqual(self.status_of(guarded, server, 35), 503)
         self.write_until_done(guarded, server, 35)

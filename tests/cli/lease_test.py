@@ -19,6 +19,10 @@ def claim(answer):
 class OverASource(support.BinaryTest):
     WAY = SOURCE
 
+    def setUp(self):
+        super().setUp()
+        self.make_file("leases.db")
+
     def test_a_lease_goes_through_its_life(self):
         first = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "accounts/42")
         self.assertIsInstance(first["token"], str)
@@ -98,12 +102,72 @@ class OverAServer(OverASource):
         self.assertEqual(self.server.call("GET", "/v1/fences/a").json["token"], lease["token"])
 
 
+class WhatIsCreated(support.BinaryTest):
+    """A lease file that everybody makes for himself, in the folder where he stands, would be a lock for nobody."""
+
+    ELSEWHERE = ["sh", "-c", 'mkdir -p elsewhere && cd elsewhere && exec "$@"', "sh"]
+
+    def elsewhere(self, status, *arguments):
+        """Runs fenceguard from another working directory."""
+        done = support.subprocess.run([*self.ELSEWHERE, support.BINARY, *arguments], cwd=self.folder,
+                                      env=support.environment(), stdin=support.subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=support.LIMIT_S)
+        self.assertEqual(done.returncode, status, f"{arguments}: {done.stdout!r} {done.stderr!r}")
+        return done
+
+    def expect_sentence(self, done, file):
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for words in (self.path(f"elsewhere/{file}"), "does not exist", "--init", "fenceguard serve"):
+            self.assertIn(words, done.stderr)
+        self.assertEqual(os.listdir(self.path("elsewhere")), [])
+
+    def test_a_second_working_directory_is_no_second_lock(self):
+        self.make_file("leases.db")
+        self.expect(0, "lease", "acquire", *SOURCE, "--resource", "a", "--ttl", "24m")
+        self.expect_sentence(self.elsewhere(3, "lease", "acquire", *SOURCE, "--resource", "a"), "leases.db")
+        self.expect_sentence(self.elsewhere(125, "exec", *SOURCE, "--resource", "a", "--", "touch", "ran"),
+                             "leases.db")
+        way = ["--source", f"sqlite:{self.path('leases.db')}", "--resource", "a", "--wait", "0s"]
+        self.assertIn("held", self.elsewhere(1, "lease", "acquire", *way).stderr)
+
+    def test_no_other_command_creates_a_file_either(self):
+        for arguments in [["lease", "show", "--resource", "a"], ["lease", "raise", "--resource", "a", "--token", "1"],
+                          ["lease", "renew", "--resource", "a", "--token", "1", "--holder", "h"],
+                          ["lease", "release", "--resource", "a", "--token", "1", "--holder", "h"], ["doctor"]]:
+            self.expect_sentence(self.elsewhere(3, *arguments, *SOURCE), "leases.db")
+        for arguments in [["fence", "show", "--resource", "a"], ["fence", "list"], ["fence", "compact"],
+                          ["fence", "advance", "--resource", "a", "--token", "1"],
+                          ["fence", "revoke", "--resource", "a"], ["doctor"],
+                          ["fence", "rebase", "--resource", "a", "--to", "1"],
+                          ["lease", "acquire", "--resource", "a"]]:
+            self.expect_sentence(self.elsewhere(3, *arguments, "--storage", "sqlite:data.db"), "data.db")
+        self.expect_sentence(self.elsewhere(3, "fence", "init", "--storage", "sqlite:data.db", *SOURCE), "leases.db")
+        self.expect_sentence(self.elsewhere(3, "fence", "advance", "--storage", "http://127.0.0.1:9", "--state",
+                                            "sqlite:state.db", "--resource", "a", "--token", "1"), "state.db")
+
+    def test_init_creates(self):
+        for command in (["exec"], ["lease", "acquire"]):
+            file = f"sqlite:{command[0]}.db"
+            arguments = [*command, "--source", file, "--resource", "a", "--init"]
+            self.expect(0, *arguments, *(["--", "true"] if command == ["exec"] else []))
+            self.expect(1, "lease", "renew", "--source", file, "--resource", "a", "--token", "9", "--holder", "h")
+        self.expect(0, "lease", "acquire", "--storage", "sqlite:data.db", "--resource", "a", "--init")
+        together = ["--storage", "sqlite:both.db", "--source", "sqlite:both.db"]
+        self.expect(0, "fence", "init", *together)
+        self.expect(0, "lease", "acquire", *together, "--resource", "a")
+
+
 class WhatWasAdvanced(support.BinaryTest):
+    def setUp(self):
+        super().setUp()
+        self.make_file("leases.db")
+
     def test_without_storage_and_server_it_says_that_nothing_was(self):
         done = self.expect(0, "lease", "acquire", *SOURCE, "--resource", "a")
         self.assertIn("no guard was advanced", done.stderr)
 
     def test_with_a_storage_its_guard_was(self):
+        self.make_file("data.db")
         done = self.expect(0, "lease", "acquire", "--storage", "sqlite:data.db", "--resource", "a")
         self.assertEqual(done.stderr, "")
         shown = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource", "a")
@@ -111,8 +175,7 @@ class WhatWasAdvanced(support.BinaryTest):
 
     def test_a_storage_without_state_is_unavailable_and_the_lock_is_given_back(self):
         parts = ["--storage", "sqlite:data.db", *SOURCE]
-        self.expect(0, "fence", "init", "--storage", "sqlite:other.db", "--floor", "1")
-        done = self.expect(3, "lease", "acquire", *parts, "--resource", "a")
+        done = self.expect(3, "lease", "acquire", *parts, "--resource", "a", "--init")
         self.assertIn("fence init", done.stderr)
         self.expect(1, "lease", "show", *SOURCE, "--resource", "a")
 

@@ -3,8 +3,11 @@
 import itertools
 import json
 import signal
+import socket
+import threading
 import unittest
 
+import postgres_server
 import support
 from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
 
@@ -39,7 +42,7 @@ class Leases(PostgresTest):
         self.assertEqual(self.lease_json(0, "acquire", "--resource", "a")["token"], "51")
 
     def test_another_source_and_this_storage(self):
-        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url,
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--init",
                                 url="sqlite:leases.db")
         self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], lease["token"])
 
@@ -131,6 +134,70 @@ class Exec(PostgresTest):
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)
+
+
+class Hosts(PostgresTest):
+    def test_one_hung_host_of_several_does_not_end_a_lease(self):
+        """It takes connections and answers nothing, as a server does whose process is stopped: a proxy that freezes between
+        two renewals. The command outlives two terms of its lease."""
+        hung, well = FreezingProxy(self.server.port), FreezingProxy(self.server.port)
+        self.addCleanup(hung.close)
+        self.addCleanup(well.close)
+        url = f"postgres://postgres:{SECRET}@127.0.0.1:{hung.port},127.0.0.1:{well.port}/{self.database}"
+        expiry = "select coalesce(max(extract(epoch from expires_at)), 0) from fenceguard.leases where token is not null"
+        command = threading.Thread(target=lambda: ended.append(self.run_binary(
+            "exec", "--source", url, "--resource", "a", "--ttl", "12s", "--", "sleep", "30", limit_s=120)))
+        ended = []
+        command.start()
+        postgres_server.wait_until(lambda: float(self.sql(expiry)) > 0, what="the lease")
+        first = float(self.sql(expiry))
+        postgres_server.wait_until(lambda: float(self.sql(expiry)) > first, what="a renewal")
+        hung.freeze()
+        command.join()
+        self.assertEqual([(done.returncode, done.stderr) for done in ended if done.returncode], [])
+        self.assertEqual(len(ended), 1)
+
+
+class FreezingProxy:
+    """Hands bytes on between its clients and a port of this machine, until it freezes."""
+
+    def __init__(self, to_port):
+        self.to_port = to_port
+        self.sockets = []
+        self.is_frozen = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.to_port))
+            self.sockets += [client, server]
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    def carry(self, source, target):
+        try:
+            while data := source.recv(65536):
+                if self.is_frozen.is_set():
+                    return
+                target.sendall(data)
+            target.close()
+        except OSError:
+            pass
+
+    def freeze(self):
+        self.is_frozen.set()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for one in self.sockets:
+            one.close()
 
 
 if __name__ == "__main__":

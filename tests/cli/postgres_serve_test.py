@@ -71,6 +71,18 @@ class Serving(PostgresTest):
             return "fenceguard_resources 1\n" in text
         wait_until(gauges)
 
+    def test_what_the_database_refused_by_itself_is_in_the_metrics(self):
+        guard = self.serve()
+        self.sql("create table accounts (id text primary key); "
+                 "select fenceguard.protect('accounts', $$ 'accounts/' || id $$); "
+                 "select fenceguard.advance('a', 7, 'new')")
+        for refused in ("insert into accounts values ('1')", "select fenceguard.admit('a', 6, 'old')"):
+            with self.assertRaises(Exception):
+                self.sql(refused)
+        for line in (b'fenceguard_storage_refusals{table="accounts",verdict="missing"} 1',
+                     b'fenceguard_storage_refusals{table="",verdict="stale"} 1'):
+            wait_until(lambda: line in guard.call("GET", "/metrics").body)
+
     def test_the_other_name_of_the_scheme_has_the_same_label(self):
         guard = self.serve(env={"FENCEGUARD_STORAGE": self.url.replace("postgres:", "postgresql:", 1)})
         self.assertIn(b'storage="postgres"', guard.call("GET", "/metrics").body)

@@ -1,6 +1,7 @@
 """The SQL, wrong usage, and the fence commands with postgres:// as the storage."""
 
 import itertools
+import threading
 import unittest
 
 import postgres_server
@@ -16,6 +17,10 @@ class Installing(PostgresTest):
         for _ in range(2):
             self.server.psql(text, database)
         self.assertIn("schema: version", self.expect(0, "doctor", "--storage", self.url_of(database)).stdout)
+        self.server.psql("create table t (id text); select fenceguard.protect('t', 'id')", database)
+        text = self.expect(0, "sql", "postgres", "--uninstall").stdout
+        self.server.psql(text + "insert into t values ('a')", database)
+        self.assertEqual(self.server.psql("select count(*) from pg_namespace where nspname = 'fenceguard'", database), "0")
         self.expect(2, "sql")
         self.expect(2, "sql", "oracle")
 
@@ -34,6 +39,35 @@ class Installing(PostgresTest):
                  "$$ select 99 $$")
         self.assertIn("99", self.fence(3, "show", "--resource", "a").stderr)
         self.assertIn("newer", self.expect(1, "doctor", "--storage", self.url).stdout)
+
+
+class Standby(PostgresTest):
+    """A server that waits for a standby which is not there."""
+
+    def await_standby(self, name):
+        self.sql(f"alter system set synchronous_standby_names = '{name}'")
+        self.sql("select pg_reload_conf()")
+        postgres_server.wait_until(lambda: self.sql("show synchronous_standby_names") == name, what="the setting")
+
+    def test_a_commit_whose_wait_was_cancelled_is_4(self):
+        self.addCleanup(self.await_standby, "")
+        self.await_standby("nobody")
+        is_over = threading.Event()
+
+        def cancel():
+            while not is_over.wait(0.05):
+                self.server.psql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        try:
+            for done in (self.fence(4, "advance", "--resource", "a", "--token", "5"),
+                         self.fence(4, "revoke", "--resource", "a"),
+                         self.expect(4, "lease", "acquire", "--source", self.url, "--resource", "b")):
+                self.assertIn("may or may not have taken effect", done.stderr)
+        finally:
+            is_over.set()
+            canceller.join()
 
 
 def commands(url):

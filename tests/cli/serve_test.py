@@ -6,6 +6,7 @@ import resource
 import signal
 import socket
 import threading
+import time
 import unittest
 
 import support
@@ -96,7 +97,7 @@ class SeparateSource(support.BinaryTest):
         # A lease is taken from the source, the server starts without state, is refused, is initialised, is
         # asked.
         old = self.expect_json(0, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a",
-                               "--ttl", "24m")
+                               "--ttl", "24m", "--init")
         claim = {"Fencing-Token": old["token"], "Fencing-Holder": old["holder"]}
         parts = ["--storage", "sqlite:data.db", "--source", "sqlite:leases.db"]
         server = self.serve(*parts)
@@ -147,8 +148,7 @@ class Settings(support.BinaryTest):
         self.assertEqual(self.bound(env={"FENCEGUARD_CONFIG": ini}), "unix:file.sock")
 
     def test_variables_of_other_commands_and_empty_ones_are_ignored(self):
-        env = {"FENCEGUARD_LISTEN": "", "FENCEGUARD_RESOURCE": "//", "FENCEGUARD_BINARY": "x",
-               "FENCEGUARD_": "x"}
+        env = {"FENCEGUARD_LISTEN": "", "FENCEGUARD_RESOURCE": "//", "FENCEGUARD_BINARY": "x"}
         self.assertEqual(self.bound("--listen", "unix:flag.sock", env=env), "unix:flag.sock")
 
     def test_the_file_is_wrong_where_it_is_wrong(self):
@@ -192,6 +192,40 @@ class Settings(support.BinaryTest):
             self.assertNotEqual(server.call("GET", "/v1/fences", {"Host": "evil.test"}).status, 200)
             self.assertEqual(server.stop(), 0)
 
+    def test_the_data_side_on_loopback_answers_to_its_own_names_alone(self):
+        server = self.serve()
+        lease = server.lease("a").json
+        claim = {"Fencing-Token": str(int(lease["token"]) + 5), "Fencing-Holder": "page"}
+        foreign = server.request("PUT", "/a", {"Host": "evil.test:7420", **claim}, b"x")
+        self.assertEqual((foreign.status, foreign.json["type"]), (403, "urn:fenceguard:problem:foreign-host"))
+        self.assertIn("--data-host", foreign.json["detail"])
+        self.assertEqual(server.call("GET", "/v1/fences/a").json["token"], lease["token"])
+        self.assertEqual(server.request("PUT", "/a", {"Host": "localhost:9000", **claim}, b"x").status, 201)
+
+    def test_further_names_of_the_data_side_are_given(self):
+        named = self.serve("--data-host", "one.test", "--data-host", "two.test")
+        for host, status in [("one.test", 404), ("two.test:443", 404), ("127.0.0.1", 404), ("evil.test", 403)]:
+            self.assertEqual(named.request("GET", "/a", {"Host": host}).status, status, host)
+        self.assertEqual(named.stop(), 0)
+        everywhere = self.serve("--listen", "0.0.0.0:0")
+        self.assertEqual(everywhere.request("GET", "/a", {"Host": "any.test"}).status, 404)
+        self.assertEqual(everywhere.stop(), 0)
+        bound = self.serve("--listen", "0.0.0.0:0", env={"FENCEGUARD_DATA_HOST": "one.test"})
+        for host, status in [("one.test", 404), ("any.test", 403)]:
+            self.assertEqual(bound.request("GET", "/a", {"Host": host}).status, status, host)
+
+    def test_probes_have_a_place_of_their_own_that_answers_to_every_name(self):
+        server = self.serve("--probe", "127.0.0.1:0")
+        self.assertRegex(server.line, r"^listening data=\S+ control=\S+ probe=127\.0\.0\.1:\d+\n$")
+        probe = server.line.rpartition("probe=")[2].strip()
+        for path in ["/metrics", "/healthz", "/readyz"]:
+            self.assertEqual(support.request(probe, "GET", path, {"Host": "10.1.2.3:7422"}).status, 200)
+            refused = server.call("GET", path, {"Host": "10.1.2.3:7421"})
+            self.assertEqual(refused.status, 403)
+            self.assertIn("--probe", refused.json["detail"])
+        self.assertEqual(server.stop(), 0)
+        self.assertRegex(self.serve().line, r"^listening data=\S+ control=\S+\n$")
+
     def test_limits_and_depth_are_handed_on(self):
         server = self.serve("--body-limit", "10", "--resource-depth", "1", "--max-jump", "5")
         lease = server.lease("a").json
@@ -210,6 +244,39 @@ class Settings(support.BinaryTest):
         self.assertRegex(usual.log(), r"(?m)^time=\d{4}-\d\d-\d\dT[\d:.]+Z level=info event=listening data=")
 
 
+    def test_refusals_are_logged_once_a_second_and_with_the_clients_address(self):
+        server = self.serve()
+        lease = server.lease("a").json
+        claim = {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
+        self.assertEqual(server.request("PUT", "/a", claim, b"x").status, 201)
+        begun = time.monotonic()
+        for _ in range(50):
+            self.assertEqual(server.request("PUT", "/a", dict(claim, **{"Fencing-Holder": "b"}), b"x").status, 409)
+        claim["Fencing-Token"] = str(int(lease["token"]) + 1)
+        for target in ("/b", "/a"):
+            self.assertEqual(server.request("PUT", target, claim, b"x").status // 100, 2)
+        for _ in range(50):
+            self.assertEqual(server.request("GET", "/b", dict(claim, **{"Fencing-Token": lease["token"]})).status, 412)
+        seconds = time.monotonic() - begun
+        refusals = [line for line in server.log().splitlines() if "verdict=" in line]
+        for resource in ("a", "b"):
+            about = [line for line in refusals if f'resource="{resource}"' in line]
+            self.assertGreaterEqual(len(about), 1)
+            self.assertLessEqual(len(about), seconds + 2)
+        for line in refusals:
+            self.assertIn(" client=127.0.0.1 ", line)
+            self.assertNotIn("verdict=admitted", line)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_refusal_of_a_client_on_a_unix_socket_says_so(self):
+        server = self.serve("--listen", f"unix:{self.path('data')}", "--control", f"unix:{self.path('control')}",
+                            listen=False)
+        self.assertEqual(server.call("POST", "/v1/fences/a/advance", {"Fencing-Token": "5"}).status, 200)
+        self.assertEqual(server.request("GET", "/a", {"Fencing-Token": "4"}).status, 412)
+        self.assertIn("operation=read verdict=stale", server.log())
+        self.assertIn(" client=unix ", server.log())
+
+
 class Signals(support.BinaryTest):
     def test_sigterm_and_sigint_end_it_cleanly(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -221,7 +288,7 @@ class Signals(support.BinaryTest):
         server = self.serve("--drain-timeout", "20s")
         lease = server.lease("a").json
         host, _, port = server.data.rpartition(":")
-        head = (f"PUT /a HTTP/1.1\r\nHost: x\r\nFencing-Token: {lease['token']}\r\n"
+        head = (f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\n"
                 f"Fencing-Holder: {lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
         with socket.create_connection((host, int(port))) as link:
             link.settimeout(support.LIMIT_S)
@@ -239,7 +306,7 @@ class Signals(support.BinaryTest):
         host, _, port = server.data.rpartition(":")
         lease = server.lease("a").json
         with socket.create_connection((host, int(port))) as link:
-            link.sendall(f"PUT /a HTTP/1.1\r\nHost: x\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
+            link.sendall(f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
                          f"{lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".encode())
             self.assertIn(b"100", link.recv(1024))
             self.assertEqual(server.stop(limit_s=10), 0)
@@ -250,7 +317,7 @@ class Signals(support.BinaryTest):
         host, _, port = server.data.rpartition(":")
         lease = server.lease("a").json
         with socket.create_connection((host, int(port))) as link:
-            link.sendall(f"PUT /a HTTP/1.1\r\nHost: x\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
+            link.sendall(f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
                          f"{lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".encode())
             self.assertIn(b"100", link.recv(1024))
             server.process.send_signal(signal.SIGTERM)
@@ -280,7 +347,7 @@ class Signals(support.BinaryTest):
         def ask_and_leave():
             for _ in range(50):
                 with socket.create_connection((host, int(port))) as link:
-                    link.sendall(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n" * 5)
+                    link.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5)
         threads = [threading.Thread(target=ask_and_leave) for _ in range(4)]
         for thread in threads:
             thread.start()

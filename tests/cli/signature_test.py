@@ -129,6 +129,7 @@ class Signatures(support.BinaryTest):
         self.assertEqual(self.server.call("GET", "/v1/leases/accounts/42").status, 404)
 
     def test_who_has_the_key_signs_without_the_server(self):
+        self.make_file("leases.db")
         way = ["--source", "sqlite:leases.db", "--claim-key", self.keys]
         lease = self.expect_json(0, "lease", "acquire", *way, "--resource", "accounts/42")
         self.assertEqual(lease["signature"],
@@ -140,7 +141,7 @@ class Signatures(support.BinaryTest):
         self.assertEqual(signed, signature("k1", self.secret, "b", token, holder, space="other"))
 
     def test_the_signature_of_an_outer_exec_is_not_inherited(self):
-        done = self.expect(0, "exec", "--source", "sqlite:leases.db", "--resource", "a", "--",
+        done = self.expect(0, "exec", "--source", "sqlite:leases.db", "--init", "--resource", "a", "--",
                            "sh", "-c", "echo ${FENCING_SIGNATURE-none}", env={"FENCING_SIGNATURE": "k1.outer"})
         self.assertEqual(done.stdout, "none\n")
 
@@ -195,7 +196,8 @@ class Usage(support.BinaryTest):
         self.assertIn("--claim-key", self.refuse("lease", "acquire", "--server", "http://127.0.0.1:1",
                                                  "--resource", "a", "--claim-key", good))
         bad = self.write_private("bad", "k1 tr0ub4dor\n")
-        said = self.refuse("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a", "--claim-key", bad)
+        said = self.refuse("lease", "acquire", "--source", "sqlite:l.db", "--init", "--resource", "a",
+                           "--claim-key", bad)
         self.assertIn("line 1", said)
         self.assertNotIn("tr0ub4dor", said)
 

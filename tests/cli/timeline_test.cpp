@@ -193,9 +193,10 @@ TEST(TextTimeline, NoLineIsWiderThanTheLimit) {
       if (event.highest) event.highest = Token{9223372036854775000 + event.highest->value()};
       event.ended += std::chrono::seconds{10};
     }
-    for (const TextStyle style : {TextStyle{false, false}, TextStyle{true, true}}) {
+    for (const TextStyle style : {TextStyle{false, false}, TextStyle{true, true}, TextStyle{false, false, 60},
+                                  TextStyle{true, true, 61}, TextStyle{false, true, 80}}) {
       const auto text = text_opening(run, style) + text_timeline(run, style) + text_balances(run, run, style);
-      for (const auto& line : lines_of(text)) EXPECT_LE(columns_of(line), text_columns_max) << line;
+      for (const auto& line : lines_of(text)) EXPECT_LE(columns_of(line), style.columns) << line;
     }
   }
 }
@@ -229,7 +230,7 @@ TEST(TextTimeline, TheStopBarLastsUntilTheProcessGoesOn) {
 }
 
 TEST(HtmlTimeline, IsOnePageThatLoadsNothing) {
-  const auto page = html_timeline(round_the_guard(), through_the_guard());
+  const auto page = timeline_page(html_page, round_the_guard(), through_the_guard());
   for (const auto* foreign : {"<script", "src=", "href=", "url(http", "@import", "<link", "<img", "<iframe"})
     EXPECT_THAT(page, Not(HasSubstr(foreign)));
   EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
@@ -237,6 +238,18 @@ TEST(HtmlTimeline, IsOnePageThatLoadsNothing) {
   EXPECT_EQ(occurrences(page, "</svg>"), 2);
   EXPECT_EQ(occurrences(page, "<title id="), 2);
   EXPECT_EQ(occurrences(page, "<desc id="), 2);
+}
+
+TEST(SvgTimeline, IsOnePictureThatLoadsNothing) {
+  const auto picture = timeline_page(svg_page, round_the_guard(), through_the_guard());
+  EXPECT_TRUE(picture.starts_with("<svg "));
+  EXPECT_TRUE(picture.ends_with("</svg>\n"));
+  EXPECT_EQ(occurrences(picture, "<svg "), 3);
+  EXPECT_EQ(occurrences(picture, "<svg x="), 2);
+  EXPECT_THAT(picture, HasSubstr("LOST UPDATE"));
+  EXPECT_THAT(picture, HasSubstr("REFUSED"));
+  for (const auto* foreign : {"<script", "<html", "href=", "url(http", "@import", "width: 100%"})
+    EXPECT_THAT(picture, Not(HasSubstr(foreign)));
 }
 
 TEST(HtmlTimeline, MarksTheLostUpdateOnlyWhereItHappened) {
@@ -249,7 +262,7 @@ TEST(HtmlTimeline, MarksTheLostUpdateOnlyWhereItHappened) {
 TEST(HtmlTimeline, ARunThatWentOtherwiseIsNotExplainedAsIfItHadNot) {
   auto run = through_the_guard();
   run.final_balance = 130;
-  const auto page = html_timeline(round_the_guard(), run);
+  const auto page = timeline_page(html_page, round_the_guard(), run);
   EXPECT_THAT(page, HasSubstr("did not come out as it must"));
   EXPECT_THAT(page, HasSubstr("130, should be 180: A&#39;s +50 is LOST"));
   EXPECT_THAT(page, Not(HasSubstr("A's late write is refused")));
@@ -258,7 +271,7 @@ TEST(HtmlTimeline, ARunThatWentOtherwiseIsNotExplainedAsIfItHadNot) {
 TEST(HtmlTimeline, WhatComesFromOutsideIsEscaped) {
   auto run = round_the_guard();
   run.resource = "a<script>&'\"";
-  EXPECT_THAT(html_timeline(run, through_the_guard()), Not(HasSubstr("<script>")));
+  EXPECT_THAT(timeline_page(html_page, run, through_the_guard()), Not(HasSubstr("<script>")));
   EXPECT_EQ(escape_markup("<a b='c' d=\"e\">&"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;");
 }
 

@@ -37,9 +37,9 @@ class Usage(support.BinaryTest):
     def test_wrong_usage_is_2_and_names_what_is_wrong(self):
         cases = [
             ([], "a command is missing"),
-            (["bogus"], "unknown command"),
+            (["bogus"], "unknown command 'bogus'"),
             (["lease"], "needs one of its commands"),
-            (["lease", "bogus"], "needs one of its commands"),
+            (["lease", "bogus"], "needs one of its commands, and 'bogus' is none of them"),
             (["serve", "--bogus"], "--bogus"),
             (["serve", "--listen"], "--listen"),
             (["serve", "--listen", "a:0", "--listen", "b:0"], "--listen"),
@@ -74,6 +74,20 @@ class Usage(support.BinaryTest):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
                 self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_a_misspelt_variable_is_refused_as_a_misspelt_line_is(self):
+        for arguments in [["serve"], ["lease", "show", "--source", "sqlite:l.db", "--resource", "a"], ["demo"]]:
+            for name in ["FENCEGUARD_REQUIRE_SIGNATURES", "FENCEGUARD_LISTN", "FENCEGUARD_STORGE"]:
+                with self.subTest(arguments=arguments, name=name):
+                    done = self.expect(2, *arguments, env={name: SECRET})
+                    self.assertIn(f"{name} ", done.stderr)
+                    self.assertNotIn(SECRET, done.stderr)
+        # Settings of other commands, what is empty, what Kubernetes sets for a service of that name, and a script's own.
+        fine = {"FENCEGUARD_TTL": "10s", "FENCEGUARD_BIN": "x", "FENCEGUARD_": "x", "FENCEGUARD_HOME": "/opt", "FENCEGUARD_REQUIRE_SIGNATURES": "", "FENCEGUARD_PORT": "tcp://10.0.0.1:80",
+                "FENCEGUARD_PORT_7420_TCP_ADDR": "10.0.0.1", "FENCEGUARD_SERVICE_HOST": "10.0.0.1",
+                "FENCEGUARD_CONTROL_SERVICE_PORT_HTTP": "7421", "FENCEGUARD_CONTROL_PORT": "tcp://10.0.0.1:7421"}
+        self.make_file("l.db")
+        self.expect(1, "lease", "show", "--source", "sqlite:l.db", "--resource", "a", env=fine)
 
     def test_an_unknown_scheme_lists_the_known_ones(self):
         for arguments in [["serve", "--storage", "oracle:x"], ["serve", "--source", "oracle:x"],
@@ -134,7 +148,7 @@ class Usage(support.BinaryTest):
 
     def test_output_that_nobody_can_read_is_not_called_done(self):
         with open("/dev/full", "w") as full:
-            process = self.start("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a",
+            process = self.start("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a", "--init",
                                  stdout=full)
             self.assertEqual(process.wait(support.LIMIT_S), 4)
 

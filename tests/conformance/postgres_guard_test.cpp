@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "tests/conformance/guard_suite.hpp"
 #include "tests/postgres/guard/database.hpp"
 
@@ -23,11 +24,11 @@ class WaysSpace : public GuardSpace {
     if (start.floor > 0) database_.run(fmt::format("SELECT fenceguard.init({})", start.floor));
     pqxx::work tx{*look_};
     for (const auto& [resource, fence] : start.records) {
-      tx.exec_params(
-          "INSERT INTO fenceguard.fences (resource, token, holder, sequence, closed) "
-          "VALUES ($1, $2, $3, $4::bigint, $5)",
-          resource.name(), fence.token.value(), fence.holder.id(),
-          fence.sequence ? to_string(*fence.sequence).c_str() : nullptr, fence.closed);
+      postgres::exec_params(tx,
+                            "INSERT INTO fenceguard.fences (resource, token, holder, sequence, closed) "
+                            "VALUES ($1, $2, $3, $4::bigint, $5)",
+                            resource.name(), fence.token.value(), fence.holder.id(),
+                            fence.sequence ? to_string(*fence.sequence).c_str() : nullptr, fence.closed);
     }
     tx.commit();
   }
@@ -39,8 +40,9 @@ class WaysSpace : public GuardSpace {
   FenceView fence(const Resource& resource) override {
     pqxx::nontransaction tx{*look_};
     FenceView view{std::nullopt, tx.exec("SELECT floor FROM fenceguard.floor")[0][0].as<std::int64_t>()};
-    const auto rows = tx.exec_params(
-        "SELECT token, holder, sequence, closed FROM fenceguard.fence WHERE resource = $1", resource.name());
+    const auto rows = postgres::exec_params(
+        tx, "SELECT token, holder, sequence, closed FROM fenceguard.fence WHERE resource = $1",
+        resource.name());
     if (rows.empty()) return view;
     const auto row = rows[0];
     view.record =
@@ -60,21 +62,22 @@ class WaysSpace : public GuardSpace {
     Ruling write(const Claim& claim, const std::string& value) override {
       const auto& name = claim.resource.name();
       if (way_ == Way::guard) {
-        return guard_.write(claim, [&](pqxx::work& tx) { tx.exec_params(upsert, name, value); });
+        return guard_.write(claim, [&](pqxx::work& tx) { postgres::exec_params(tx, upsert, name, value); });
       }
       if (way_ == Way::one_statement) return guard_.execute(claim, upsert, {name, value}).ruling;
       pqxx::work tx{*connection_};
       const auto ruling = way_ == Way::several ? postgres::admit_all_in(tx, {&claim, 1}).front()
                                                : postgres::admit_in(tx, claim);
       if (ruling.verdict != Verdict::admitted) return ruling;
-      tx.exec_params(upsert, name, value);
+      postgres::exec_params(tx, upsert, name, value);
       tx.commit();
       return ruling;
     }
 
     std::string read(const Resource& resource) override {
       pqxx::nontransaction tx{*connection_};
-      const auto rows = tx.exec_params("SELECT value FROM account WHERE name = $1", resource.name());
+      const auto rows =
+          postgres::exec_params(tx, "SELECT value FROM account WHERE name = $1", resource.name());
       return rows.empty() ? "" : rows[0][0].c_str();
     }
 

@@ -66,7 +66,7 @@ class FencedRow(ExampleTest):
         self.assertEqual(self.row(), (3, 9223372036854775807, "34"))
 
     def test_it_runs_under_exec(self):
-        self.run_program(support.BINARY, "exec", "--source", "sqlite:leases.db", "--resource", "accounts/42",
+        self.run_program(support.BINARY, "exec", "--source", "sqlite:leases.db", "--init", "--resource", "accounts/42",
                          "--", example("fenced_row.sh"), "bank.db", "70")
         balance, token, holder = self.row()
         self.assertEqual(balance, 70)

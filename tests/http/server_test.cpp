@@ -225,20 +225,79 @@ TEST_F(ServerTest, CountsWhatIsInFlight) {
   EXPECT_EQ(client.receive().status, 200U);
 }
 
-TEST_F(ServerTest, ConnectionsBeyondTheLimitAreClosedAtOnce) {
+TEST_F(ServerTest, BeyondTheLimitNewcomersAreClosedWhereAllAreBeingAnswered) {
+  HoldingHandler holding;
   Limits limits;
   limits.connections_max = 2;
-  const auto small = server.listen("127.0.0.1:0", handler, limits);
-  std::optional<RawClient> first{small};
+  const auto small = server.listen("127.0.0.1:0", holding, limits);
+  RawClient first{small};
   RawClient second{small};
-  ASSERT_TRUE(eventually([&] { return server.connections() == 2; }));
+  for (auto* client : {&first, &second}) ASSERT_TRUE(client->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+  auto held = holding.take();
+  auto other = holding.take();
   RawClient third{small};
   EXPECT_TRUE(third.is_closed_by_server());
-  first.reset();
-  ASSERT_TRUE(eventually([&] { return server.connections() == 1; }));
-  RawClient fourth{small};
-  ASSERT_TRUE(fourth.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
-  EXPECT_EQ(fourth.receive().status, 200U);
+  held.reply({});
+  other.reply({});
+  EXPECT_EQ(first.receive().status, 200U);
+  EXPECT_EQ(second.receive().status, 200U);
+}
+
+// Shows that connections which say nothing, or not all of a head, lock nobody out. How: with the server full
+// of them one after another comes, and each is answered.
+TEST_F(ServerTest, TheConnectionThatHasWaitedLongestGivesWayToANewcomer) {
+  Limits limits;
+  limits.connections_max = 4;
+  limits.idle_max = limits.header_max = 10 * patience;
+  Server narrow{1};  // with several loops it is the one that has waited longest on one of them
+  const auto small = narrow.listen("127.0.0.1:0", handler, limits);
+  std::vector<std::unique_ptr<RawClient>> idle;
+  for (int i = 0; i < 4; ++i) {
+    idle.push_back(std::make_unique<RawClient>(small));
+    ASSERT_TRUE(idle.back()->send(i % 2 == 1 ? "GET /begun HTTP/1.1\r\n" : ""));
+  }
+  ASSERT_TRUE(eventually([&] { return narrow.connections() == 4; }));
+  std::vector<std::unique_ptr<RawClient>> newcomers;
+  for (auto& oldest : idle) {
+    auto& newcomer = *newcomers.emplace_back(std::make_unique<RawClient>(small));
+    ASSERT_TRUE(newcomer.send("GET /new HTTP/1.1\r\nHost: h\r\n\r\n"));
+    EXPECT_EQ(newcomer.receive().body, "GET /new ");
+    EXPECT_TRUE(oldest->is_closed_by_server());
+  }
+  for (auto& newcomer : newcomers) {
+    ASSERT_TRUE(newcomer->send("GET /again HTTP/1.1\r\nHost: h\r\n\r\n"));
+    EXPECT_EQ(newcomer->receive().body, "GET /again ");
+  }
+}
+
+// Shows that room is found on whichever of several loops it is.
+TEST_F(ServerTest, AConnectionOfAnotherLoopGivesWayToo) {
+  HoldingHandler holding;
+  Limits limits;
+  limits.connections_max = 4;
+  limits.idle_max = 10 * patience;
+  Server wide{4};
+  const auto small = wide.listen("127.0.0.1:0", holding, limits);
+  std::vector<std::unique_ptr<RawClient>> busy;
+  std::vector<HoldingHandler::Held> held;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(
+        busy.emplace_back(std::make_unique<RawClient>(small))->send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+    held.push_back(holding.take());
+  }
+  for (int i = 0; i < 8; ++i) {
+    RawClient idle{small};
+    ASSERT_TRUE(eventually([&] { return wide.connections() == 4; }));
+    RawClient newcomer{small};
+    EXPECT_TRUE(idle.is_closed_by_server());
+    ASSERT_TRUE(newcomer.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+    holding.take().reply({});
+    EXPECT_EQ(newcomer.receive().status, 200U);
+    newcomer.close();
+    ASSERT_TRUE(eventually([&] { return wide.connections() == 3; }));
+  }
+  for (auto& one : held) one.reply({});
+  for (auto& client : busy) EXPECT_EQ(client->receive().status, 200U);
 }
 
 void raise_descriptor_limit() {

@@ -36,7 +36,8 @@ TEST(AnswerReaderTest, AnOrdinaryHeadIsReadWhole) {
 
 TEST(AnswerReaderTest, OnlyTheExactNameOfAFramingFieldIsObeyed) {
   const auto head = with_fields(
-      "Transfer_Encoding: gzip\r\nContent_Length: x\r\ncontent-length: 5\r\nKeep_Alive: timeout=1\r\n");
+      "Transfer_Encoding: gzip\r\nContent_Length: x\r\nContent.Length: y\r\nTransfer~Encoding: gzip\r\n"
+      "content-length: 5\r\nKeep_Alive: timeout=1\r\nKeep-Alive: timeout.1\r\n");
   ASSERT_TRUE(head);
   EXPECT_FALSE(head->is_chunked);
   EXPECT_EQ(head->body_bytes, 5U);
@@ -77,6 +78,14 @@ TEST(AnswerReaderTest, FieldsThatTwoReadersUnderstandDifferentlyAreOdd) {
                           "Transfer-Encoding: chunked, chunked\r\n"})
     EXPECT_FALSE(with_fields(odd)) << odd;
   EXPECT_FALSE(with_fields(std::string{"A: b\0c\r\n", 8}));
+}
+
+TEST(AnswerReaderTest, ConnectionListsSixtyFourFieldsAtMost) {
+  std::string most = "a";
+  for (int i = 1; i < 64; ++i) most += ",a";
+  EXPECT_TRUE(with_fields("Connection: " + most + "\r\n"));
+  EXPECT_FALSE(with_fields("Connection: " + most + ",a\r\n"));
+  EXPECT_FALSE(with_fields("Connection: " + most + "\r\nConnection: a\r\n"));
 }
 
 TEST(AnswerReaderTest, FramingWhereThereIsNoBodyIsOdd) {

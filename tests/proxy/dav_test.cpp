@@ -177,6 +177,31 @@ TEST_P(DavTest, ACollectionIsMadeAndListedByItsFinalSlash) {
   EXPECT_EQ(guarded.send("DELETE", "/accounts/", claim(5)).status, 400U);
 }
 
+// Shows that who holds a lock of Apache's can write to what is locked through the guard, and others cannot.
+// How: the guard stands in front of a folder, so that its paths are not Apache's.
+TEST_P(DavTest, AConditionOnALockHoldsUnderTheGuardsNames) {
+  if (GetParam() != "apache") return;  // the other has no LOCK
+  server_.make_folder("/dav");
+  const Guarded guarded{server_.url() + "/dav"};
+  ASSERT_EQ(guarded.put("/a.txt", 5, "", "one").status, 201U);
+  const auto locked =
+      guarded.send("LOCK", "/a.txt", claim(5, {{"Content-Type", "text/xml"}}),
+                   R"(<?xml version="1.0"?><lockinfo xmlns="DAV:"><lockscope><exclusive/></lockscope>)"
+                   R"(<locktype><write/></locktype></lockinfo>)");
+  ASSERT_EQ(locked.status, 200U);
+  const auto token = field(locked, "Lock-Token");
+  const auto put = [&](const std::string& condition) {
+    return guarded.send("PUT", "/a.txt", claim(5, {{"If", condition}}), "two").status;
+  };
+  EXPECT_EQ(guarded.put("/a.txt", 5, "", "two").status, 423U);
+  EXPECT_EQ(put("</a.txt> (" + token + R"( ["none"]))"), 412U) << "the list is not taken for this file's";
+  EXPECT_EQ(server_.content("/dav/a.txt"), "one");
+  EXPECT_EQ(put("<http://" + guarded.address() + "/a.txt> (" + token + ")"), 204U);
+  EXPECT_EQ(put("</a.txt> (" + token + ")"), 204U);
+  EXPECT_EQ(put("(" + token + ")"), 204U);
+  EXPECT_EQ(server_.content("/dav/a.txt"), "two");
+}
+
 TEST_P(DavTest, NoFileOfAccessRulesGovernsItsNeighbours) {
   GuardedOptions options;
   options.lane.upstream_ca_file = http::Certificates::get().file("ca.pem");

@@ -2,16 +2,142 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "adapters/http/field_names.hpp"
 
 namespace fenceguard::proxy {
 namespace {
 
-TEST(FieldRulesTest, NamesAreTheSameWithoutRegardToCaseAndUnderscores) {
-  EXPECT_TRUE(is_same_name("X-HTTP-Method", "x_http-METHOD"));
-  EXPECT_FALSE(is_same_name("X-HTTP-Method", "X-HTTP-Methods"));
-  EXPECT_TRUE(begins_with_name("fencing_token", "Fencing-"));
-  EXPECT_FALSE(begins_with_name("Fenc", "Fencing-"));
+TEST(FieldRulesTest, WhateverAServerCouldTakeForANamePassesForIt) {
+  EXPECT_TRUE(could_pass_for("x_http.METHOD", "X-HTTP-Method"));
+  EXPECT_FALSE(could_pass_for("X-HTTP-Methods", "X-HTTP-Method"));
+  EXPECT_FALSE(could_pass_for("X-HTTPS-Method", "X-HTTP--Method"));
+  EXPECT_TRUE(could_begin_with("fencing~token", "Fencing-"));
+  EXPECT_FALSE(could_begin_with("Fenc", "Fencing-"));
+}
+
+TEST(FieldRulesTest, WhatMeansSomethingHasItsOneSpelling) {
+  EXPECT_TRUE(is_same_text("content-LENGTH", "Content-Length"));
+  for (const auto* other : {"Content_Length", "Content.Length", "Content~Length", "Content-Length "})
+    EXPECT_FALSE(is_same_text(other, "Content-Length")) << other;
+  EXPECT_FALSE(is_same_text("my_host", "my-host"));
+}
+
+// How servers make names of their own from those of fields: RFC 3875 and what is built like it (WSGI, Rack,
+// Apache, nginx), lighttpd, PHP's variables, Node.
+struct Reader {
+  const char* server;
+  char (*read)(char);
+};
+
+char lower_case(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+bool is_alphanumeric(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+constexpr Reader readers[] = {
+    {"CGI", [](char c) { return c == '-' ? '_' : lower_case(c); }},
+    {"lighttpd", [](char c) { return is_alphanumeric(c) ? lower_case(c) : '_'; }},
+    {"PHP", [](char c) { return c == '-' || c == '.' || c == ' ' || c == '[' ? '_' : lower_case(c); }},
+    {"Node", lower_case},
+};
+
+// Every name that a client could say to say more than was judged.
+constexpr const char* sensitive[] = {"Connection",
+                                     "Content-Length",
+                                     "Destination",
+                                     "Expect",
+                                     "Fencing-Destination-Holder",
+                                     "Fencing-Destination-Signature",
+                                     "Fencing-Destination-Token",
+                                     "Fencing-Highest",
+                                     "Fencing-Holder",
+                                     "Fencing-Sequence",
+                                     "Fencing-Signature",
+                                     "Fencing-Token",
+                                     "Fencing-Verdict",
+                                     "Forwarded",
+                                     "HTTP2-Settings",
+                                     "Host",
+                                     "Keep-Alive",
+                                     "Proxy",
+                                     "Proxy-Authenticate",
+                                     "Proxy-Authorization",
+                                     "Proxy-Connection",
+                                     "TE",
+                                     "Trailer",
+                                     "Transfer-Encoding",
+                                     "Upgrade",
+                                     "Via",
+                                     "X-Forwarded-For",
+                                     "X-Forwarded-Host",
+                                     "X-Forwarded-Proto",
+                                     "X-HTTP-Method",
+                                     "X-HTTP-Method-Override",
+                                     "X-HTTP-Verb",
+                                     "X-Method",
+                                     "X-Method-Override",
+                                     "X-Original-Method",
+                                     "X-Original-URL",
+                                     "X-Real-IP",
+                                     "X-Rewrite-URL"};
+
+std::string read_by(const Reader& reader, std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), reader.read);
+  return name;
+}
+
+// The spellings of a name that RFC 9110 lets a client send: each character beside letters and digits for
+// every hyphen, and for each hyphen alone.
+std::vector<std::string> spellings(const std::string& name) {
+  std::vector<std::string> all{name};
+  for (const char odd : std::string{"!#$%&'*+-.^_`|~"}) {
+    auto spelled = name;
+    std::replace(spelled.begin(), spelled.end(), '-', odd);
+    all.push_back(spelled);
+    for (auto at = name.find('-'); at != std::string::npos; at = name.find('-', at + 1)) {
+      spelled = name;
+      spelled[at] = odd;
+      all.push_back(spelled);
+    }
+  }
+  for (auto i = all.size(); i-- > 0;) {
+    auto other = all[i];
+    std::transform(other.begin(), other.end(), other.begin(), lower_case);
+    all.push_back(std::move(other));
+  }
+  return all;
+}
+
+TEST(FieldRulesTest, NoSpellingThatAServerReadsAsASensitiveNamePasses) {
+  for (const auto& reader : readers) {
+    for (const std::string known : sensitive) {
+      for (const auto& spelled : spellings(known)) {
+        if (read_by(reader, spelled) != read_by(reader, known)) continue;
+        const auto what = std::string{reader.server} + " reads " + spelled + " as " + known;
+        EXPECT_FALSE(passes_to_upstream(spelled, false)) << what;
+        const bool is_true_claim = known.starts_with("Fencing-") && is_same_text(spelled, known);
+        EXPECT_EQ(passes_to_upstream(spelled, true), is_true_claim) << what;
+      }
+    }
+  }
+}
+
+TEST(FieldRulesTest, NamesThatNoServerTakesForAnotherPass) {
+  for (const auto* name : {"Accept", "Authorization", "X.Mine", "X_Mine", "X-HTTP-Methods", "Vias", "Fenc",
+                           "~Fencing-Token", "If", "If-Match", "Depth"})
+    EXPECT_TRUE(passes_to_upstream(name, false)) << name;
+}
+
+TEST(FieldRulesTest, OnlyTheWordItselfClosesAConnection) {
+  ConnectionOptions options;
+  EXPECT_TRUE(options.add("x-mine, Close"));
+  EXPECT_TRUE(options.closes());
+  EXPECT_TRUE(options.lists("X.Mine"));
 }
 
 TEST(FieldRulesTest, OnlyTheGuardSpeaksOfFencesToClients) {
@@ -35,6 +161,19 @@ TEST(FieldRulesTest, ConnectionTakesNothingAwayThatARequestIsJudgedOrReadBy) {
                              "Content-Length", "x ,Transfer-Encoding"})
     EXPECT_NE(objection_to(one("connection", listed)), "") << listed;
   EXPECT_EQ(objection_to(one("Connection", "close, TE, X-Host")), "");
+}
+
+TEST(FieldRulesTest, ConnectionListsSixtyFourFieldsAtMostHoweverManyTimesItComes) {
+  std::string most;
+  for (int i = 0; i < 64; ++i) most += "x" + std::to_string(i) + ", ,";
+  EXPECT_EQ(objection_to(one("Connection", most.c_str())), "");
+  EXPECT_NE(objection_to(one("Connection", (most + "close").c_str())), "");
+  auto fields = one("Connection", most.c_str());
+  fields.add("connection", "close");
+  EXPECT_NE(objection_to(fields), "");
+  ConnectionOptions options;
+  EXPECT_TRUE(options.add(most));
+  EXPECT_FALSE(options.add("close"));
 }
 
 TEST(FieldRulesTest, AForwardedWhoseQuoteDoesNotEndIsRefused) {

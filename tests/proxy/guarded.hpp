@@ -35,6 +35,7 @@ struct GuardedOptions {
   http::Limits limits;
   std::size_t resource_depth = 0;
   unsigned threads = 1;
+  const HostCheck* hosts = nullptr;
 };
 
 class Guarded {

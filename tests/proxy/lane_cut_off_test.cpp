@@ -41,6 +41,38 @@ TEST_F(LaneCutOff, AWriteUnderTheTokenThatARevokeClosedIsOvertaken) {
   lanes_.end(next);
 }
 
+// Its lane stands until it is over, although nothing else remembers a fence here.
+TEST(LaneReads, AReadIsOvertakenByANewerTokenWhichDoesNotWaitForIt) {
+  LaneDriver lanes{{LaneDriver::settle, 1'000, 10'000, 0}};
+  lanes.end(lanes.write("a", 33));
+  const Ticket read = lanes.ask(Kind::read, {LaneDriver::claim("a", 34)});
+  ASSERT_EQ(lanes.state(read), "entered");
+  EXPECT_EQ(lanes.table.judge_read(read).verdict, Verdict::admitted);
+  lanes.end(lanes.write("a", 34));
+  EXPECT_EQ(lanes.table.judge_read(read).verdict, Verdict::admitted);
+  const Ticket newer = lanes.write("a", 35);
+  EXPECT_EQ(lanes.state(newer), "entered");
+  lanes.end(newer);
+  EXPECT_EQ(lanes.table.judge_read(read).verdict, Verdict::stale);
+  EXPECT_EQ(lanes.table.judge_read(read).highest, 35);
+  EXPECT_EQ(lanes.table.figures().lanes, 1U);
+  lanes.end_read(read);
+  EXPECT_EQ(lanes.table.figures().lanes, 0U);
+}
+
+TEST(LaneReads, AReadThatHadToWaitIsJudgedAgainAsWell) {
+  LaneDriver lanes;
+  const Ticket old = lanes.write("a", 33);
+  const Ticket read = lanes.ask(Kind::read, {LaneDriver::claim("a", 34)});
+  EXPECT_EQ(lanes.state(read), "waiting");
+  lanes.end(old);
+  ASSERT_EQ(lanes.state(read), "entered");
+  lanes.end(lanes.revoke("a"));
+  EXPECT_EQ(lanes.table.judge_read(read).verdict, Verdict::stale) << "closed";
+  lanes.end_read(read);
+  EXPECT_EQ(lanes.table.figures().lanes, 0U);
+}
+
 TEST_F(LaneCutOff, WhoWaitsIsJudgedByAFloorThatWasRaisedMeanwhile) {
   const Ticket old = begin("a", 33);
   const Ticket waiting = lanes_.write("a", 34);

@@ -42,6 +42,12 @@ void LaneDriver::end(Ticket ticket, Ending ending) {
   take(std::move(actions));
 }
 
+void LaneDriver::end_read(Ticket ticket) {
+  Actions actions;
+  table.end_read(ticket, now, actions);
+  take(std::move(actions));
+}
+
 bool LaneDriver::withdraw(Ticket ticket) {
   Actions actions;
   const bool is_withdrawn = table.withdraw(ticket, now, actions);

@@ -23,6 +23,7 @@ class LaneDriver {
   proxy::Ticket advance(const std::string& resource, std::int64_t token);
   proxy::Ticket revoke(const std::string& resource);
   void end(proxy::Ticket ticket, proxy::Ending ending = proxy::Ending::took_effect);
+  void end_read(proxy::Ticket ticket);
   bool withdraw(proxy::Ticket ticket);
   void forget_fences();
   // The clock goes on, and the table is told.

@@ -115,6 +115,30 @@ void LaneSimulation::let_in(const Entered& entered) {
       violate("a write that was acknowledged was let in again");
   }
   if (operation.kind == Kind::write) forward(entered.ticket);
+  if (operation.kind == Kind::read) read(entered.ticket, 1 + random(3));
+}
+
+// The upstream looks at the object for a part of its answer, and the guard has it some time later.
+void LaneSimulation::read(Ticket ticket, int parts) {
+  schedule(Time{random(20)}, [this, ticket, parts] {
+    const std::int64_t seen = newest_applied_[operations_.at(ticket).claims[0].resource.name()];
+    schedule(Time{random(20)}, [this, ticket, parts, seen] { pass_on_read(ticket, parts, seen); });
+  });
+}
+
+void LaneSimulation::pass_on_read(Ticket ticket, int parts, std::int64_t seen) {
+  const Operation& operation = operations_.at(ticket);
+  if (operation.life != life_ || !table_) return;
+  const Claim& claim = operation.claims[0];
+  const bool stands =
+      !settings_.judges_reads_again || table_->judge_read(ticket).verdict == Verdict::admitted;
+  if (stands && seen > claim.token.value()) {
+    violate(fmt::format("{}: a read of {} holds what {} wrote", claim.resource.name(), claim.token.value(),
+                        seen));
+  }
+  if (stands && parts > 1) return read(ticket, parts - 1);
+  ++(stands ? counts_.reads : counts_.overtaken_reads);
+  feed([&](Actions& actions) { table_->end_read(ticket, now_, actions); });
 }
 
 // What becomes of a write: answered, refused, never sent, or its end is not seen.
@@ -152,6 +176,8 @@ void LaneSimulation::apply(Ticket ticket) {
   if (operation.is_over || operation.life != life_) ++counts_.applied_late;
   if (operation.is_refused) violate("a write that was reported as refused took effect");
   for (const Claim& claim : operation.claims) {
+    auto& newest = newest_applied_[claim.resource.name()];
+    newest = std::max(newest, claim.token.value());
     const std::int64_t highest = highest_entered_[claim.resource.name()];
     if (claim.token.value() < highest) {
       violate(fmt::format("{}: a write of {} took effect after {} was let in", claim.resource.name(),

@@ -27,6 +27,7 @@ class LaneSimulation {
     proxy::Time upstream_settle{100};  // by then the upstream has finished or abandoned a request
     bool closes_at_restart = true;
     bool tells_unknown = true;  // false: a write whose end was not seen passes for a refused one
+    bool judges_reads_again = true;
   };
 
   explicit LaneSimulation(const Settings& settings);
@@ -42,6 +43,8 @@ class LaneSimulation {
     int waited = 0;  // let in later than asked
     int crashes = 0;
     int duplicates = 0;
+    int reads = 0;  // that were admitted to their end
+    int overtaken_reads = 0;
   };
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
@@ -83,6 +86,8 @@ class LaneSimulation {
   void forward(proxy::Ticket ticket);
   void apply(proxy::Ticket ticket);
   void end(proxy::Ticket ticket, proxy::Ending ending);
+  void read(proxy::Ticket ticket, int parts);
+  void pass_on_read(proxy::Ticket ticket, int parts, std::int64_t seen);
   void stop_guard();
   void start_guard();
   void compact();
@@ -123,6 +128,7 @@ class LaneSimulation {
   std::map<proxy::Ticket, Operation> operations_;
   proxy::Ticket next_ticket_ = 1;
   std::map<std::string, std::int64_t> highest_entered_;
+  std::map<std::string, std::int64_t> newest_applied_;
   using Sequenced = std::tuple<std::string, std::int64_t, std::int64_t>;  // resource, token, sequence
   std::set<Sequenced> applied_;
   std::set<Sequenced> acknowledged_;

@@ -1,4 +1,4 @@
-// Thousands of histories of the lane, and three in which one part of the rule is missing: those must be
+// Thousands of histories of the lane, and some in which one part of the rule is missing: those must be
 // caught.
 
 #include "tests/proxy/lane_simulation.hpp"
@@ -54,16 +54,23 @@ TEST(LaneHistories, NoTokenFallsNothingAcknowledgedVanishesAndEveryLaneOpensAgai
     sum.waited += counts.waited;
     sum.crashes += counts.crashes;
     sum.duplicates += counts.duplicates;
+    sum.reads += counts.reads;
+    sum.overtaken_reads += counts.overtaken_reads;
   }
-  fmt::print("entered {} (waited {}), applied {} (late {}), unknown {}, crashes {}, duplicates {}\n",
-             sum.entered, sum.waited, sum.applied, sum.applied_late, sum.unknown, sum.crashes,
-             sum.duplicates);
+  fmt::print(
+      "entered {} (waited {}), applied {} (late {}), unknown {}, crashes {}, duplicates {}, reads {} "
+      "(overtaken "
+      "{})\n",
+      sum.entered, sum.waited, sum.applied, sum.applied_late, sum.unknown, sum.crashes, sum.duplicates,
+      sum.reads, sum.overtaken_reads);
   if (replayed) return;
   EXPECT_GT(sum.applied_late, 0);
   EXPECT_GT(sum.unknown, 0);
   EXPECT_GT(sum.waited, 0);
   EXPECT_GT(sum.crashes, 0);
   EXPECT_GT(sum.duplicates, 0);
+  EXPECT_GT(sum.reads, 0);
+  EXPECT_GT(sum.overtaken_reads, 0);
 }
 
 TEST(LaneHistories, OneSeedIsOneHistory) {
@@ -93,6 +100,12 @@ TEST(LaneHistories, ASettleTimeShorterThanTheUpstreamsIsCaught) {
 TEST(LaneHistories, AWriteWhoseEndWasNotSeenTakenForARefusedOneIsCaught) {
   Settings settings;
   settings.tells_unknown = false;
+  EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();
+}
+
+TEST(LaneHistories, AReadThatIsJudgedBeforeItsAnswerComesAloneIsCaught) {
+  Settings settings;
+  settings.judges_reads_again = false;
   EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();
 }
 

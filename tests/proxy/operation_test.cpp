@@ -164,8 +164,21 @@ TEST(OperationTest, DestinationFieldsThatMeanNothingHereAreMalformed) {
   EXPECT_EQ(with({{"Fencing-Destination-Token", "6"}}), 400U);
   EXPECT_EQ(with({{"Fencing-Destination-Sequence", "6"}}), 400U);
   EXPECT_EQ(with({{"Fencing-Destination-Else", "6"}}), 400U);
+  for (const auto* odd :
+       {"Fencing_Destination_Holder", "Fencing.Destination-Holder", "fencing-destination~holder"})
+    EXPECT_EQ(with({{odd, "d"}}), 400U) << odd;
   EXPECT_EQ(status(parse("PUT", "/a", with_claim({{"Fencing-Destination-Token", "6"}}))), 400U);
   EXPECT_EQ(status(parse("COPY", "/a", with_claim({{"Fencing-Destination-Token", "6"}}))), 400U);
+}
+
+TEST(OperationTest, AConditionThatIsNoneIsMalformed) {
+  for (const auto* odd :
+       {"", " ", "<http://guard/a>", "(", "(<u:1>", "(<u:1)", "([\"a)", "x", "(<u:1>) x", "<", "<a",
+        "</a/../b> (<u:1>)", "<//other/a> (<u:1>)", "<http://guard/%2f> (<u:1>)", ") (", "\"a\""})
+    EXPECT_EQ(status(parse("PUT", "/a", with_claim({{"If", odd}}))), 400U) << odd;
+  EXPECT_EQ(status(parse("PUT", "/a", with_claim({{"If", "(<u:1>)"}, {"if", "(<u:2>)"}}))), 400U);
+  for (const auto* fine : {"(<u:1>)", "</> (<u:1>)", "</a/b/> (<u:1>)", "<other> (<u:1>)", "()"})
+    EXPECT_EQ(status(parse("PUT", "/a", with_claim({{"If", fine}}))), 0U) << fine;
 }
 
 TEST(OperationTest, MalformedClaimsAre400) {

@@ -59,6 +59,21 @@ TEST_F(ProxyTest, ALowerTokenAnotherHolderAndNoTokenAreRefusedAndNothingIsForwar
   EXPECT_EQ(guarded_.metric("fenceguard_verdicts_total{storage=\"http\",verdict=\"missing\"}"), 2);
 }
 
+// Shows that a web page whose own name leads to the guard raises no fence and reads nothing. How: the
+// requests that a browser would send for it.
+TEST_F(ProxyTest, ARequestUnderAForeignHostIsRefusedBeforeItIsJudged) {
+  HostCheck hosts{HostCheck::Side::data, {"guard.example"}};
+  hosts.set_address("127.0.0.1:0");
+  GuardedOptions options;
+  options.hosts = &hosts;
+  const Guarded named{upstream_.url(), options};
+  const auto page = claim(99, {{"Host", "evil.example"}});
+  EXPECT_EQ(named.send("PUT", "/a", page, "x").status, 403U);
+  EXPECT_EQ(named.send("GET", "/a", page).status, 403U);
+  EXPECT_THAT(upstream_.seen(), IsEmpty());
+  EXPECT_EQ(named.send("PUT", "/a", claim(5, {{"Host", "guard.example:443"}}), "x").status, 201U);
+}
+
 TEST_F(ProxyTest, ASequenceThatTookEffectIsADuplicateAndOneThatWasRefusedIsFree) {
   const auto put = [&](const std::string& words) {
     return guarded_.send("PUT", "/a", claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", words}}), "x");

@@ -91,7 +91,9 @@ TEST(RequestWriterTest, AMethodOverrideIsNotPassedOnUnderAnySpelling) {
                                     {"x-http-method", "DELETE"},
                                     {"X-Method-Override", "DELETE"},
                                     {"X_HTTP_Method_Override", "DELETE"},
-                                    {"X-HTTP_METHOD-OVERRIDE", "DELETE"}}}
+                                    {"X-HTTP_METHOD-OVERRIDE", "DELETE"},
+                                    {"X.HTTP.Method.Override", "DELETE"},
+                                    {"X-HTTP~Method-Override", "DELETE"}}}
                         .head();
   EXPECT_THAT(head, Not(HasSubstr("DELETE")));
 }
@@ -113,7 +115,7 @@ TEST(RequestWriterTest, WhoComesOverAUnixSocketHasNoAddress) {
 
 TEST(RequestWriterTest, ClaimsArePassedOnOnlyWhereThatIsAskedFor) {
   EXPECT_THAT(Sent{}.head(), Not(HasSubstr("Fencing")));
-  Sent sent{.fields = {{"Fencing_Token", "99"}}};
+  Sent sent{.fields = {{"Fencing_Token", "99"}, {"Fencing~Token", "99"}, {"Fencing.Token", "99"}}};
   EXPECT_THAT(sent.head(), Not(HasSubstr("Fencing")));
   sent.origin.is_claim_forwarded = true;
   EXPECT_THAT(sent.head(), AllOf(HasSubstr("Fencing-Token: 34\r\n"), HasSubstr("Fencing-Holder: h\r\n"),
@@ -145,6 +147,26 @@ TEST(RequestWriterTest, TheBasePathStandsInFrontOfTargetAndDestination) {
       .framing = {}}.head();
   EXPECT_THAT(head, StartsWith("MOVE /dav/a?x=1 HTTP/1.1\r\nHost: store\r\n"));
   EXPECT_THAT(head, HasSubstr("\r\nDestination: http://store/dav/b\r\n"));
+}
+
+// The If field as it goes on.
+std::string condition(const std::string& value, const Pairs& more = {}) {
+  Sent sent{.fields = {{"If", value}}, .origin = {"store", "/dav", false, true}};
+  sent.fields.insert(sent.fields.end(), more.begin(), more.end());
+  const auto head = sent.head();
+  const auto at = head.find("\r\nIf: ");
+  return at == head.npos ? "none" : head.substr(at + 6, head.find("\r\n", at + 2) - at - 6);
+}
+
+TEST(RequestWriterTest, UrlsOfTheGuardInAConditionNameTheUpstream) {
+  EXPECT_EQ(condition("<http://guard/a%20b/> (<urn:uuid:1>) (Not <DAV:no-lock>)"),
+            "<https://store/dav/a%20b/> (<urn:uuid:1>) (Not <DAV:no-lock>)");
+  EXPECT_EQ(condition("</%61?x=1>(<u:1> [W/\"a)>\"])\t<https://GUARD> ([\"(\"])"),
+            "<https://store/dav/a?x=1>(<u:1> [W/\"a)>\"])\t<https://store/dav/> ([\"(\"])");
+  EXPECT_EQ(condition("<http://other/a> (<u:1>) <http://guard:81/a> (<u:2>) <ftp://guard/a> (<u:3>)"),
+            "<http://other/a> (<u:1>) <http://guard:81/a> (<u:2>) <ftp://guard/a> (<u:3>)");
+  EXPECT_EQ(condition("(<http://guard/a>) ([\"</a>\"])"), "(<http://guard/a>) ([\"</a>\"])");
+  EXPECT_EQ(condition("(<u:1>)", {{"Connection", "if"}}), "none");
 }
 
 TEST(RequestWriterTest, AnEmptyBodyIsStatedWhereTheMethodHasOne) {

@@ -79,6 +79,7 @@ TEST(TargetTest, ADestinationIsAPathOrAUrlOfTheSameHost) {
     EXPECT_NE(reason(parse_destination(text, "guard:7420", 0)), "") << text;
   }
   EXPECT_NE(reason(parse_destination("http:///b", "", 0)), "");
+  EXPECT_NE(reason(parse_destination("http://my_host/b", "my-host", 0)), "");
 }
 
 }  // namespace

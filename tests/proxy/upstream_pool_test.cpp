@@ -5,19 +5,35 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <thread>
 
 #include "tests/http/support.hpp"
+
+namespace {
+std::atomic<int> option_that_fails{0};  // of TCP
+}  // namespace
+
+// In the place of the C library's.
+extern "C" int setsockopt(int socket, int level, int name, const void* value, socklen_t bytes) noexcept {
+  if (level == IPPROTO_TCP && name == option_that_fails) {
+    errno = ENOPROTOOPT;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_setsockopt, socket, level, name, value, bytes));
+}
 
 namespace fenceguard::proxy {
 namespace {
@@ -114,6 +130,28 @@ TEST(UpstreamPoolTest, NothingArrivesAfterTheProcessWasKilledHoweverMuchItHadSen
   EXPECT_GT(total, 0U);
   ::close(full[0]);
   ::close(full[1]);
+}
+
+// Without it our kernel would go on delivering a request that was given up.
+TEST(UpstreamPoolTest, AConnectionWhoseTimeForDeliveryCannotBeSetIsNotUsed) {
+  SlowReader upstream;
+  const auto is_connected = [&] {
+    const auto loop = std::make_shared<http::Loop>();
+    UpstreamPool pool{upstream.options(), loop};
+    bool is_there = false;
+    const auto connect = [&]() -> http::Task<void> {
+      const auto connection = co_await pool.connect(std::chrono::steady_clock::now() + http::patience);
+      is_there = connection != nullptr;
+    };
+    http::asio::co_spawn(loop->context(), connect(),
+                         [&](const std::exception_ptr&) { loop->context().stop(); });
+    loop->context().run_for(http::patience);
+    return is_there;
+  };
+  option_that_fails = TCP_USER_TIMEOUT;
+  EXPECT_FALSE(is_connected());
+  option_that_fails = 0;
+  EXPECT_TRUE(is_connected());
 }
 
 TEST(UpstreamPoolTest, AConnectionWhoseBytesWereAllTakenEndsInOrder) {

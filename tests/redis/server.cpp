@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 
@@ -26,9 +27,15 @@ int port_beside_its_bus() {
   }
 }
 
+// FENCEGUARD_REDIS_SERVER names another one, such as valkey-server.
+std::string program() {
+  const char* named = std::getenv("FENCEGUARD_REDIS_SERVER");
+  return named != nullptr ? named : "redis-server";
+}
+
 std::vector<std::string> words_of(int port, const std::string& folder, const std::string& socket,
                                   std::vector<std::string> options) {
-  std::vector<std::string> words{"redis-server",
+  std::vector<std::string> words{program(),
                                  "--port",
                                  std::to_string(port),
                                  "--bind",

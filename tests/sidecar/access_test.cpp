@@ -91,7 +91,7 @@ http::Request head(const std::string& name, const std::string& value) {
 }
 
 TEST(HostCheck, OnlyOurNamesAreOurs) {
-  HostCheck check{{"guard.example"}};
+  HostCheck check{HostCheck::Side::control, {"guard.example"}};
   EXPECT_FALSE(check.is_our_host(head("Host", "localhost")));
   check.set_address("10.1.2.3:7421");
   for (const char* ours : {"localhost", "localhost:7421", "LOCALHOST:7421", "127.0.0.1:7421", "[::1]",
@@ -109,8 +109,26 @@ TEST(HostCheck, OnlyOurNamesAreOurs) {
   EXPECT_FALSE(check.is_our_host(head("Accept", "*/*")));
 }
 
+TEST(HostCheck, ToTheDataSideThePortDoesNotMatter) {
+  HostCheck check{HostCheck::Side::data, {"guard.example"}};
+  check.set_address("127.0.0.2:0");
+  for (const char* ours : {"localhost", "localhost:9000", "127.0.0.1:80", "[::1]:9000", "127.0.0.2:7420",
+                           "Guard.example:443", "guard.example"}) {
+    EXPECT_TRUE(check.is_our_host(head("Host", ours))) << ours;
+  }
+  for (const char* foreign : {"", "evil.example", "evil.example:7420", "localhost.evil.example",
+                              "my.guard.example", "guard_example", "127.0.0.3", "localhost."}) {
+    EXPECT_FALSE(check.is_our_host(head("Host", foreign))) << foreign;
+  }
+  EXPECT_TRUE(check.is_our_host(head("Accept", "*/*")));
+  const auto refused = check.refuse_host(head("Host", "evil.example"));
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 403U);
+  EXPECT_NE(refused->body.find("--data-host"), std::string::npos);
+}
+
 TEST(HostCheck, OverAUnixSocketAnyHostWillDo) {
-  HostCheck check{{}};
+  HostCheck check{HostCheck::Side::control, {}};
   check.set_address("unix:/run/guard.sock");
   auto request = head("Host", "whatever");
   request.local_socket = true;
@@ -118,7 +136,7 @@ TEST(HostCheck, OverAUnixSocketAnyHostWillDo) {
 }
 
 TEST(HostCheck, AForeignOriginIsForeign) {
-  HostCheck check{{}};
+  HostCheck check{HostCheck::Side::control, {}};
   check.set_address("127.0.0.1:7421");
   EXPECT_TRUE(check.is_our_origin(head("Host", "localhost")));
   EXPECT_TRUE(check.is_our_origin(head("Origin", "http://localhost:7421")));

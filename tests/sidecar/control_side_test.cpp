@@ -160,12 +160,13 @@ TEST_F(ControlSideTest, ABodyIsJsonAndSaysSo) {
 }
 
 TEST_F(ControlSideTest, BadJsonIs400AndGrantsNothing) {
-  for (const char* body : {"{", "[]", "{}", R"({"resource":7})", R"({"resource":""})",
-                           R"({"resource":"../a"})", R"({"resource":"a","x":1})",
-                           R"({"resource":"a","ttl_ms":9})", R"({"resource":"a","ttl_ms":86400001})",
-                           R"({"resource":"a","ttl_ms":"10"})", R"({"resource":"a","wait_ms":-1})",
-                           R"({"resource":"a","wait_ms":600001})", R"({"resource":"a","holder":""})",
-                           R"({"resource":"a","holder":"a b"})", R"({"resource":"a","ttl_ms":1.5})"}) {
+  for (const char* body :
+       {"{", "[]", "{}", R"({"resource":7})", R"({"resource":""})", R"({"resource":"../a"})",
+        R"({"resource":"a","x":1})", R"({"resource":"a","ttl_ms":9})",
+        R"({"resource":"a","ttl_ms":86400001})", R"({"resource":"a","ttl_ms":"10"})",
+        R"({"resource":"a","wait_ms":-1})", R"({"resource":"a","wait_ms":600001})",
+        R"({"resource":"a","holder":""})", R"({"resource":"a","holder":"a b"})",
+        R"({"resource":"b","resource":"a"})", R"({"resource":"a","ttl_ms":1.5})"}) {
     EXPECT_EQ(running_.control("POST", "/v1/leases", body).status, 400U) << body;
   }
   const std::string deep = R"({"resource":)" + std::string(5000, '[') + std::string(5000, ']') + "}";

@@ -205,6 +205,13 @@ TEST_F(DataSideTest, AFaultIsUnavailableOrUnknownAndSaysWhich) {
   EXPECT_EQ(field(unknown, "Fencing-Verdict"), "unknown");
   EXPECT_EQ(problem_of(unknown), "unknown");
   EXPECT_EQ(running_.metric("fenceguard_unknown_total"), 1);
+  // A fenced read writes nothing but the fence.
+  const auto read = running_.data("GET", "/accounts/42", claim_fields(1));
+  EXPECT_EQ(read.status, 503U);
+  EXPECT_EQ(field(read, "Fencing-Verdict"), "unavailable");
+  EXPECT_EQ(field(read, "Retry-After"), "1");
+  EXPECT_NE(read.body.find("the fence may have been raised"), std::string::npos) << read.body;
+  EXPECT_EQ(running_.metric("fenceguard_unknown_total"), 1);
   running_.objects().set_fault(std::nullopt);
   EXPECT_EQ(put(1).status, 201U);
 }

@@ -30,10 +30,23 @@ void Gate::pass() {
 
 std::variant<Grant, Held> GatedSource::try_acquire(const Resource& resource, const Holder& holder,
                                                    std::chrono::milliseconds ttl) {
+  asking.pass();
+  if (delays_requests.load()) throw OutcomeUnknown("the request is still on its way");
   auto answer = inner_.try_acquire(resource, holder, ttl);
   granted.pass();
   if (loses_answers.load()) throw OutcomeUnknown("the connection broke");
   return answer;
+}
+
+Renewal GatedSource::renew(const Claim& claim, std::chrono::milliseconds ttl) {
+  renewing.pass();
+  if (loses_renewals.load()) throw OutcomeUnknown("the connection broke");
+  return inner_.renew(claim, ttl);
+}
+
+Release GatedSource::release(const Claim& claim) {
+  if (refuses_releases.load()) throw Unavailable("the source cannot be reached");
+  return inner_.release(claim);
 }
 
 std::optional<Token> GatedSource::lowest_live() {
@@ -56,6 +69,7 @@ void GatedFences::revoke(Resource resource, std::optional<Claim> lease, Done<Fen
 }
 
 void GatedFences::advance(Claim claim, Done<Ruling> done) {
+  advancing.pass();
   if (const auto refused = fault()) return done(*refused);
   inner_.advance(std::move(claim), std::move(done));
 }

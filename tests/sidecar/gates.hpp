@@ -30,24 +30,27 @@ class Gate {
   int held_ = 0;
 };
 
-// A token source as it is, but for a gate before the answer to try_acquire and a fault to throw from it.
+// A token source as it is, but for gates and for the faults that a test puts in.
 class GatedSource : public TokenSource {
  public:
   explicit GatedSource(TokenSource& inner) : inner_{inner} {}
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                         std::chrono::milliseconds ttl) override;
-  Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override {
-    return inner_.renew(claim, ttl);
-  }
-  Release release(const Claim& claim) override { return inner_.release(claim); }
+  Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
+  Release release(const Claim& claim) override;
   Release end(const Resource& resource) override { return inner_.end(resource); }
   std::optional<LeaseRecord> show(const Resource& resource) override { return inner_.show(resource); }
   void raise(const Resource& resource, Token mark) override { inner_.raise(resource, mark); }
   Token draw() override { return inner_.draw(); }
   std::optional<Token> lowest_live() override;
 
+  Gate asking;                                 // before the source is asked for a lease
+  Gate renewing;                               // before it is asked to renew one
   Gate granted;                                // after the source has decided, before anybody hears of it
   std::atomic<bool> loses_answers{false};      // the grant happens, but its answer is unknown
+  std::atomic<bool> delays_requests{false};    // the answer is unknown, and the grant has not happened yet
+  std::atomic<bool> loses_renewals{false};     // nobody knows how they end
+  std::atomic<bool> refuses_releases{false};   // nothing is released
   std::atomic<bool> counts_separately{false};  // as a source with several counters
 
  private:
@@ -77,6 +80,8 @@ class GatedFences : public FenceStore {
 
   // How the next advances and revokes end, instead of being passed on.
   void set_fault(std::optional<FaultKind> kind);
+
+  Gate advancing;  // before the store is asked to advance
 
   // A revoke closes the fence, and fails then, as where the end of a write was not seen.
   std::atomic<bool> fails_after_revoke{false};

@@ -27,6 +27,33 @@ TEST(JsonBody, AMemberThatNobodyAskedForIsAnError) {
   EXPECT_THROW(JsonBody{R"({"tll_ms":1})"}.require_taken(), InvalidInput);
 }
 
+std::string objection(const std::string& text) {
+  try {
+    JsonBody{text}.require_taken();
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(JsonBody, AnObjectionNamesItsMember) {
+  EXPECT_EQ(objection(R"({"tll_ms":1})"), "The member 'tll_ms' is not known here.");
+  EXPECT_EQ(objection(R"({"ttl_ms":1,"ttl_ms":2})"), "The member 'ttl_ms' comes more than once.");
+  EXPECT_EQ(objection("{\"" + std::string(1000, 'x') + "\":1}"),
+            "The member whose name has 1000 bytes is not known here.");
+}
+
+TEST(JsonBody, AMemberThatComesTwiceIsAnErrorHoweverItIsWritten) {
+  for (const char* text :
+       {R"({"a":1,"a":1})", R"({"a":"x","b":2,"a":"y"})", R"({"a":1,"\u0061":2})", R"({"a" : 1, "a"
+:2})",
+        R"({"a":{"b":1},"c":[1,{"c":"}"}],"a":2})", R"({"q\"":1,"q\u0022":2})", R"({"":1,"":2})"})
+    EXPECT_NE(objection(text).find("more than once"), std::string::npos) << text;
+  for (const char* text : {R"({"a":1,"A":2})", R"({"a":"a","b":"b"})", R"({"a":{"a":1}})",
+                           R"({"a":["a","a"]})", R"({"a":"\":1,\"a","b":1})", R"({"a\\":1,"a":2})"})
+    EXPECT_EQ(objection(text).find("more than once"), std::string::npos) << text;
+}
+
 TEST(JsonBody, WrongTypesAreErrors) {
   EXPECT_THROW((void)JsonBody{R"({"token":34})"}.token("token"), InvalidInput);
   EXPECT_THROW((void)JsonBody{R"({"token":"034"})"}.token("token"), InvalidInput);

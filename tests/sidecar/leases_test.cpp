@@ -6,6 +6,8 @@
 
 #include <future>
 
+#include "adapters/schemes.hpp"
+#include "guard/sidecar/lease_desk.hpp"
 #include "tests/sidecar/running.hpp"
 
 namespace fenceguard::test {
@@ -186,12 +188,111 @@ TEST_F(LeasesTest, AnAdvanceThatFailsGivesTheLeaseBack) {
   EXPECT_EQ(running_.acquire(R"("resource":"a")").status, 201U);
 }
 
-TEST_F(LeasesTest, AGrantWhoseAnswerWasLostIsGivenBack) {
+// Of a lease under a name that the guard has chosen itself nobody else can have heard.
+TEST_F(LeasesTest, AGrantToNobodyWhoseAnswerWasLostIsGivenBackAndUnknown) {
   running_.source().loses_answers = true;
-  EXPECT_EQ(running_.acquire(R"("resource":"a","ttl_ms":600000)").status, 503U);
+  const auto lost = running_.acquire(R"("resource":"a","ttl_ms":600000)");
+  EXPECT_EQ(lost.status, 500U);
+  EXPECT_EQ(problem_of(lost), "unknown");
   EXPECT_FALSE(running_.lease("a"));
   running_.source().loses_answers = false;
   EXPECT_EQ(running_.acquire(R"("resource":"a")").status, 201U);
+}
+
+// The holder has its lease, asks again, and this time the source's answer is lost.
+TEST_F(LeasesTest, AskingAgainLosesNoLeaseThatWasDelivered) {
+  const std::string members = R"("resource":"a","ttl_ms":600000,"holder":"me")";
+  const auto claim = granted_claim(running_.acquire(members));
+  running_.source().loses_answers = true;
+  const auto again = running_.acquire(members);
+  EXPECT_EQ(again.status, 500U);
+  EXPECT_EQ(problem_of(again), "unknown");
+  ASSERT_TRUE(running_.lease("a"));
+  EXPECT_EQ(running_.control("PUT", "/v1/leases/a", {}, claim).status, 200U);
+  running_.source().loses_answers = false;
+  EXPECT_EQ(granted_claim(running_.acquire(members)), claim);
+}
+
+TEST_F(LeasesTest, AGrantToANamedHolderWhoseAnswerWasLostCanBeAskedForAgain) {
+  const std::string members = R"("resource":"a","ttl_ms":600000,"holder":"me")";
+  running_.source().loses_answers = true;
+  EXPECT_EQ(problem_of(running_.acquire(members)), "unknown");
+  const auto lease = running_.lease("a");
+  ASSERT_TRUE(lease);
+  running_.source().loses_answers = false;
+  EXPECT_EQ(granted_claim(running_.acquire(members))[0].second, to_string(lease->claim.token));
+}
+
+// The source has not seen the request yet when the guard looks for what became of it.
+TEST_F(LeasesTest, ALookThatFindsNothingDoesNotMakeAnUnknownGrantCertain) {
+  running_.source().delays_requests = true;
+  EXPECT_EQ(problem_of(running_.acquire(R"("resource":"a","ttl_ms":600000)")), "unknown");
+  EXPECT_EQ(problem_of(running_.acquire(R"("resource":"a","ttl_ms":600000,"holder":"me")")), "unknown");
+}
+
+TEST_F(LeasesTest, ALeaseThatCannotBeGivenBackIsUnknown) {
+  running_.source().refuses_releases = true;
+  running_.fences().set_fault(FaultKind::unavailable);
+  EXPECT_EQ(problem_of(running_.acquire(R"("resource":"a","ttl_ms":600000)")), "unknown");
+  EXPECT_TRUE(running_.lease("a"));
+}
+
+// The source hangs where it is asked for new leases, and more ask than there are threads.
+TEST_F(LeasesTest, ALiveLeaseIsRenewedWhileTheSourceHangsOverNewOnes) {
+  const auto claim = hold(R"("resource":"mine","ttl_ms":60000)");
+  running_.source().asking.close();
+  std::vector<std::future<http::Response>> others;
+  for (std::size_t i = 0; i < 2 * LeaseDesk::threads; ++i)
+    others.push_back(acquire_soon(R"("resource":"other/)" + std::to_string(i) + "\""));
+  ASSERT_TRUE(running_.source().asking.wait_for_calls(LeaseDesk::threads));
+  ASSERT_TRUE(are_waiting(static_cast<int>(others.size())));
+  auto renewed = std::async(std::launch::async, [&] {
+    return running_.control("PUT", "/v1/leases/mine", R"({"ttl_ms":90000})", claim);
+  });
+  EXPECT_EQ(renewed.wait_for(http::patience), std::future_status::ready);
+  running_.source().asking.open();
+  EXPECT_EQ(renewed.get().status, 200U);
+  for (auto& other : others) EXPECT_EQ(other.get().status, 201U);
+}
+
+// The advance takes longer than a quarter of the lease, as where it waits for an older write.
+TEST_F(LeasesTest, ALeaseIsRenewedBeforeItIsHandedOutWhereTheAdvanceTookLong) {
+  running_.fences().advancing.close();
+  auto asked = acquire_soon(R"("resource":"a","ttl_ms":8000,"wait_ms":30000)");
+  ASSERT_TRUE(running_.fences().advancing.wait_for_calls());
+  ASSERT_TRUE(eventually([&] {
+    const auto lease = running_.lease("a");
+    return !lease || lease->remaining < 5s;
+  }));
+  running_.source().renewing.close();
+  running_.fences().advancing.open();
+  EXPECT_TRUE(running_.source().renewing.wait_for_calls());
+  running_.source().renewing.open();
+  EXPECT_EQ(asked.get().status, 201U);
+}
+
+TEST_F(LeasesTest, ALeaseThatEndedDuringTheAdvanceIsAskedForAgainAsLongAsItsCallerWaits) {
+  running_.fences().advancing.close();
+  auto asked = acquire_soon(R"("resource":"a","ttl_ms":300,"wait_ms":30000)");
+  ASSERT_TRUE(running_.fences().advancing.wait_for_calls());
+  ASSERT_TRUE(is_free("a"));
+  running_.fences().advancing.open();
+  const auto lease = asked.get();
+  EXPECT_EQ(lease.status, 201U);
+  EXPECT_NE(json_of(lease).at("token"), "1") << "that one is over";
+}
+
+TEST_F(LeasesTest, ALeaseThatEndedDuringTheAdvanceIsNotHandedOut) {
+  running_.fences().advancing.close();
+  auto asked = acquire_soon(R"("resource":"a","ttl_ms":300)");
+  ASSERT_TRUE(running_.fences().advancing.wait_for_calls());
+  ASSERT_TRUE(is_free("a"));
+  running_.fences().advancing.open();
+  const auto refused = asked.get();
+  EXPECT_EQ(refused.status, 503U);
+  EXPECT_NE(field(refused, "Retry-After"), "");
+  EXPECT_THAT(refused.body, HasSubstr("longer ttl_ms"));
+  EXPECT_FALSE(running_.lease("a"));
 }
 
 TEST_F(LeasesTest, AStopAnswersWhoeverWaitsAndIsClean) {
@@ -244,6 +345,48 @@ TEST(Leases, ANumberIssuedTwiceIsCountedAndTheLeaseTakenAgain) {
   EXPECT_EQ(lease.status, 201U);
   EXPECT_EQ(json_of(lease).at("token"), "2");
   EXPECT_EQ(running.metric("fenceguard_token_conflicts_total"), 1);
+}
+
+// The desk alone, so that no connection is needed for each call.
+TEST(Leases, CallsOfASourceThatHangsAreBounded) {
+  const http::TemporaryFolder folder;
+  StorageOptions options;
+  options.initialise = true;
+  const auto storage = schemes().open_storage(Url::parse("sqlite:" + folder.file("guard.db")), options);
+  Metrics metrics{"sqlite"};
+  RefusalLog log;
+  Gate gate;
+  std::atomic<std::size_t> ended{0};
+  std::size_t run = 0;
+  {
+    LeaseDesk desk{*storage->own_source(), storage->fences(), metrics, log};
+    const auto call = [&] {
+      gate.pass();
+      ++ended;
+    };
+    gate.close();
+    for (std::size_t i = 0; i < LeaseDesk::threads; ++i) run += desk.run_renewal(call) ? 1 : 0;
+    ASSERT_TRUE(gate.wait_for_calls(LeaseDesk::threads));
+    for (std::size_t i = 0; i < 2 * LeaseDesk::calls_max; ++i) run += desk.run_renewal(call) ? 1 : 0;
+    EXPECT_EQ(run, LeaseDesk::threads + LeaseDesk::calls_max);
+    EXPECT_TRUE(desk.run_blocking([] {})) << "the other calls have room of their own";
+    gate.open();
+  }
+  EXPECT_EQ(ended, run);
+}
+
+// The guard has seen a higher token than the lease that the holder asks for again, and the source does not
+// say whether that one is still held.
+TEST(Leases, ALeaseThatWasDeliveredIsNotGivenBackWhereTheSourceCannotBeRaised) {
+  RunningOptions options;
+  options.has_own_source = false;
+  Running running{std::move(options)};
+  const std::string members = R"("resource":"a","ttl_ms":600000,"holder":"me")";
+  EXPECT_EQ(running.acquire(members).status, 201U);
+  EXPECT_EQ(running.control("POST", "/v1/fences/a/advance", {}, claim_fields(1000)).status, 200U);
+  running.source().loses_renewals = true;
+  EXPECT_EQ(running.acquire(members).status, 503U);
+  EXPECT_TRUE(running.lease("a"));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ using testing::HasSubstr;
 // A PUT of four bytes of which two are sent; returns once the server waits for the rest.
 void begin_put(http::RawClient& client) {
   client.send(
-      "PUT /a HTTP/1.1\r\nHost: x\r\nFencing-Token: 1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+      "PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: 1\r\nExpect: 100-continue\r\nContent-Length: "
+      "4\r\n\r\n");
   EXPECT_EQ(client.receive(true).status, 100U);
   client.send("ab");
 }

@@ -24,6 +24,9 @@ Running::Running(RunningOptions options) {
 }
 
 Running::~Running() {
+  storage_->fences().advancing.open();
+  source_->asking.open();
+  source_->renewing.open();
   source_->granted.open();
   sidecar_.reset();
 }

@@ -1,11 +1,15 @@
-// Each work of a shared transaction is answered exactly once, whatever the others' receivers do.
+// Each work of a shared transaction is answered exactly once, whatever the others' receivers do, and soon,
+// whoever reads the file.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <future>
 #include <stdexcept>
 
+#include "adapters/sqlite/guard.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
 
@@ -46,6 +50,43 @@ TEST_F(Answers, AReceiverThatThrowsNeitherHearsTwiceNorTakesTheOthersAnswers) {
       });
   EXPECT_EQ(thrown, 1);
   EXPECT_THAT(heard, ElementsAre("admitted"));
+}
+
+// A new file with pages so small that its log soon has very many of them.
+void make_with_small_pages(const std::string& path) {
+  sqlite3* connection = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &connection), SQLITE_OK);
+  sqlite::execute(connection, "PRAGMA page_size = 512");
+  sqlite::install_in(connection);
+  sqlite3_close_v2(connection);
+}
+
+// A reader that was stopped keeps the log from being emptied. The guard tries to, and must not make anybody
+// wait for as long as a lease lives: the limit here is half of the time to live that is the default.
+TEST(LongLog, IsEmptiedWithoutKeepingLeasesWaitingForAReader) {
+  constexpr std::uintmax_t truncated_above_bytes = 40'000 * (512 + 24);
+  const TempDir folder{TempDir::Place::memory};
+  const auto path = folder.file("fences.db");
+  ASSERT_NO_FATAL_FAILURE(make_with_small_pages(path));
+  const OpenStorage storage{path};
+  auto& source = *storage->own_source();
+  const auto answer = source.try_acquire(Resource{"lease"}, Holder{"h"}, std::chrono::hours{1});
+  const auto claim = std::get<Grant>(answer).claim;
+  const sqlite::Database reader{path, sqlite::Database::Mode::look};
+  sqlite::execute(reader.handle(), "BEGIN");
+  sqlite::execute(reader.handle(), "SELECT count(*) FROM fenceguard_fence");
+
+  const auto log_bytes = [&] { return std::filesystem::file_size(path + "-wal"); };
+  const std::string body(1'000'000, 'x');
+  std::chrono::nanoseconds longest{0};
+  for (int i = 0; i < 3 || log_bytes() < truncated_above_bytes; ++i) {
+    ASSERT_LT(i, 100);
+    (void)storage.put(claim_of("a", 1), body);
+    const auto asked_at = BootClock::now();
+    EXPECT_EQ(source.renew(claim, std::chrono::hours{1}), Renewal::renewed);
+    longest = std::max<std::chrono::nanoseconds>(longest, BootClock::now() - asked_at);
+  }
+  EXPECT_LT(longest, std::chrono::seconds{5});
 }
 
 }  // namespace

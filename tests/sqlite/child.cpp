@@ -61,6 +61,25 @@ int open_as_nobody(const Arguments& arguments) {
   return open_and_stay(arguments);
 }
 
+// advance PATH RESOURCE TOKEN: in a transaction of its own, as a service does; says the verdict.
+int advance(const Arguments& arguments) {
+  sqlite::Database database{arguments[0], sqlite::Database::Mode::read_write};
+  sqlite::Guard guard{database.handle()};
+  say(to_string(guard.advance(claim_of(arguments[1], std::stoll(arguments[2]))).verdict));
+  return 0;
+}
+
+// transaction PATH RESOURCE TOKEN: the same, but says the verdict before the commit, which is at the end of
+// input.
+int stay_in_transaction(const Arguments& arguments) {
+  sqlite::Database database{arguments[0], sqlite::Database::Mode::read_write};
+  sqlite::Transaction tx{database.handle()};
+  say(to_string(admit_in(tx, claim_of(arguments[1], std::stoll(arguments[2]))).verdict));
+  wait_for_end_of_input();
+  tx.commit();
+  return 0;
+}
+
 // race PATH FIRST STEP COUNT: writes to the service's own table of PATH with tokens FIRST, FIRST + STEP, ...;
 // each write appends its token to a log in the same transaction.
 int race(const Arguments& arguments) {
@@ -142,6 +161,8 @@ int run(const std::string& command, const Arguments& arguments) {
   if (command == "open") return open_and_stay(arguments);
   if (command == "wait-for-init") return wait_for_init(arguments);
   if (command == "open-as-nobody") return open_as_nobody(arguments);
+  if (command == "advance") return advance(arguments);
+  if (command == "transaction") return stay_in_transaction(arguments);
   if (command == "race") return race(arguments);
   if (command == "writers") return writers(arguments);
   if (command == "fill") return fill(arguments);

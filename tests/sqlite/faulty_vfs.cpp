@@ -1,7 +1,10 @@
 #include "tests/sqlite/faulty_vfs.hpp"
 
+#include <strings.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -10,11 +13,18 @@
 namespace fenceguard::test {
 namespace {
 
+constexpr std::int64_t sector_bytes = 512;
+
 FaultyVfs* the_vfs = nullptr;
 
 std::string content_of(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};
+}
+
+// Called by SQLite for each new connection.
+int begin_lowered(sqlite3* connection, const char**, const sqlite3_api_routines*) {
+  return sqlite3_exec(connection, "PRAGMA synchronous = NORMAL", nullptr, nullptr, nullptr);
 }
 
 }  // namespace
@@ -23,6 +33,7 @@ std::string content_of(const std::string& path) {
 struct FaultyFile {
   sqlite3_file base;
   std::string* path;  // null if the file is not watched
+  bool syncs_folder;  // with its first sync, as SQLite does for new journals and logs
 
   static FaultyFile& of(sqlite3_file* file) { return *reinterpret_cast<FaultyFile*>(file); }
   static sqlite3_file* under(sqlite3_file* file) {
@@ -43,9 +54,22 @@ struct FaultyFile {
     if (of(file).path == nullptr) return go_on();
     const std::scoped_lock lock{the_vfs->mutex_};
     if (const int code = the_vfs->judge(FaultyVfs::Operation::write)) return code;
-    const std::string text{static_cast<const char*>(bytes), static_cast<std::size_t>(count)};
-    the_vfs->disks_[*of(file).path].pending.push_back({offset, text, false});
-    return go_on();
+    const int code = go_on();
+    if (code == SQLITE_OK) note_sectors(file, offset, offset + count);
+    return code;
+  }
+
+  // A sector goes to the disk as a whole, with what was written to it before.
+  static void note_sectors(sqlite3_file* file, sqlite3_int64 begin, sqlite3_int64 end) {
+    sqlite3_int64 file_end = 0;
+    methods(file)->xFileSize(under(file), &file_end);
+    begin -= begin % sector_bytes;
+    end = std::min(end + (sector_bytes - 1) - (end + sector_bytes - 1) % sector_bytes, file_end);
+    std::string text(static_cast<std::size_t>(end - begin), '\0');
+    methods(file)->xRead(under(file), text.data(), static_cast<int>(text.size()), begin);
+    auto& pending = the_vfs->disks_[*of(file).path].pending;
+    for (auto at = begin; at < end; at += sector_bytes)
+      pending.push_back({at, text.substr(static_cast<std::size_t>(at - begin), sector_bytes), false});
   }
 
   static int truncate(sqlite3_file* file, sqlite3_int64 size) {
@@ -62,9 +86,12 @@ struct FaultyFile {
     if (of(file).path == nullptr) return go_on();
     const std::scoped_lock lock{the_vfs->mutex_};
     auto& disk = the_vfs->disks_[*of(file).path];
-    const auto pending = std::exchange(disk.pending, {});
-    if (const int code = the_vfs->judge(FaultyVfs::Operation::sync)) return code;
-    for (const auto& change : pending) FaultyVfs::apply(disk.synced, change);
+    if (const int code = the_vfs->judge(FaultyVfs::Operation::sync)) {
+      if (!the_vfs->is_crashed_) the_vfs->bring_some(disk);
+      return code;
+    }
+    for (const auto& change : std::exchange(disk.pending, {})) FaultyVfs::apply(disk.synced, change);
+    if (std::exchange(of(file).syncs_folder, false)) the_vfs->deleted_.clear();
     return go_on();
   }
 
@@ -77,6 +104,11 @@ struct FaultyFile {
     return methods(file)->xCheckReservedLock(under(file), result);
   }
   static int control(sqlite3_file* file, int operation, void* argument) {
+    if (operation == SQLITE_FCNTL_PRAGMA && of(file).path != nullptr && the_vfs->is_lowered_) {
+      const char* const* words = static_cast<char**>(argument);
+      const bool raises = words[2] != nullptr && strcasecmp(words[2], "NORMAL") != 0;
+      if (raises && strcasecmp(words[1], "synchronous") == 0) return SQLITE_OK;  // and does nothing
+    }
     return methods(file)->xFileControl(under(file), operation, argument);
   }
   static int sector_size(sqlite3_file* file) { return methods(file)->xSectorSize(under(file)); }
@@ -104,6 +136,7 @@ struct FaultyFile {
     if (path == nullptr || std::strncmp(path, the_vfs->folder_.c_str(), the_vfs->folder_.size()) != 0)
       return code;
     of(file).path = new std::string{path};
+    of(file).syncs_folder = (flags & SQLITE_OPEN_CREATE) != 0 && (flags & SQLITE_OPEN_MAIN_DB) == 0;
     const std::scoped_lock lock{the_vfs->mutex_};
     // What was there before this layer saw it is taken as synced.
     if (!the_vfs->disks_.contains(path)) the_vfs->disks_[path].synced = content_of(path);
@@ -114,14 +147,16 @@ struct FaultyFile {
     {
       const std::scoped_lock lock{the_vfs->mutex_};
       if (the_vfs->is_crashed_) return SQLITE_IOERR_DELETE;
-      the_vfs->disks_.erase(path);
+      auto disk = the_vfs->disks_.extract(path);
+      the_vfs->deleted_.erase(path);
+      if (!disk.empty() && sync_folder == 0) the_vfs->deleted_.insert(std::move(disk));
     }
     return the_vfs->base_->xDelete(the_vfs->base_, path, sync_folder);
   }
 };
 
-FaultyVfs::FaultyVfs(std::string folder)
-    : folder_{std::move(folder)}, base_{sqlite3_vfs_find("unix")}, vfs_{*base_} {
+FaultyVfs::FaultyVfs(std::string folder, unsigned seed)
+    : folder_{std::move(folder)}, base_{sqlite3_vfs_find("unix")}, vfs_{*base_}, random_{seed} {
   the_vfs = this;
   vfs_.zName = "faulty";
   vfs_.szOsFile = static_cast<int>(sizeof(FaultyFile)) + base_->szOsFile;
@@ -131,6 +166,7 @@ FaultyVfs::FaultyVfs(std::string folder)
 }
 
 FaultyVfs::~FaultyVfs() {
+  sqlite3_cancel_auto_extension(reinterpret_cast<void (*)()>(begin_lowered));
   sqlite3_vfs_unregister(&vfs_);
   sqlite3_vfs_register(base_, 1);
   the_vfs = nullptr;
@@ -138,27 +174,34 @@ FaultyVfs::~FaultyVfs() {
 
 void FaultyVfs::fail_at(int n, int code, std::set<Operation> kinds, int times) {
   const std::scoped_lock lock{mutex_};
-  until_failure_ = n;
-  times_ = times;
-  code_ = code;
-  kinds_ = std::move(kinds);
-  failures_ = 0;
-  failed_syncs_ = 0;
+  plans_ = {{n, code, std::move(kinds), times}};
+  failures_.clear();
+}
+
+void FaultyVfs::also_fail_at(int n, int code, std::set<Operation> kinds, int times) {
+  const std::scoped_lock lock{mutex_};
+  plans_.push_back({n, code, std::move(kinds), times});
 }
 
 void FaultyVfs::heal() {
   const std::scoped_lock lock{mutex_};
-  until_failure_ = 0;
+  plans_.clear();
 }
 
 int FaultyVfs::failures() const {
-  const std::scoped_lock lock{mutex_};
-  return failures_;
+  return failures(Operation::write) + failures(Operation::truncate) + failures(Operation::sync);
 }
 
-int FaultyVfs::failed_syncs() const {
+int FaultyVfs::failures(Operation operation) const {
   const std::scoped_lock lock{mutex_};
-  return failed_syncs_;
+  const auto found = failures_.find(operation);
+  return found == failures_.end() ? 0 : found->second;
+}
+
+void FaultyVfs::lower_synchronous() {
+  sqlite3_auto_extension(reinterpret_cast<void (*)()>(begin_lowered));
+  const std::scoped_lock lock{mutex_};
+  is_lowered_ = true;
 }
 
 void FaultyVfs::crash() {
@@ -169,8 +212,15 @@ void FaultyVfs::crash() {
 void FaultyVfs::restart() {
   const std::scoped_lock lock{mutex_};
   is_crashed_ = false;
-  until_failure_ = 0;
+  plans_.clear();
+  for (auto& [path, disk] : deleted_) {
+    if (!happens(50)) continue;
+    std::ofstream{path, std::ios::binary};
+    disks_[path] = std::move(disk);
+  }
+  deleted_.clear();
   for (auto& [path, disk] : disks_) {
+    bring_some(disk);
     disk.pending.clear();
     if (access(path.c_str(), F_OK) != 0) continue;
     std::ofstream{path, std::ios::binary | std::ios::trunc} << disk.synced;
@@ -180,15 +230,32 @@ void FaultyVfs::restart() {
 
 int FaultyVfs::judge(Operation operation) {
   if (is_crashed_) return SQLITE_IOERR;
-  if (until_failure_ == 0 || !kinds_.contains(operation)) return SQLITE_OK;
-  if (until_failure_ > 1) {
-    --until_failure_;
-    return SQLITE_OK;
+  for (auto plan = plans_.begin(); plan != plans_.end(); ++plan) {
+    if (!plan->kinds.contains(operation)) continue;
+    if (plan->until_failure > 1) {
+      --plan->until_failure;
+      continue;
+    }
+    ++failures_[operation];
+    const int code = plan->code;
+    if (--plan->times == 0) plans_.erase(plan);
+    return code;
   }
-  ++failures_;
-  if (operation == Operation::sync) ++failed_syncs_;
-  if (--times_ == 0) until_failure_ = 0;
-  return code_;
+  return SQLITE_OK;
+}
+
+// All and nothing are as likely as anything between: a transaction of many sectors must have a chance.
+void FaultyVfs::bring_some(Disk& disk) {
+  constexpr std::array<unsigned, 4> chances_percent{0, 50, 90, 100};
+  const unsigned chance_percent = chances_percent[random_() % chances_percent.size()];
+  for (const auto& change : std::exchange(disk.pending, {})) {
+    if (happens(chance_percent)) {
+      apply(disk.synced, change);
+    } else if (change.is_truncation) {
+      disk.pending = {change};  // what was written after it is nowhere yet
+      return;
+    }
+  }
 }
 
 void FaultyVfs::apply(std::string& content, const Change& change) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/token_source.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -163,13 +164,28 @@ TEST_F(Initialisation, AStoppedGuardKeepsItsLockAndADeadOneDoesNot) {
   EXPECT_EQ(refusal(path_), "");
 }
 
-// People delete FILE-guard because it looks stale; and a hard link has another one.
-TEST_F(Initialisation, WithoutItsLockFileAGuardIsStillTheOnlyOne) {
+// A hard link has a log of its own: opened by that name, the file would be without what its guard, which was
+// killed, had acknowledged last.
+TEST_F(Initialisation, ADatabaseWithTwoNamesIsRefused) {
   ChildProcess guard{{"open", path_}};
   ASSERT_EQ(guard.read_line(), "open");
   const std::string linked = folder_.file("linked.db");
   std::filesystem::create_hard_link(path_, linked);
-  EXPECT_THAT(refusal(linked), HasSubstr("another fenceguard is the guard"));
+  EXPECT_THAT(refusal(linked), HasSubstr("2 names"));
+  guard.signal(SIGKILL);
+  guard.wait();
+  for (const auto& name : {path_, linked}) {
+    EXPECT_THAT(refusal(name), HasSubstr("2 names"));
+    EXPECT_THROW((void)sqlite::open_source(name), Unavailable);
+  }
+  std::filesystem::remove(linked);
+  EXPECT_EQ(refusal(path_), "");
+}
+
+// People delete FILE-guard because it looks stale.
+TEST_F(Initialisation, WithoutItsLockFileAGuardIsStillTheOnlyOne) {
+  ChildProcess guard{{"open", path_}};
+  ASSERT_EQ(guard.read_line(), "open");
   ASSERT_TRUE(std::filesystem::remove(path_ + "-guard"));
   EXPECT_THAT(refusal(path_), HasSubstr("another fenceguard is the guard"));
   guard.signal(SIGKILL);

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <future>
+#include <memory>
+
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
 
@@ -140,6 +144,36 @@ TEST_F(EmbeddedStorage, AFencedReadAdvancesFirst) {
   EXPECT_EQ(refused.ruling->verdict, Verdict::stale);
   EXPECT_EQ(refused.ruling->highest, 6);
   EXPECT_FALSE(refused.object);
+}
+
+// Shows: what a newer token wrote between a fenced read's advance and its look at the object is not in its
+// answer. How: as many reads as there are readers hold them within their answers, so that the fenced read,
+// which is admitted at once, looks after the newer write.
+TEST_F(EmbeddedStorage, AFencedReadNeverHoldsWhatANewerTokenWrote) {
+  (void)storage_.put(claim_of("a", 3), "three");
+  std::promise<void> over;
+  const auto is_over = over.get_future().share();
+  std::array<std::shared_ptr<std::promise<void>>, 2> held;  // one for each reader
+  for (auto& one : held) {
+    one = std::make_shared<std::promise<void>>();
+    storage_.objects().read({"a", {}, true}, [one, is_over](const auto&) {
+      one->set_value();
+      is_over.wait();
+    });
+  }
+  for (auto& one : held) one->get_future().wait();
+  const auto answer = std::make_shared<std::promise<Outcome<ReadReport>>>();
+  storage_.objects().read({"a", claim_of("a", 3), true},
+                          [answer](Outcome<ReadReport> outcome) { answer->set_value(std::move(outcome)); });
+  EXPECT_EQ(storage_.put(claim_of("a", 4), "four").ruling.verdict, Verdict::admitted);
+  auto answered = answer->get_future();
+  EXPECT_EQ(answered.wait_for(std::chrono::seconds{0}), std::future_status::timeout) << "a reader was free";
+  over.set_value();
+  const auto read = answered.get().value_or_raise();
+  ASSERT_TRUE(read.ruling);
+  EXPECT_EQ(read.ruling->verdict, Verdict::stale);
+  EXPECT_EQ(read.ruling->highest, 4);
+  EXPECT_FALSE(read.object);
 }
 
 // One lock covers everything under it: the resource is a prefix of the object's path.

@@ -64,10 +64,21 @@ class Clock {
   std::string library_;
 };
 
+Server start_under(Stage& stage, const Clock& clock) {
+  try {
+    return Server{stage, {}, clock.environment()};
+  } catch (const Unavailable& error) {
+    throw Unavailable(
+        fmt::format("redis-server does not run with libfaketime here, and this story needs both. Known of "
+                    "redis-server 8, which takes some of its memory from jemalloc alone; 7 does. ({})",
+                    error.what()));
+  }
+}
+
 // The server of the locks, and its clock.
 class Locks {
  public:
-  explicit Locks(Stage& stage) : stage_{stage}, clock_{stage}, server_{stage, {}, clock_.environment()} {}
+  explicit Locks(Stage& stage) : stage_{stage}, clock_{stage}, server_{start_under(stage, clock_)} {}
 
   [[nodiscard]] const Server& server() const { return server_; }
 

@@ -1,6 +1,7 @@
 -- As grant.lua, first come, first served: nobody takes a free lock while another one who lives waits before it.
--- KEYS: lock, counter, queue, waiters. ARGV: holder, time to live in ms, 'enter' or 'ask', the waiter ('': does not
--- wait), for how many ms it keeps its place. Answers as grant.lua does.
+-- KEYS: lock, counter, queue, waiters, and as for grant.lua the set of patterns. ARGV: holder, time to live in ms,
+-- 'enter' or 'ask', the waiter ('': does not wait), for how many ms it keeps its place, and the pattern.
+-- Answers as grant.lua does.
 
 local lock, queue, waiters = KEYS[1], KEYS[3], KEYS[4]
 local holder, waiter = ARGV[1], ARGV[4]
@@ -8,11 +9,13 @@ local holder, waiter = ARGV[1], ARGV[4]
 local value = redis.call('GET', lock)
 local token, present = parse_lock(value)
 if token and present == holder then
+  register(KEYS[5], ARGV[6])
   leave_line(queue, waiters, waiter)
   return take_again(lock, value, ARGV[2], ARGV[3])
 end
 local first, first_left = first_in_line(queue, waiters, tonumber(ARGV[5]))
 if not value and (not first or first == waiter) then
+  register(KEYS[5], ARGV[6])
   leave_line(queue, waiters, waiter)
   return take(lock, KEYS[2], holder, ARGV[2])
 end

@@ -1,5 +1,11 @@
 -- Taking a lock, for the first time or again.
 
+-- In the same step as the grant, so that who looks for live locks never misses one. key: nil for a lock that is found
+-- without it.
+local function register(key, pattern)
+  if key then redis.call('SADD', key, pattern) end
+end
+
 local function take(lock, counter, holder, ttl)
   local token = draw(counter)
   redis.call('SET', lock, token .. ' ' .. holder .. ' 1', 'PX', ttl)

@@ -46,6 +46,16 @@ TEST_F(EtcdGuardRaces, AFenceThatCameAndWentBetweenLookAndWriteAdmitsNoStaleWrit
   EXPECT_EQ(space_.fence(), "");
 }
 
+// What the guard remembers admits the claim; the newer write came in between.
+TEST_F(EtcdGuardRaces, AFencedReadNeverHoldsWhatANewerTokenWrote) {
+  (void)guard_.advance(claim_of(5, "old"));
+  EXPECT_TRUE(other_.write(claim_of(9, "new"), {put(space_.key(), "new")}).is_done());
+  const auto read = guard_.read(claim_of(5, "old"), {etcd::get(space_.key())});
+  EXPECT_EQ(read.ruling.verdict, Verdict::stale);
+  EXPECT_EQ(read.ruling.highest, 9);
+  EXPECT_TRUE(read.answers.empty());
+}
+
 // The same with one that was there before: compacted away and made again, lower than its old self may not be.
 TEST_F(EtcdGuardRaces, AFenceThatWasCompactedAndMadeAgainAdmitsNoStaleWrite) {
   (void)guard_.advance(claim_of(5, "old"));

@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
 
 #include "adapters/etcd/fence_keys.hpp"
 #include "adapters/etcd/guard.hpp"
 #include "guard/error.hpp"
+#include "tests/conformance/until_answered.hpp"
 #include "tests/etcd/cluster.hpp"
 
 namespace fenceguard::test {
@@ -29,23 +29,13 @@ inline EtcdCluster& shared_cluster() {
   return shared;
 }
 
-// Calls function() until it has an answer, for a minute at most. What is unknown may be sent again by its
-// caller only: here it is always a claim with a sequence, an advance, or what changes nothing.
-auto until_answered(const auto& function) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  for (;;) {
-    try {
-      return function();
-    } catch (const Error&) {
-      if (std::chrono::steady_clock::now() > deadline) throw;
-    }
-  }
-}
-
 // A namespace of a cluster, initialised, and a client that goes there by the straight way.
 class EtcdSpace {
  public:
-  explicit EtcdSpace(EtcdCluster& cluster, std::int64_t floor = 0) : cluster_{cluster} { set_floor(floor); }
+  explicit EtcdSpace(EtcdCluster& cluster, std::int64_t floor = 0) : cluster_{cluster} {
+    set_floor(floor);
+    set(keys_.highest(), std::to_string(floor));
+  }
 
   [[nodiscard]] etcd::Address address(const std::string& rest = "") const {
     return etcd::address_of(Url::parse(cluster_.url("/" + name_ + rest)));

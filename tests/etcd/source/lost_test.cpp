@@ -105,6 +105,33 @@ TEST_F(Lost, ALeaseWhoseMemberIsStoppedIsLost) {
   EXPECT_GT(next->claim.token, lease->claim().token);
 }
 
+// Most of a term at default settings, in which every renewal finds one member silent that is asked before the
+// others.
+void expect_kept_beside(EtcdCluster& cluster, std::size_t hung) {
+  std::string hosts = "127.0.0.1:" + std::to_string(cluster.member(hung).port());
+  for (std::size_t i = 1; i < cluster.size(); ++i)
+    hosts += ",127.0.0.1:" + std::to_string(cluster.member((hung + i) % cluster.size()).port());
+  const auto source = open("etcd://" + hosts);
+  auto lease = source->acquire(resource, {.ttl = Ms{10'000}, .wait = limit});
+  ASSERT_TRUE(lease);
+  cluster.member(hung).pause();
+  const auto deadline = BootClock::now() + Ms{12'000};
+  while (BootClock::now() < deadline && !lease->lost().stop_requested()) std::this_thread::sleep_for(Ms{50});
+  EXPECT_FALSE(lease->lost().stop_requested());
+  EXPECT_EQ(source->renew(lease->claim(), Ms{10'000}), Renewal::renewed);
+  cluster.member(hung).resume();
+}
+
+TEST(OneHungMember, WhichIsAskedFirstEndsNoLease) {
+  EtcdCluster cluster{3};
+  expect_kept_beside(cluster, (cluster.leader() + 1) % 3);
+}
+
+TEST(OneHungMember, WhichLedEndsNoLease) {
+  EtcdCluster cluster{3};
+  expect_kept_beside(cluster, cluster.leader());
+}
+
 TEST_F(Lost, ALeaseThatIsRevokedAtTheServerIsLost) {
   auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
   ASSERT_TRUE(lease);

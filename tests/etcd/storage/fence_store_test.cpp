@@ -68,6 +68,79 @@ TEST_F(EtcdFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
   EXPECT_EQ(space_.get(space_.keys().floor()), "abc");
 }
 
+// As many as are read, page by page, neither when the storage is opened nor for each absurd token.
+TEST_F(EtcdFenceStore, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
+  etcd::Guard others{space_.client()};
+  constexpr int fences = 1'000;
+  for (int i = 0; i < fences; ++i)
+    ASSERT_EQ(others.advance(claim("r" + std::to_string(i), 1'000 + i)).verdict, Verdict::admitted);
+  std::atomic<std::size_t> received{0};
+  Proxy proxy{shared_cluster().member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction != Proxy::Direction::to_server) received += piece.size();
+                return piece.size();
+              }};
+  const auto far =
+      Url::parse(shared_cluster().url_of_port(proxy.port(), "/" + space_.address().prefix + "?timeout=5s"));
+  const auto storage = etcd::open_storage(far, {.jump_max = 1'000'000});
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(kind_of([&] { return advance(*storage, claim("new", INT64_MAX - i)); }),
+              FaultKind::implausible);
+  }
+  EXPECT_LT(received, 60'000u) << "all fences are 150,000 bytes and more";
+  EXPECT_EQ(space_.fence("new"), "");
+  // Plausible is what others' tokens make plausible, to the last one.
+  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("new", 1'999 + 1'000'001)); }),
+            FaultKind::implausible);
+  EXPECT_EQ(advance(*storage, claim("new", 1'999 + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// Guards that know nothing of each other raise fences at the same time, some of them far.
+TEST_F(EtcdFenceStore, HoweverFencesAreRaisedTheHighestTokenDecidesWhatIsImplausible) {
+  std::vector<std::jthread> raisers;
+  for (int i = 0; i < 4; ++i) {
+    raisers.emplace_back([this, i] {
+      etcd::Client client{space_.address("?timeout=20s")};
+      etcd::Guard guard{client};
+      for (int step = 1; step <= 25; ++step) {
+        const auto token = 50'000LL * step + i;
+        EXPECT_EQ(guard.advance(claim("r" + std::to_string(i), token)).verdict, Verdict::admitted);
+      }
+    });
+  }
+  raisers.clear();
+  const auto storage = open({.jump_max = 1'000'000});
+  const auto highest = 50'000LL * 25 + 3;
+  const auto is_implausible = [](Storage& at, const char* resource, std::int64_t token) {
+    return kind_of([&] { return advance(at, claim(resource, token)); }) == FaultKind::implausible;
+  };
+  EXPECT_TRUE(is_implausible(*storage, "s", highest + 1'000'001));
+  EXPECT_EQ(advance(*storage, claim("s", highest + 1'000'000)).verdict, Verdict::admitted);
+  // Neither a lease that is closed nor what is set by hand, up or down, is forgotten.
+  const auto leased = highest + 2'000'000;
+  EXPECT_TRUE(revoke(*storage, "t", claim("t", leased)).record->closed);
+  EXPECT_EQ(advance(*storage, claim("u", leased + 1'000'000)).verdict, Verdict::admitted);
+  EXPECT_EQ(rebase(*storage, "v", 900'000'000).record->token, Token{900'000'000});
+  EXPECT_EQ(advance(*storage, claim("w", 901'000'000)).verdict, Verdict::admitted);
+  for (const auto* resource : {"u", "v", "w"}) (void)rebase(*storage, resource, 5);
+  const auto after = open({.jump_max = 1'000'000});
+  EXPECT_TRUE(is_implausible(*after, "x", leased + 1'000'001));
+  EXPECT_EQ(advance(*after, claim("x", leased + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// As in a namespace that is older than the mark, or whose mark somebody deleted.
+TEST_F(EtcdFenceStore, AMarkThatIsMissingIsMadeFromTheFences) {
+  etcd::Guard guard{space_.client()};
+  ASSERT_EQ(guard.advance(claim("a", 10'000'000)).verdict, Verdict::admitted);
+  for (int round = 1; round <= 2; ++round) {
+    space_.remove(space_.address().prefix + "/highest");
+    ASSERT_EQ(guard.advance(claim("b", 10 * round)).verdict, Verdict::admitted);
+    const auto storage = open({.jump_max = 100});
+    EXPECT_EQ(advance(*storage, claim("c", 10'000'000 + 50 * round)).verdict, Verdict::admitted);
+    EXPECT_EQ(kind_of([&] { return advance(*storage, claim("c", 20'000'000)); }), FaultKind::implausible);
+  }
+}
+
 TEST_F(EtcdFenceStore, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
   const auto storage = open();
   EXPECT_FALSE(revoke(*storage, "a").record) << "nothing was there to be closed";

@@ -103,6 +103,18 @@ class PgBouncerTest(unittest.TestCase):
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
         self.assertEqual(self.server.psql("select balance from account", self.database), "100")
 
+    def test_what_a_client_sets_for_its_session_stands_for_no_claim_of_the_next_one(self):
+        """The note of an admission, and what an older version took for one, kept in the connection that both share."""
+        name = self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a') \\g /dev/null\n"
+                          "select name from (select 'fenceguard.claims_' || i as name from generate_series(0, 63) i) n "
+                          "where current_setting(name, true) <> ''")
+        self.a.run(f"select set_config('{name}', current_setting('{name}'), false) \\g /dev/null\n commit; "
+                   "select set_config('fenceguard.claims', E'\\naccounts/42\\t34\\ta\\n', false)")
+        self.assertIn("accounts/42", self.b.run(f"select current_setting('{name}')"))
+        self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
+        self.assertEqual(self.refusal(self.b, "select fenceguard.require_noted('accounts/42', 34, 'a')"), "ZF003")
+        self.b.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); update account set balance = 70; commit")
+
     def test_leases_and_advances_work_through_it(self):
         granted = self.a.run("select verdict, token from fenceguard.acquire('accounts/42', '1 min', 'a')")
         self.assertRegex(granted, r"^granted\|\d+$")

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "tests/postgres/guard/database.hpp"
 
 namespace fenceguard::test {
@@ -32,7 +33,7 @@ class Accounts : public testing::Test {
   }
 
   static void set_balance(pqxx::transaction_base& tx, int balance) {
-    tx.exec_params("UPDATE account SET balance = $1 WHERE id = 42", balance);
+    postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = 42", balance);
   }
 
   [[nodiscard]] int balance() const {
@@ -43,8 +44,8 @@ class Accounts : public testing::Test {
   [[nodiscard]] std::string fence(const std::string& resource = "accounts/42") const {
     const auto connection = database_.connect();
     pqxx::nontransaction tx{*connection};
-    const auto rows = tx.exec_params(
-        "SELECT format('%s %s %s', token, holder, sequence) FROM fenceguard.fence WHERE resource = $1",
+    const auto rows = postgres::exec_params(
+        tx, "SELECT format('%s %s %s', token, holder, sequence) FROM fenceguard.fence WHERE resource = $1",
         resource);
     return rows.empty() ? "" : rows[0][0].c_str();
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
 #include "tests/postgres/guard/accounts.hpp"
 
@@ -49,7 +50,8 @@ TEST_F(Admit, AfterARefusalNothingIsWrittenAndTheCommitThrows) {
     EXPECT_ANY_THROW(statement(tx));
     EXPECT_ANY_THROW(tx.commit());
   };
-  write_on([](pqxx::work& tx) { tx.exec_params("UPDATE account SET balance = $1 WHERE id = 42", 1); });
+  write_on(
+      [](pqxx::work& tx) { postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = 42", 1); });
   write_on([](pqxx::work& tx) { tx.exec("UPDATE account SET balance = 1 WHERE id = 42"); });
   {
     pqxx::work tx{*connection_};
@@ -86,7 +88,7 @@ TEST_F(Admit, ADuplicateIsNotWrittenEither) {
   const auto ruling = admit_in(tx, claim(34).with(Sequence{7}));
   EXPECT_EQ(ruling.verdict, Verdict::duplicate);
   EXPECT_EQ(ruling.fence->sequence, Sequence{7});
-  EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1 WHERE id = 42", 1));
+  EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = 42", 1));
   EXPECT_ANY_THROW(tx.commit());
   EXPECT_EQ(balance(), 100);
 }
@@ -134,8 +136,8 @@ TEST_F(Admit, DrainAndCutAreThisCallsOwn) {
   pqxx::work tx{*other};
   EXPECT_EQ(admit_in(tx, claim(34), {.drain = std::chrono::milliseconds{20}}).verdict, Verdict::admitted);
   tx.commit();
-  EXPECT_ANY_THROW(older.exec_params("UPDATE account SET balance = $1 WHERE id = 42", 1));
-  EXPECT_ANY_THROW(older.exec_params("UPDATE account SET balance = 1 WHERE id = 42"));
+  EXPECT_ANY_THROW(postgres::exec_params(older, "UPDATE account SET balance = $1 WHERE id = 42", 1));
+  EXPECT_ANY_THROW(postgres::exec_params(older, "UPDATE account SET balance = 1 WHERE id = 42"));
   EXPECT_ANY_THROW(older.commit());
   EXPECT_EQ(balance(), 100);
 }
@@ -185,7 +187,7 @@ TEST_F(Admit, OurCommitTellsARollbackFromACommit) {
     pqxx::work tx{*connection_};
     ASSERT_EQ(admit_in(tx, claim(34)).verdict, Verdict::admitted);
     set_balance(tx, 70);
-    EXPECT_ANY_THROW(tx.exec_params("SELECT 1 / ($1)::int", 0));
+    EXPECT_ANY_THROW(postgres::exec_params(tx, "SELECT 1 / ($1)::int", 0));
     EXPECT_THROW(postgres::commit(tx), Unavailable);
   }
   EXPECT_EQ(balance(), 100);
@@ -213,7 +215,7 @@ TEST_F(Admit, OfSeveralClaimsAllOrNoneAreAdmitted) {
   EXPECT_EQ(rulings[0].highest, 5);
   EXPECT_EQ(rulings[1].verdict, Verdict::stale);
   EXPECT_EQ(rulings[1].highest, 8);
-  EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1 WHERE id = 42", 1));
+  EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = $1 WHERE id = 42", 1));
   EXPECT_ANY_THROW(tx.commit());
   EXPECT_EQ(fence(R"(accounts/"1"\x)"), "5 a ");
   EXPECT_EQ(balance(), 100);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
 #include "tests/postgres/guard/accounts.hpp"
 
@@ -73,7 +74,7 @@ TEST_F(GuardTest, AFailureThatTheFunctionSwallowsIsNotReportedAsCommitted) {
     };
   };
   const std::function<void(pqxx::work&)> failures[]{
-      [](pqxx::work& tx) { tx.exec_params("SELECT 1 / ($1)::int", 0); },
+      [](pqxx::work& tx) { postgres::exec_params(tx, "SELECT 1 / ($1)::int", 0); },
       [](pqxx::work& tx) { tx.exec("SELECT 1 / 0"); }};
   for (const auto& failing : failures) {
     EXPECT_THROW((void)guard_.write(claim(34), swallowing(failing)), Unavailable);
@@ -89,13 +90,14 @@ TEST_F(GuardTest, AFailureThatTheFunctionSwallowsIsNotReportedAsCommitted) {
 TEST_F(GuardTest, NothingLandsThatIsSentAfterASwallowedFailure) {
   pqxx::connection other{database_.conninfo()};
   postgres::Guard next{other};
-  EXPECT_THROW((void)guard_.write(claim(34),
-                                  [&](pqxx::work& tx) {
-                                    EXPECT_ANY_THROW(tx.exec("SELECT 1 / 0"));
-                                    EXPECT_EQ(next.advance(claim(35)).verdict, Verdict::admitted);
-                                    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1", 70));
-                                  }),
-               Unavailable);
+  EXPECT_THROW(
+      (void)guard_.write(claim(34),
+                         [&](pqxx::work& tx) {
+                           EXPECT_ANY_THROW(tx.exec("SELECT 1 / 0"));
+                           EXPECT_EQ(next.advance(claim(35)).verdict, Verdict::admitted);
+                           EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = $1", 70));
+                         }),
+      Unavailable);
   EXPECT_EQ(balance(), 100);
 }
 

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
 #include "tests/postgres/guard/accounts.hpp"
 
@@ -149,8 +150,8 @@ TEST_F(Pause, WhatIsSentAfterTheLossIsNotWrittenOutsideOfTheTransaction) {
   ASSERT_EQ(postgres::admit_in(tx, claim(34)).verdict, Verdict::admitted);
   database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", connection_->backendpid()));
   for (int i = 0; i < 3; ++i) {
-    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = 1"));
-    EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1", 1));
+    EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = 1"));
+    EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = $1", 1));
   }
   EXPECT_ANY_THROW(tx.exec("UPDATE account SET balance = 1"));
   EXPECT_ANY_THROW(tx.exec("UPDATE account SET balance = 1"));

@@ -6,6 +6,7 @@
 #include <future>
 #include <random>
 
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/versioned_table.hpp"
 #include "guard/error.hpp"
 #include "tests/conformance/scale.hpp"
@@ -227,7 +228,7 @@ TEST_F(Versioned, InATransactionARefusalDoomsIt) {
   ASSERT_EQ(accounts.fenced_read(*connection_, claim(35), {"42"}).verdict, RowVerdict::admitted);
   pqxx::work tx{*connection_};
   EXPECT_EQ(accounts.update(tx, claim(34), seen, {{"balance", "1"}}).verdict, RowVerdict::stale);
-  EXPECT_ANY_THROW(tx.exec_params("UPDATE account SET balance = $1", 1));
+  EXPECT_ANY_THROW(postgres::exec_params(tx, "UPDATE account SET balance = $1", 1));
   EXPECT_ANY_THROW(tx.commit());
   EXPECT_EQ(row(), "100 0 35 h");
 }
@@ -295,6 +296,24 @@ TEST_F(Versioned, TheRowIsJudgedAsItIsWhenItsLockIsHad) {
     }
     EXPECT_EQ(waiting.get(), one.expected);
   }
+}
+
+// The fenced read began before the newer write, and comes to the row after it.
+TEST_F(Versioned, AFencedReadNeverHoldsWhatANewerTokenWrote) {
+  const auto accounts = table();
+  const auto other = database_.connect();
+  pqxx::work newer{*other};
+  newer.exec("UPDATE account SET token = 35, holder = 'b', balance = 35, version = version + 1");
+  auto waiting =
+      std::async(std::launch::async, [&] { return accounts.fenced_read(*connection_, claim(34), {"42"}); });
+  ASSERT_TRUE(comes_true([&] {
+    return database_.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "1";
+  }));
+  newer.commit();
+  const auto seen = waiting.get();
+  EXPECT_EQ(seen.verdict, RowVerdict::stale);
+  EXPECT_EQ(seen.highest, 35);
+  EXPECT_FALSE(seen.row);
 }
 
 TEST_F(Versioned, AnOldSnapshotWritesNothing) {

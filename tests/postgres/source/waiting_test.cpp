@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "adapters/postgres/token_source.hpp"
+#include "guard/error.hpp"
 #include "tests/postgres/source/server.hpp"
 
 namespace fenceguard::test {
@@ -149,6 +150,39 @@ TEST(WaitingByTtl, ManyThreadsShareOneConnectionAndDoNotPoll) {
   here->release(grant.claim);
   threads.clear();
   EXPECT_EQ(granted, waiters);
+}
+
+// Rows of other leases are locked by a session that goes nowhere, and more ask for them than the source has
+// calls. What is asked gives up after five seconds by itself, so a round counts in which none did before the
+// renewal was answered.
+TEST(WaitingByTtl, ALeaseIsRenewedWhileAsksForOthersHang) {
+  constexpr int asks = 16;
+  const Database database;
+  const auto source = postgres::open_source(database.url());
+  const auto mine = std::get<Grant>(source->try_acquire(r, a, ttl)).claim;
+  for (int i = 0; i < asks; ++i)
+    (void)source->try_acquire(Resource{fmt::format("other/{}", i)}, Holder{"b"}, ttl);
+  pqxx::connection hanging{
+      fmt::format("host=127.0.0.1 port={} user=postgres dbname={}", server_port(), database.name())};
+  pqxx::nontransaction session{hanging};
+  session.exec("BEGIN; SELECT FROM fenceguard.leases WHERE resource LIKE 'other/%' FOR UPDATE");
+  bool is_renewed_first = false;
+  for (int round = 0; round < 5 && !is_renewed_first; ++round) {
+    std::atomic<int> ended{0};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < asks; ++i) {
+      threads.emplace_back([&, i] {
+        EXPECT_THROW((void)source->try_acquire(Resource{fmt::format("other/{}", i)}, Holder{"b"}, ttl),
+                     Error);
+        ++ended;
+      });
+    }
+    ASSERT_TRUE(eventually([&] { return std::stoi(waiting_at_locks(database)) >= 8 || ended > 0; }));
+    const auto renewal = source->renew(mine, ttl);
+    is_renewed_first = ended == 0;
+    EXPECT_EQ(renewal, Renewal::renewed);
+  }
+  EXPECT_TRUE(is_renewed_first);
 }
 
 // The listening connection is lost: a release in the gap is not missed for longer than it takes to listen

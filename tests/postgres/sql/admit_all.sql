@@ -3,12 +3,12 @@ select * from no_plan();
 
 select fenceguard.advance('a', 5, 'h'), fenceguard.advance('b', 6, 'h') \gset set_up_
 
-select results_eq($$
-  select resource, verdict, highest from fenceguard.admit_all('[
+select is(array_agg(x::text order by place), array['(b,admitted,6)', '(a,admitted,5)', '(c,admitted,9)'],
+  'equal, newer and sequenced ones in one call, answered in the order of the claims')
+from fenceguard.admit_all('[
     {"resource": "b", "token": "6", "holder": "h"}, {"resource": "a", "token": "5", "holder": "h"},
-    {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]')
-$$, $$ values ('b', 'admitted', 6::bigint), ('a', 'admitted', 5), ('c', 'admitted', 9) $$,
-  'equal, newer and sequenced ones in one call, answered in the order of the claims');
+    {"resource": "c", "token": "9", "holder": "x", "sequence": "3"}]') with ordinality a (resource, verdict, highest, place),
+  lateral (select a.resource, a.verdict, a.highest) x;
 select is(test.fence('c'), '9 x 3 0', 'the newer one is on record with its sequence');
 
 select is(test.outcome($$ select fenceguard.admit_all('[
@@ -48,4 +48,13 @@ select is((select sum(balance) from account), 100::numeric, 'nothing was lost');
 select is((select count(*) from fenceguard.admit_all(
     (select jsonb_agg(jsonb_build_object('resource', 'many/' || i, 'token', i::text)) from generate_series(1, 1000) i))
   where verdict = 'admitted'), 1000::bigint, 'a thousand claims');
+-- Each note is looked for among some of the others, not among all of them.
+begin;
+select fenceguard.admit_all((select jsonb_agg(jsonb_build_object('resource', 'many/' || i, 'token', i::text))
+                             from generate_series(1, 1000) i)) as set_up \g /dev/null
+select cmp_ok((select max(length(current_setting('fenceguard.claims_' || i))) from generate_series(0, 63) i), '<', 6000,
+              'the notes of a thousand claims are not in one place');
+select is((select count(*) from generate_series(1, 1000) i, fenceguard.fences f
+           where f.resource = 'many/' || i and fenceguard.is_noted(f)), 1000::bigint, 'and all of them are there');
+commit;
 select * from finish();

@@ -53,6 +53,45 @@ class Durability(ServerTest):
                 self.crash_after(sql)
                 self.assertEqual(self.sql("select token from fenceguard.fence where resource = 'accounts/1'"), "34")
 
+    def test_nobody_talks_the_trigger_out_of_it(self):
+        """Neither by firing it too early, however often, nor by a setting."""
+        hidden = "execute 'set const' || 'raints all immediate'; "
+        for what, sql in {
+                "twice in a function": f"do $$ begin {hidden}{hidden}perform set_config('synchronous_commit', 'off', true); "
+                                       "end $$",
+                "many times": f"do $$ begin for i in 1..50 loop {hidden}end loop; "
+                              "perform set_config('synchronous_commit', 'off', true); end $$",
+                "plain statements": "set constraints all immediate; " * 30 + "set local synchronous_commit = off",
+                "by name": "set constraints fenceguard.durable_look immediate; set constraints fenceguard.durable_look "
+                           "immediate; set constraints all immediate; set local synchronous_commit = off",
+                "deferred and back": "set constraints all deferred; set constraints all immediate; set constraints all "
+                                     "deferred; set constraints all immediate; set local synchronous_commit = off",
+                "a setting": "set local fenceguard.looked = 99; set constraints all immediate; "
+                             "set local synchronous_commit = off",
+                "savepoints": "savepoint s; set constraints all immediate; rollback to s; savepoint t; set constraints "
+                              "all immediate; release t; set constraints all immediate; set local synchronous_commit = off",
+        }.items():
+            for act, look in (("fenceguard.admit('accounts/1', 34, 'a')", "select token = 34 from fenceguard.fence"),
+                              ("fenceguard.acquire('accounts/1', '1 hour', 'h')", "select holder = 'h' from fenceguard.lease"),
+                              ("fenceguard.init(1000)", "select floor = 1000 from fenceguard.floor")):
+                with self.subTest(f"{act}: {what}"):
+                    self.setUp()
+                    self.crash_after(f"begin; set local fenceguard.looked = 99; select {act}; {sql}; commit"
+                                     if what == "a setting" else f"begin; select {act}; {sql}; commit")
+                    self.assertEqual(self.sql(look), "t")
+
+    def test_nothing_of_it_stays_and_nothing_is_searched_for(self):
+        """Rows come and go in commit_looks. Under an old snapshot they stay there for a while."""
+        session = self.session()
+        scans = "select seq_scan + coalesce(idx_scan, 0) from pg_stat_user_tables where relname = 'commit_looks'"
+        before = self.sql(scans)
+        for number in range(1, 20):
+            session.run(f"select fenceguard.advance('accounts/1', {number}, 'a')")
+        session.run("select pg_stat_force_next_flush()")
+        session.run("select 1")
+        self.assertEqual(self.sql(scans), before)
+        self.assertEqual(self.sql("select count(*) from fenceguard.commit_looks"), "0")
+
     def test_so_do_a_revoke_the_floor_and_a_rebase(self):
         for sql, look in (
                 ("select fenceguard.revoke('accounts/1')", "select closed from fenceguard.fence"),

@@ -14,8 +14,18 @@ select is(test.fence('never seen'), null, 'and nothing is recorded');
 select is(fenceguard.revoke('named', 9, 'n'), true, 'a lease that did not advance yet is cut off when it is named');
 select is(test.outcome($$ select fenceguard.admit('named', 9, 'n') $$), 'ZF001', 'it is stale');
 select is(test.outcome($$ select fenceguard.admit('named', 10, 'm') $$), 'ok', 'its successor is not');
-select is(test.outcome($$ select fenceguard.revoke('named', 9, 'n') $$), 'ok', 'revoking an older one');
-select is(test.fence('named'), '10 m - 1', 'means the present one all the same');
+select is(fenceguard.revoke('named', 9, 'n'), false, 'revoking an older one by its token');
+select is(test.fence('named'), '10 m - 0', 'leaves the newer one alone');
+select is(fenceguard.revoke('named', 10), true, 'its own token closes it');
+select is(test.fence('named'), '10 m - 1', 'and its holder stays on record');
+select is(fenceguard.revoke_present('named', 7, 'x'), true, 'whoever is there is revoked where no token is meant');
+select fenceguard.raise(3) as set_up \gset
+select is(verdict, 'granted', 'a lease is taken') from fenceguard.acquire('newer', '1 hour', 'l');
+select fenceguard.revoke('newer', token - 1, 'o') as set_up from fenceguard.leases where resource = 'newer' \gset
+select is((select count(*) from fenceguard.lease where resource = 'newer'), 1::bigint,
+          'a revoke that names an older token leaves a newer lease');
+select is(test.outcome(format('select fenceguard.advance(%L, %s, ''l'')', 'newer', token)), 'ok', 'and lets it advance')
+from fenceguard.lease where resource = 'newer';
 select is(verdict, 'granted', 'a lease is taken') from fenceguard.acquire('leased', '1 hour', 'l');
 select is(fenceguard.revoke('leased'), true, 'its lock is revoked');
 select is((select count(*) from fenceguard.lease where resource = 'leased'), 0::bigint, 'the lease is over');

@@ -1,10 +1,11 @@
 """Installing sql/postgres/ as a user does: by a superuser and by a plain role, again over a live installation, over a
 newer one, into the wrong database."""
 
+import os
 import subprocess
 import unittest
 
-from postgres_server import Server, SqlError, environment, program
+from postgres_server import SQL, Server, SqlError, environment, program, run_as_server
 
 REINSTALLED = "select fenceguard.advance('a', 7, 'h'), fenceguard.init(3), (fenceguard.acquire('l', '1 hour', 'x')).token"
 
@@ -70,9 +71,41 @@ class Install(unittest.TestCase):
                          name)
         self.server.install(name)
         self.assertEqual(self.server.psql("select count(*) from pg_trigger where tgenabled = 'A' and tgrelid in "
-                                          "('fenceguard.fences'::regclass, 'fenceguard.floor'::regclass)", name), "5")
+                                          "('fenceguard.fences'::regclass, 'fenceguard.floor'::regclass)", name), "6")
         for sql in ("update fenceguard.fences set token = 1", "select fenceguard.init(9)"):
             self.assert_fails("42501", self.server.psql, sql, name, "application")
+
+    def test_a_second_installation_waits_for_no_open_transaction_and_no_writer_waits_for_it(self):
+        name = self.database()
+        self.server.install(name)
+        self.server.psql("create table t (id text); select fenceguard.protect('t', 'id')", name)
+        with self.server.session(name) as idle, self.server.session(name) as writer:
+            idle.run("begin; select fenceguard.advance('a', 7, 'h'); insert into t values ('a');"
+                     "select fenceguard.acquire('l', '1 hour', 'x'), fenceguard.draw();"
+                     "select * from fenceguard.fence, fenceguard.lease, fenceguard.protected, fenceguard.floor")
+            locks = self.server.ruler().run("select count(*) from pg_locks where relation is not null and granted "
+                                            f"and pid = {idle.pid}")
+            self.assertGreater(int(locks), 8)
+            self.server.install(name)
+            writer.run("begin; select fenceguard.admit('b', 7, 'h'); insert into t values ('b'); commit")
+            idle.run("commit")
+        self.assertEqual(self.server.psql("select count(*) from t", name), "2")
+
+    def test_one_that_must_change_something_gives_up_and_changes_nothing(self):
+        name = self.database()
+        self.server.install(name)
+        self.server.psql("alter table fenceguard.fences disable trigger durable_insert", name)
+        state = "select oid, tgname, tgenabled from pg_trigger where not tgisinternal order by 1"
+        before = self.server.psql(state, name)
+        with self.server.session(name) as idle:
+            idle.run("begin; select fenceguard.advance('a', 7, 'h')")
+            self.assert_fails("55P03", self.server.install, name)
+            self.assertEqual(self.server.psql(state, name), before)
+            idle.run("commit")
+        self.server.install(name)
+        self.assertEqual(self.server.psql("select count(*) from pg_trigger where tgrelid in (select oid from pg_class where "
+                                          "relnamespace = 'fenceguard'::regnamespace) and not tgisinternal "
+                                          "and tgenabled <> 'A'", name), "0")
 
     def test_somebody_else_does_not_replace_it(self):
         name = self.database("other")
@@ -130,6 +163,55 @@ class Install(unittest.TestCase):
                                           "and tgenabled <> 'A'", restored), "0")
         self.server.install(restored)
         self.assert_fails("ZF003", self.server.psql, "delete from t", restored)
+
+    def test_install_sql_prints_one_line_with_the_version(self):
+        name = self.database()
+        done = subprocess.run([program("psql"), "-X", "-d", self.server.conninfo(name), "-f", os.path.join(SQL, "install.sql")],
+                              capture_output=True, text=True, env=environment(), check=True)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, r"^(psql:\S+ )?NOTICE:  fenceguard: schema version \d+ is installed\n$")
+
+    def test_who_may_not_unprotect_a_table_may_not_uninstall_and_nothing_was_done(self):
+        name = self.database()
+        self.server.install(name, "installer")
+        self.server.psql("grant create, usage on schema public to other", name)
+        self.server.psql("create table t (id text); select fenceguard.protect('t', 'id')", name, "other")
+        self.server.psql("create table mine (id text); select fenceguard.protect('mine', 'id')", name)
+        error = self.assert_fails("42501", self.server.psql, "select fenceguard.uninstall()", name, "installer")
+        self.assertIn("mine", error.message)
+        for table in ("t", "mine"):
+            self.assert_fails("ZF003", self.server.psql, f"insert into {table} values ('a')", name)
+        self.server.psql("select fenceguard.uninstall(); insert into t values ('a'); insert into mine values ('a')", name)
+
+    def test_refusals_are_lines_in_the_servers_log(self):
+        name = self.database()
+        self.server.install(name)
+        self.server.psql("create table t (id text); select fenceguard.protect('t', 'id')", name)
+        self.server.psql("select fenceguard.advance('logged', 8, 'h')", name)
+        self.server.psql("select fenceguard.rule('logged', 7, 'h')", name)
+        self.assert_fails("ZF003", self.server.psql, "insert into t values ('logged too')", name)
+        for words in ("fenceguard refused a claim as stale: resource 'logged', token 7, highest 8, role postgres",
+                      "fenceguard refused a claim as missing: resource 'logged too', token -, highest 0, role postgres"):
+            self.assertEqual(self.server.log().count(words), 1, words)
+
+    def test_data_that_are_restored_into_an_installed_schema_bring_their_floor_along(self):
+        name = self.database()
+        self.server.install(name)
+        self.server.psql("select fenceguard.advance('a', 7, 'h'), fenceguard.advance('b', 9, 'h');"
+                         "select fenceguard.compact(9); select fenceguard.raise(100)", name)
+        archive = f"{self.server.folder}/data_only"
+        run_as_server(program("pg_dump"), "-Fc", "-a", "-d", self.server.conninfo(name), "-f", archive)
+        for present, floor in ((0, 7), (50, 50)):
+            restored = self.database()
+            self.server.install(restored)
+            self.server.psql(f"select fenceguard.init({present})", restored)
+            run_as_server(program("pg_restore"), "-a", "-e", "-1", "-d", self.server.conninfo(restored), archive)
+            self.assertEqual(self.server.psql("select floor from fenceguard.floor; select fenceguard.draw()", restored),
+                             f"{floor}\n101")
+            self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 7, 'h')", restored)
+            self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('never', 7)", restored)
+            self.assertEqual(self.server.psql(f"select fenceguard.admit('b', {9 if floor < 9 else 51}, 'h')", restored),
+                             "admitted")
 
 
 if __name__ == "__main__":

@@ -113,11 +113,31 @@ select is(test.outcome($$ select fenceguard.admit('base/3', 10, 'h'); update app
                        'application'), 'ok', 'and their parent is written again');
 
 -- A child that is made on a way round the event trigger: in CREATE SCHEMA, or as a foreign table.
-select is(test.outcome($$ create schema round_the_corner create table hidden () inherits (app.base) $$), 'ok',
+select is(test.outcome($$ create schema round_the_corner authorization table_owner create table hidden () inherits (app.base) $$), 'ok',
           'a child that is made with its schema');
 grant usage on schema round_the_corner to application;
 grant all on round_the_corner.hidden to application;
 select is(test.app('insert into round_the_corner.hidden values (4)'), 'ZF003', 'is judged as well')
 where test.has_event_trigger();
 select isnt(test.app('update app.base set note = ''y'' where id = 3'), 'ok', 'or its parent refuses');
+
+-- Who calls a trigger of his own as ours is called has it copied to nobody's table; nor is a function that protect() made
+-- copied to the table of another owner, who would run it.
+create schema theirs authorization stranger;
+grant usage on schema theirs to table_owner, application;
+set role stranger;
+create table theirs.bait (id bigint);
+create function theirs.trap() returns trigger language plpgsql as $$ begin raise 'trapped' using errcode = 'TRAP1'; end $$;
+create trigger fenceguard_rows after insert or update or delete on theirs.bait for each row execute function theirs.trap('id');
+create table theirs.claimed (id bigint);
+select fenceguard.protect('theirs.claimed', 'id::text') as set_up \gset
+reset role;
+select is(test.outcome('create table app.caught () inherits (theirs.bait)'), 'ok', 'a child of a table with a trap')
+where test.has_event_trigger();
+select is(test.outcome('insert into app.caught values (1)'), 'ok', 'has no trap') where test.has_event_trigger();
+select is(test.outcome('create table app.foreign_child () inherits (theirs.claimed)'), '55000',
+          'a child of another owner is not made') where test.has_event_trigger();
+select is(test.outcome('create table theirs.own_child () inherits (theirs.claimed)', 'stranger'), 'ok', 'one of the same is');
+select is(test.outcome('insert into theirs.own_child values (1)', 'stranger'), 'ZF003', 'and is judged')
+where test.has_event_trigger();
 select * from finish();

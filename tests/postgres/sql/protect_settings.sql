@@ -14,38 +14,68 @@ select fenceguard.protect('app.account', $$ 'accounts/' || id $$) as set_up \gse
 reset role;
 select fenceguard.advance('accounts/' || i, 10 + i, 'h' || i) as set_up from generate_series(1, 3) i \g /dev/null
 
+-- A note without its seal is nothing, not even where the claim is right; nor is a seal of another transaction.
 create function test.forged(claims text) returns text language sql as $$
-  select test.outcome(format('set local fenceguard.claims = %L; update app.account set balance = balance where id = 1',
-                             claims), 'application')
+  select test.outcome(format('set local %s = %L; update app.account set balance = balance where id = 1',
+                             fenceguard.notes_name(fenceguard.lock_key('accounts/1')), claims), 'application')
 $$;
 select is(test.forged(claims), state, 'forged: ' || quote_literal(claims)) from (values
-  (E'\naccounts/1\t11\th1\n', 'ok'),                 -- a claim that is right is a claim, however it was made
-  (E'\naccounts/1\t11\th2\n', 'ZF002'), (E'\naccounts/1\t11\t\n', 'ZF002'), (E'\naccounts/1\t12\th1\n', 'ZF003'),
-  (E'\naccounts/1\t9223372036854775807\th1\n', 'ZF003'), (E'\naccounts/1\t10\th1\n', 'ZF001'),
-  (E'accounts/1\t11\th1\n', 'ZF003'), (E'\naccounts/1\t11\th1', 'ZF003'), ('', 'ZF003'),
-  (E'\naccounts/%\t11\th1\n', 'ZF003'), (E'\n.*\t11\th1\n', 'ZF003'), (E'\naccounts/2\t11\th1\n', 'ZF003')
+  (E'\naccounts/1\t11\th1\n', 'ZF003'), (E'\naccounts/1\t11\th1\t\n', 'ZF003'),
+  (E'\naccounts/1\t11\th2\t\n', 'ZF002'), (E'\naccounts/1\t11\t\t\n', 'ZF002'), (E'\naccounts/1\t12\th1\t\n', 'ZF003'),
+  (E'\naccounts/1\t9223372036854775807\th1\t\n', 'ZF003'), (E'\naccounts/1\t10\th1\t\n', 'ZF001'),
+  ('', 'ZF003'), (E'\naccounts/%\t11\th1\t\n', 'ZF003'), (E'\naccounts/2\t11\th1\t\n', 'ZF003')
 ) f (claims, state);
 select isnt(test.forged(claims), 'ok', 'nonsense: ' || quote_literal(claims))
 from unnest(array['accounts/1', E'\naccounts/1\tx\th1\n', E'\naccounts/1\t99999999999999999999\th1\n', E'\naccounts/1\t-1\th1\n',
                   E'\naccounts/1\n', E'\naccounts/1\t\t\n', E'\n\t11\th1\n']) claims;
-select is(test.outcome(format('set local fenceguard.claims = %L; update app.account set balance = balance where id = 1',
-                              E'\naccounts/1\t11\th1\n')), 'ok', 'before the fence moved on');
-select fenceguard.advance('accounts/1', 21, 'n') as set_up \gset
-select is(test.forged(E'\naccounts/1\t11\th1\n'), 'ZF001', 'after it moved on, what was right is stale');
+select fenceguard.notes_name(fenceguard.lock_key('accounts/1')) as notes \gset
+begin;
+select fenceguard.admit('accounts/1', 11, 'h1') as set_up \gset
+select current_setting(:'notes') as noted \gset
+select is(test.forged(:'noted'), 'ok', 'a note of this transaction');
+commit;
+select is(test.forged(:'noted'), 'ZF003', 'is none of the next one');
+select set_config(:'notes', :'noted', false) as set_up \gset
+select is(test.outcome('update app.account set balance = 0 where id = 1', 'application'), 'ZF003', 'also where a session keeps it');
+select is(test.outcome($$ select fenceguard.require_noted('accounts/1', 11, 'h1') $$), 'ZF003',
+          'nor does it stand for an admission when a library commits');
+select is(test.outcome($$ select fenceguard.admit('accounts/1', 11, 'h1'); select fenceguard.require_noted('accounts/1', 11, 'h1') $$),
+          'ok', 'an admission does');
+select is(test.outcome($$ select fenceguard.admit('accounts/1', 11, 'h1');
+                          update app.account set balance = balance where id = 1 $$, 'application'),
+          'ok', 'and what a session keeps is in nobody''s way');
+select is(test.outcome(format($$ set local %s = %L; select fenceguard.admit('accounts/1', 11, 'h1');
+                                 select fenceguard.require_noted('accounts/2', 12, 'h2') $$, :'notes', :'noted')), 'ZF003',
+          'an admission to one resource is none to another');
+begin;
+savepoint s;
+select fenceguard.admit('accounts/1', 11, 'h1') as set_up \gset
+select current_setting(:'notes') as noted \gset
+rollback to s;
+select is(test.outcome($$ select fenceguard.require_noted('accounts/1', 11, 'h1') $$), 'ZF003',
+          'an admission that was rolled back is none');
+commit;
+select set_config(:'notes', '', false) as set_up \gset
 set fenceguard.claims = E'\naccounts/1\t11\th1\n';
-select is(test.outcome('update app.account set balance = 0 where id = 1', 'application'), 'ZF001', 'also for a session');
-select is(test.outcome($$ select fenceguard.admit('accounts/1', 11, 'h1') $$), 'ZF001', 'and beside admit()');
-set fenceguard.claims = E'\naccounts/1\t21\tn\n';
-select is(test.outcome($$ select fenceguard.admit('accounts/1', 11, 'h1') $$), 'ZF001',
-          'what a session carries speaks for no other claim');
+select is(test.outcome('update app.account set balance = 0 where id = 1', 'application'), 'ZF003', 'nor what older versions noted');
 reset fenceguard.claims;
--- Nobody finds a holder by guessing at the view that rules.
+select fenceguard.advance('accounts/1', 21, 'n') as set_up \gset
+select is(test.outcome($$ select fenceguard.admit('accounts/1', 11, 'h1') $$), 'ZF001', 'after it moved on, what was right is stale');
+
+-- Whatever the claims setting says, whoever may not look learns nothing.
 set role application;
 select is(test.outcome('select * from fenceguard.fences'), '42501', 'fences are not to be read');
-select is((select string_agg(attname, ' ' order by attnum) from pg_attribute
-           where attrelid = 'fenceguard.admissible'::regclass and attnum > 0), 'resource',
-          'what is, names nobody');
+select is(test.outcome(format('select fenceguard.%s', call)), '42501', call || ' is not for everybody')
+from unnest(array[$$note('\x00', 'accounts/1', 11, 'h1')$$, $$rule_on('accounts/1', 11, 'h1', null)$$,
+                  $$equals_fence('accounts/1', 11, 'h1', null)$$, $$keep_note('fenceguard.claims_1', 'x')$$,
+                  $$note_admitted('accounts/1')$$]) call;
 reset role;
+
+-- A condition takes no sequence: it is asked once per row, and once more after a wait.
+select is(test.outcome($$ update app.account set balance = 0 where fenceguard.admitted('accounts/2', 12, 'h2', 7) $$), '0A000',
+          'a sequence in a condition');
+select is(test.outcome($$ update app.account set balance = 0 where (select fenceguard.admitted('accounts/2', 12, 'h2', 7)) $$),
+          '0A000', 'also in a sub-select');
 
 -- Everything that a client can call its own.
 create schema evil authorization application;

@@ -33,7 +33,6 @@ select format('select is(test.outcome(%L, ''application''), %L, %L)', sql, state
   ('truncate fenceguard.fences', '42501'), ('update fenceguard.floor set floor = 0', '42501'),
   ('delete from fenceguard.floor', '42501'), ('lock table fenceguard.fences in access exclusive mode', '42501'),
   ('update fenceguard.leases set expires_at = ''-infinity''', '42501'), ('delete from fenceguard.schema_version', '42501'),
-  ('update fenceguard.admissible set resource = ''x''', '42501'),
   ('select nextval(''fenceguard.token'')', '42501'), ('select setval(''fenceguard.token'', 1)', '42501'),
   ('select fenceguard.revoke(''accounts/1'')', '42501'), ('select fenceguard.compact(100)', '42501'),
   ('select fenceguard.init(100)', '42501'), ('select fenceguard.rebase(''accounts/1'', 1)', '42501'),
@@ -53,7 +52,6 @@ select format('select is(test.outcome(%L, ''application''), %L, %L)', sql, state
   ('create function fenceguard.check_row(varchar) returns boolean language sql as ''select true''', '42501'),
   ('alter function fenceguard.check_row(text) rename to other', '42501'),
   ('alter function fenceguard.check_row(text) owner to application', '42501'),
-  ('create or replace view fenceguard.admissible as select ''x''::text as resource, true as is_admitted', '42501'),
   ('create table fenceguard.mine (id integer)', '42501'), ('create view fenceguard.mine as select 1', '42501'),
   ('alter table app.account owner to application', '42501'), ('create table app.mine () inherits (app.account)', '42501'),
   ('truncate app.account', '42501'),
@@ -87,24 +85,27 @@ select is(test.outcome('select * from fenceguard.fences', 'stranger'), '42501', 
 select is_empty($$
   select p.oid::regprocedure from pg_proc p where p.pronamespace = 'fenceguard'::regnamespace and p.prosecdef
     and not coalesce(p.proconfig && array['search_path=pg_catalog, pg_temp'], false)
-$$, 'every SECURITY DEFINER function has a pinned search_path that ends in pg_temp');
+    and p.proname <> all (array['rule_on', 'equals_fence', 'admit', 'rule', 'require_admitted', 'try_admit', 'admitted',
+      'check_row'])
+$$, 'every SECURITY DEFINER function has a pinned search_path that ends in pg_temp, or is read by search_path_test.py');
 select is_empty($$
   select p.oid::regprocedure from pg_proc p where p.pronamespace = 'fenceguard'::regnamespace and p.prosecdef
     and has_function_privilege('stranger', p.oid, 'execute')
-    and p.proname <> all (array['rule_fully', 'rule_slowly', 'highest_seen', 'refuse_statement', 'admit_all', 'rule_all',
-      'try_advance', 'advance', 'check_row_slowly', 'acquire', 'renew', 'release', 'prepare_row', 'hold_row',
-      'acquire_kept', 'took_effect'])
+    and p.proname <> all (array['admit', 'rule', 'require_admitted', 'require_noted', 'try_admit', 'admitted',
+      'highest_seen', 'admit_all', 'rule_all', 'try_advance', 'advance', 'check_row', 'acquire', 'renew', 'release',
+      'prepare_row', 'hold_row', 'acquire_kept', 'took_effect'])
 $$, 'no other function runs with its owner''s rights for everybody');
 select is_empty($$
   select p.oid::regprocedure from pg_proc p
   where p.pronamespace = 'fenceguard'::regnamespace and has_function_privilege('stranger', p.oid, 'execute')
     and p.proname = any (array['init', 'compact', 'revoke', 'rebase', 'raise', 'draw', 'cut', 'cut_older', 'end_lease',
       'lowest_live', 'look', 'highest', 'lock_holders', 'lock_lease', 'draw_above', 'admit_alone', 'lock_alone',
-      'refuse_row', 'refuse_busy', 'hold_tags'])
+      'refuse_row', 'refuse_busy', 'hold_tags', 'end_backends', 'holders_of', 'lock_or_cut', 'lock_or_refuse',
+      'revoke_present', 'close_fence', 'cut_lease_row', 'lock_lease_row', 'end_present_lease'])
 $$, 'what changes or shows fences is not for everybody');
 select is_empty($$
   select c.oid::regclass from pg_class c where c.relnamespace = 'fenceguard'::regnamespace and c.relkind in ('r', 'v', 'S')
-    and c.relname <> all (array['admissible', 'admissible_last', 'protected'])
+    and c.relname <> 'protected'
     and (has_table_privilege('stranger', c.oid, 'insert, update, delete, truncate, references, trigger')
          or (c.relname <> 'fence' and has_table_privilege('stranger', c.oid, 'select')))
 $$, 'no table is for everybody');

@@ -28,8 +28,6 @@ WRITES = {
     "admit_all": "select fenceguard.admit_all('[{{\"resource\": \"accounts/1\", \"token\": {token}, "
                  "\"holder\": \"{holder}\"}}]'); update account set balance = {value} where id = 1",
     "protected": ADMIT + "; update guarded set balance = {value} where id = 1",
-    "protected, noted by hand": "select set_config('fenceguard.claims', E'\\naccounts/1\\t{token}\\t{holder}\\n', true); "
-                                "update guarded set balance = {value} where id = 1",
 }
 BALANCES = "select a.balance || ' ' || g.balance from account a join guarded g using (id) where id = 1"
 

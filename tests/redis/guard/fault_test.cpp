@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "tests/conformance/until_answered.hpp"
 #include "tests/redis/guard/cut_proxy.hpp"
 #include "tests/redis/guard/space.hpp"
 
@@ -21,18 +22,6 @@ class GuardFaults : public testing::Test {
     return kind_of([&] { return guard_.write(claim, command); });
   }
   std::string value() { return server_.call({"GET", "{r}n"}).text; }
-
-  // Makes a call by a client of little patience until the server was fast enough.
-  static void until_answered(const std::function<void()>& call) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{20};
-    for (;;) {
-      try {
-        return call();
-      } catch (const Error&) {
-        if (std::chrono::steady_clock::now() > deadline) throw;
-      }
-    }
-  }
 
   RedisServer server_;
   redis::Client client_{server_.url()};

@@ -124,6 +124,19 @@ TEST_F(QuorumFault, WithOneOrTwoOfFivePausedItWorksAndWithThreeNothingIsUsed) {
   EXPECT_TRUE(wait_until([&] { return take(*source, r_).has_value(); }));
 }
 
+// At default settings; three renewals are due meanwhile.
+TEST_F(QuorumFault, OneHungServerThatIsListedFirstEndsNoLease) {
+  auto source = open("");
+  (void)source->draw();
+  auto lease = source->acquire(r_, {.ttl = Ms{10'000}});
+  ASSERT_TRUE(lease);
+  servers_[0].pause();
+  const auto deadline = BootClock::now() + Ms{12'000};
+  while (BootClock::now() < deadline && !lease->lost().stop_requested()) std::this_thread::sleep_for(Ms{50});
+  EXPECT_FALSE(lease->lost().stop_requested());
+  servers_[0].resume();
+}
+
 TEST_F(QuorumFault, AServerThatCameBackEmptyDoesNotVoteUntilARaise) {
   auto source = open();
   (void)source->draw();

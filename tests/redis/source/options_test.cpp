@@ -66,6 +66,41 @@ TEST(LockKey, HasOnePlaceForTheResourceAndMakesNoKeyOfOurs) {
   EXPECT_THROW((void)open(server.url("/0?unheard=of")), InvalidInput);
 }
 
+// What 'fence compact' by the plain URL rests on: nobody's live lease is missed, whatever key it is kept at.
+TEST(LockKey, ALeaseUnderAnotherPatternIsAmongTheLiveOnesOfTheNamespace) {
+  for (const std::string fair : {"", "&fair=1"}) {
+    RedisServer server;
+    const auto plain = open(server.url());
+    const auto other = open(server.url("/0?lock_key=other:%25s"));
+    const auto jobs = open(server.url("/0?lock_key=jobs[*]:%25s:x" + fair));
+    EXPECT_FALSE(server.call({"EXISTS", "fenceguard:lock_keys"}).integer);
+    const auto grant = take(*jobs);
+    for (int i = 0; i < 3; ++i) (void)plain->draw();
+    for (auto* source : {plain.get(), other.get(), jobs.get()})
+      EXPECT_EQ(source->lowest_live(), grant.claim.token);
+    // A server that forgot everything learns the pattern together with the next lock.
+    server.call({"FLUSHALL"});
+    const auto next = take(*jobs);
+    (void)plain->draw();
+    EXPECT_EQ(plain->lowest_live(), next.claim.token);
+    EXPECT_EQ(jobs->release(next.claim), Release::released);
+    EXPECT_GT(plain->lowest_live()->value(), next.claim.token.value());
+    // Also where its holder asks for what it has already.
+    const auto again = take(*jobs);
+    server.call({"DEL", "fenceguard:lock_keys"});
+    EXPECT_EQ(take(*jobs, again.claim.holder).claim, again.claim);
+    EXPECT_EQ(plain->lowest_live(), again.claim.token);
+  }
+}
+
+TEST(LockKey, ARegistryThatHoldsNoPatternStopsCompaction) {
+  RedisServer server;
+  const auto plain = open(server.url());
+  server.call({"SADD", "fenceguard:lock_keys", "nonsense"});
+  EXPECT_THAT(message_of<Unavailable>([&] { (void)plain->lowest_live(); }),
+              testing::HasSubstr("fenceguard:lock_keys is damaged"));
+}
+
 // As redis-cli --cluster reshard moves a slot, here one without keys. Waits until all agree on the epoch: an
 // owner by an older one than its predecessor's would have to give it back.
 void move_empty_slot(RedisCluster& cluster, const std::string& slot, std::size_t from, std::size_t to) {
@@ -124,6 +159,22 @@ TEST(WaitReplicas, AGrantThatTooFewReplicasHaveIsGivenBack) {
   EXPECT_EQ(source->renew(next.claim, long_ttl), Renewal::lost);
 }
 
+// Too few replicas have it, and the server takes no writes any more when it is to be given back.
+TEST(WaitReplicas, AGrantThatCannotBeGivenBackIsUnknown) {
+  RedisServer server;
+  const auto source = open(server.url("/0?wait_replicas=1&timeout=20s"));
+  std::string unknown;
+  {
+    std::jthread taker{
+        [&] { unknown = message_of<OutcomeUnknown>([&] { (void)take(*source, Holder::random()); }); }};
+    wait_until([&] { return server.call({"EXISTS", lock_key}).integer == 1; });
+    server.call({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  }
+  EXPECT_THAT(unknown, testing::AllOf(testing::HasSubstr("0 of the 1 replicas"),
+                                      testing::HasSubstr("could not be given back")));
+  EXPECT_TRUE(source->show(resource));
+}
+
 TEST(WaitReplicas, UnderAClusterItFollowsASlotThatMoved) {
   RedisCluster cluster;
   const auto source = open(cluster.url("?wait_replicas=1&timeout=10s"));
@@ -165,7 +216,7 @@ TEST(Access, AUserWithTheNamedRightsAloneCanDoEverything) {
                "+get",          "+set",    "+del",     "+exists",  "+pttl",      "+pexpire",
                "+hget",         "+hset",   "+hincrby", "+publish", "+subscribe", "+unsubscribe",
                "+ping",         "+scan",   "+mget",    "+wait",    "+select",    "+zadd",
-               "+zrem",         "+zscore", "+zrange"});
+               "+zrem",         "+zscore", "+zrange",  "+sadd",    "+smembers"});
   const auto base = fmt::format("redis://locker:pw@127.0.0.1:{}/1", server.port());
   for (const std::string parameters : {"", "?fair=1"}) {
     const auto source = open(base + parameters);

@@ -9,6 +9,7 @@
 #include "adapters/redis/client.hpp"
 #include "adapters/redis/storage.hpp"
 #include "tests/conformance/fence_calls.hpp"
+#include "tests/conformance/until_answered.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::redis::test {
@@ -45,35 +46,22 @@ TEST(RedisFenceStoreFault, AfterFlushAllNothingGrantedBeforeIsAdmitted) {
   EXPECT_EQ(advance(*storage, std::get<Grant>(grant).claim).verdict, Verdict::admitted);
 }
 
-// The answer to a call with a short time-out, which is repeated until the server was fast enough.
-template <class Call>
-auto until_answered(Call&& call) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    try {
-      return call();
-    } catch (const Error&) {
-      if (std::chrono::steady_clock::now() > deadline) throw;
-    }
-  }
-}
-
 std::unique_ptr<Storage> open_hasty(const RedisServer& server, const std::string& timeout) {
   const auto url = Url::parse(server.url("/0?timeout=" + timeout));
-  return until_answered([&] { return open_storage(url, {}); });
+  return until_answered([&] { return open_storage(url, {}); }, limit);
 }
 
 TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
   RedisServer server{{"--appendonly", "yes", "--appendfsync", "always"}};
   const auto storage = open_hasty(server, "500ms");
-  (void)until_answered([&] { return init(*storage, 0); });
-  (void)until_answered([&] { return advance(*storage, claim("a", 5)); });
+  (void)until_answered([&] { return init(*storage, 0); }, limit);
+  (void)until_answered([&] { return advance(*storage, claim("a", 5)); }, limit);
   server.kill();
   EXPECT_THROW((void)advance(*storage, claim("a", 6)), Unavailable);
   wait_until([&] { return storage->fences().status().state == StoreState::failed; }, limit);
   server.start();
   wait_until([&] { return storage->fences().status().state == StoreState::ready; }, limit);
-  EXPECT_EQ(until_answered([&] { return advance(*storage, claim("a", 4)); }).verdict, Verdict::stale);
+  EXPECT_EQ(until_answered([&] { return advance(*storage, claim("a", 4)); }, limit).verdict, Verdict::stale);
   server.pause();
   // Unknown, unless it met a connection that was still to be greeted.
   EXPECT_THROW((void)advance(*storage, claim("a", 7)), Error);
@@ -81,8 +69,8 @@ TEST(RedisFenceStoreFault, AServerThatGoesAndComesIsUnavailableMeanwhile) {
   wait_until([&] { return storage->fences().status().state == StoreState::failed; }, limit);
   server.resume();
   wait_until([&] { return storage->fences().status().state == StoreState::ready; }, limit);
-  const auto verdict = until_answered([&] { return advance(*storage, claim("a", 6)); }).verdict;
-  const auto token = until_answered([&] { return show(*storage, "a"); }).record->token;
+  const auto verdict = until_answered([&] { return advance(*storage, claim("a", 6)); }, limit).verdict;
+  const auto token = until_answered([&] { return show(*storage, "a"); }, limit).record->token;
   EXPECT_EQ(verdict, token == Token{7} ? Verdict::stale : Verdict::admitted);
 }
 
@@ -104,7 +92,7 @@ TEST(RedisFenceStoreFault, WhatIsOpenAtTheEndIsAnswered) {
   std::vector<std::future<FaultKind>> endings;
   {
     const auto storage = open_hasty(server, "300ms");
-    (void)until_answered([&] { return init(*storage, 0); });
+    (void)until_answered([&] { return init(*storage, 0); }, limit);
     server.pause();
     for (int i = 1; i <= 20; ++i) {
       auto ending = std::make_shared<std::promise<FaultKind>>();

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "guard/error.hpp"
+#include "tests/conformance/fence_calls.hpp"
 #include "tests/process/proxy.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
@@ -154,6 +156,39 @@ TEST(ZooKeeperGuard, AFencedReadAdvancesAndSeesEveryWriteBelowItsToken) {
   const auto refused = old.guard.read(claim_of("r", 50), path);
   EXPECT_EQ(refused.ruling.verdict, Verdict::stale);
   EXPECT_FALSE(refused.answer);
+}
+
+// Shows: what a newer token wrote between a read's advance and its look at the node is not in its answer.
+// How: a proxy keeps back the request for the node until the advance is done and the newer write, past the
+// proxy, as well. Where both came in one piece it was too late for that: then the next token tries.
+TEST(ZooKeeperGuard, AFencedReadNeverHoldsWhatANewerTokenWrote) {
+  Space space;
+  const auto path = space.data("x");
+  (void)space.session()->create(path, "0");
+  Service newer{space.url()};
+  std::atomic<std::int64_t> token{1};
+  std::atomic<bool> has_acted{false};
+  const Proxy proxy{shared_ensemble().node(0).port(), [&](auto, auto direction, std::string_view piece) {
+                      const bool has_multi = piece.find(space.client().paths().floor()) != piece.npos;
+                      const bool is_for_data = piece.find(path) != piece.npos && !has_multi;
+                      if (direction != Proxy::Direction::to_server || !is_for_data || has_acted)
+                        return piece.size();
+                      wait_until([&] { return space.fence(Resource{"r"}).highest() == token; });
+                      const auto claim = claim_of("r", token + 1);
+                      EXPECT_TRUE(newer.guard.write(claim, {zookeeper::set(path, "newer")}).took_effect());
+                      has_acted = true;
+                      return piece.size();
+                    }};
+  Service old{space.url_by(proxy.port())};
+  for (; token < 200; token += 2) {
+    const auto seen = old.guard.read(claim_of("r", token), path);
+    if (!has_acted) continue;
+    EXPECT_EQ(seen.ruling.verdict, Verdict::stale);
+    EXPECT_EQ(seen.ruling.highest, token + 1);
+    EXPECT_FALSE(seen.answer) << seen.answer->data;
+    return;
+  }
+  FAIL() << "the requests always came in one piece";
 }
 
 TEST(ZooKeeperGuard, ARefusalTellsOfTheFenceAsItIsAndNotAsItIsRemembered) {

@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "guard/error.hpp"
+#include "tests/conformance/until_answered.hpp"
 #include "tests/zookeeper/guard/frame_cutter.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
@@ -139,16 +138,6 @@ TEST(LostReplies, AWriteOfUnknownEndThatIsRepeatedWithItsSequenceTakesEffectOnce
   const std::vector<zookeeper::Op> ops{
       zookeeper::create(space.data("log-"), "", zookeeper::Mode::persistent_sequential)};
   // Each call may be repeated. An answer within a second is too much to ask for of every one.
-  const auto until_answered = [](const auto& function) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-    for (;;) {
-      try {
-        return function();
-      } catch (const Error&) {
-        if (std::chrono::steady_clock::now() > deadline) throw;
-      }
-    }
-  };
   ASSERT_EQ(until_answered([&] { return guard.advance(claim_of("r", 5)); }).verdict, Verdict::admitted);
   for (int i = 1; i <= 3; ++i) {
     const auto claim = claim_of("r", 5).with(Sequence{i});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <zookeeper/zookeeper.h>
 
 #include <atomic>
 #include <mutex>
@@ -73,6 +74,16 @@ std::string told_of(Ensemble& ensemble, const std::string& lock) {
     }
   }
   return told;
+}
+
+// How often a server found, since it was started, that a transaction left it with other data than its leader.
+int mismatches(const EnsembleNode& node) {
+  const std::string name = "zk_digest_mismatches_count";
+  const auto answer = node.ask("mntr");
+  const auto place = answer.find(name);
+  if (place == std::string::npos)
+    throw std::runtime_error{"ZooKeeper does not tell of its digests: " + answer};
+  return std::stoi(answer.substr(place + name.size()));
 }
 
 // Takes and frees one lock as fast as it can, and knows of every grant when it was asked for and when it
@@ -160,9 +171,11 @@ TEST(Quorum, LeadersKilledUnderLoadNeverMakeTokensFall) {
   Ensemble ensemble;
   std::vector<std::unique_ptr<Load>> loads;
   for (int i = 0; i < 2; ++i) loads.push_back(std::make_unique<Load>(ensemble, fmt::format("load/{}", i), 3));
+  int odds = 0;
   for (int i = 0; i < kills; ++i) {
     const auto before = loads[0]->count() + loads[1]->count();
     auto& leader = ensemble.leader();
+    odds += mismatches(leader);
     leader.kill();
     // Work goes on without it.
     ASSERT_TRUE(eventually([&] { return loads[0]->count() + loads[1]->count() > before + 4; }))
@@ -175,6 +188,11 @@ TEST(Quorum, LeadersKilledUnderLoadNeverMakeTokensFall) {
     EXPECT_GT(taken.size(), 0u);
     EXPECT_EQ(Load::disorders(taken), 0);
     RecordProperty("grants", static_cast<int>(taken.size()));
+  }
+  for (int i = 0; i < 3; ++i) odds += mismatches(ensemble.node(i));
+  // Of 3.8.0 that is known; see docs/zookeeper.md.
+  if (ensemble.node(0).ask("srvr").find("version: 3.8.") == std::string::npos) {
+    EXPECT_EQ(odds, 0) << "transactions after which servers differed";
   }
   const auto source = open_at(ensemble, "/load");
   for (const auto* name : {"load/0", "load/1"}) {
@@ -266,6 +284,32 @@ TEST_F(Servers, AStoppedLeaderGrantsNothingAndTokensGoOnWithTheNext) {
   const auto last = take_at_last(*believer, Resource{"accounts/43"});
   ASSERT_TRUE(last);
   EXPECT_GT(last->claim.token, next->claim.token);
+}
+
+// A session is with one server: where that hangs, the connection counts as lost, and its leases with it, well
+// before the ensemble gives their locks to others. Those of other connections go on, and so does the source.
+TEST_F(Servers, AHungServerEndsTheLeasesOfItsOwnConnectionsInTime) {
+  auto& three = ensemble();
+  auto& leader = three.leader();
+  auto& hung = &leader == &three.node(0) ? three.node(1) : three.node(0);
+  auto& well = &leader == &three.node(2) ? three.node(1) : three.node(2);
+  zoo_deterministic_conn_order(1);
+  const auto hosts = fmt::format("127.0.0.1:{},127.0.0.1:{}", hung.port(), leader.port());
+  const auto here = open_source(Url::parse("zookeeper://" + hosts + "/hung"));
+  const auto there = open_source(Url::parse(url_of(well, "/hung")));
+  auto lease = here->acquire(r, {.ttl = Ms{10'000}});
+  auto other = there->acquire(Resource{"other"}, {.ttl = Ms{10'000}});
+  ASSERT_TRUE(lease && other);
+  hung.pause();
+  const auto next = there->wait_acquire(r, Holder::random(), {.ttl = Ms{10'000}, .wait = long_ttl});
+  EXPECT_TRUE(lease->lost().stop_requested()) << "before anybody else had the lock";
+  ASSERT_TRUE(next);
+  EXPECT_GT(next->claim.token, lease->claim().token);
+  EXPECT_TRUE(take_at_last(*here, Resource{"more"})) << "by another server";
+  EXPECT_FALSE(other->lost().stop_requested());
+  hung.resume();
+  zoo_deterministic_conn_order(0);
+  three.wait_until_serving();
 }
 
 }  // namespace

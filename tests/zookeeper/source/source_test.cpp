@@ -91,9 +91,21 @@ TEST_F(SourceTest, NoLeaseIsGrantedForLongerThanItsSessionIsSureToLive) {
   EXPECT_EQ(std::get<Grant>(source->try_acquire(Resource{"b"}, Holder{"b"}, Ms{700})).ttl, Ms{700});
 }
 
-TEST_F(SourceTest, TheSessionIsAskedForSuchThatTheFirstTermIsGranted) {
-  const auto source = open_source(Url::parse(test::shared_ensemble().url(root_)));
-  EXPECT_EQ(take(*source, r, "a").ttl, long_ttl);
+// As under a server, whose clients ask for leases of any term in any order.
+TEST_F(SourceTest, WhatIsGrantedDoesNotDependOnWhatWasAskedForBefore) {
+  for (const auto first : {Ms{1'000}, Ms{10'000}, long_ttl}) {
+    const auto source = open_source(Url::parse(test::shared_ensemble().url(root_)));
+    const auto granted = [&](const char* resource, Ms ttl) {
+      return std::get<Grant>(source->try_acquire(Resource{resource}, Holder{"a"}, ttl)).ttl;
+    };
+    EXPECT_EQ(granted("a", first), std::min(first, Ms{10'000}));
+    EXPECT_EQ(granted("b", long_ttl), Ms{10'000});
+    EXPECT_EQ(granted("c", Ms{10'000}), Ms{10'000});
+    EXPECT_EQ(granted("d", Ms{700}), Ms{700});
+    // The short one ends by its own term, not by the session's.
+    EXPECT_TRUE(test::eventually([&] { return !source->show(Resource{"d"}); }));
+    EXPECT_TRUE(source->show(Resource{"b"}));
+  }
 }
 
 TEST_F(SourceTest, AServerThatBoundsTheSessionBoundsTheLease) {

@@ -32,7 +32,7 @@ TEST(ZooKeeperDoctor, ASoundEnsembleIsFoundSound) {
   Space space{three, 10};
   const auto findings = examine(space.url());
   EXPECT_THAT(findings, Not(Contains(testing::Field(&Finding::level, Level::danger))));
-  EXPECT_THAT(findings, Contains(finding(Level::ok, "server ", "3.8")).Times(3));
+  EXPECT_THAT(findings, Contains(finding(Level::ok, "server ", "3.")).Times(3));
   EXPECT_THAT(findings, Contains(finding(Level::ok, "durability ", "synced")).Times(3));
   EXPECT_THAT(findings, Contains(finding(Level::ok, "ensemble", "3 servers, 1 may fail")));
   EXPECT_THAT(findings, Contains(finding(Level::ok, "fences", "floor 10")));

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -11,6 +12,7 @@
 #include "guard/lease.hpp"
 #include "guard/wait_for.hpp"
 #include "tests/conformance/fence_calls.hpp"
+#include "tests/process/proxy.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -127,6 +129,93 @@ TEST(ZooKeeperStorage, ARebaseSetsAFenceAlsoWhereItIsDamagedAndKeepsANoteOfIt) {
       *std::ranges::min_element(notes, {}, [](const auto& note) { return note.substr(note.size() - 10); });
   EXPECT_THAT(space.get(space.root() + "/rebased/" + first).data,
               testing::AllOf(HasSubstr("'r'"), HasSubstr("50 - open h"), HasSubstr("to 5 by ann")));
+}
+
+// What a client sends, in bytes: its reads of fences among them.
+class Meter {
+ public:
+  Proxy proxy{shared_ensemble().node(0).port(),
+              [this](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction == Proxy::Direction::to_server) sent_ += piece.size();
+                return piece.size();
+              }};
+  // Of function.
+  std::size_t sent(const std::function<void()>& function) {
+    const auto before = sent_.load();
+    function();
+    return sent_ - before;
+  }
+
+ private:
+  std::atomic<std::size_t> sent_{0};
+};
+
+// As many as are read one by one neither when the storage is opened nor for each absurd token.
+TEST(ZooKeeperStorage, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
+  Space space;
+  zookeeper::Guard others{space.client()};
+  constexpr int fences = 1'000;
+  for (int i = 0; i < fences; ++i)
+    ASSERT_EQ(others.advance(claim_of("r" + std::to_string(i), 1'000 + i)).verdict, Verdict::admitted);
+  Meter meter;
+  std::unique_ptr<Storage> storage;
+  const auto opening =
+      meter.sent([&] { storage = open(space.url_by(meter.proxy.port()), {.jump_max = 1'000'000}); });
+  EXPECT_LT(opening, 10'000u);
+  const auto refusals = meter.sent([&] {
+    for (int i = 0; i < 10; ++i)
+      EXPECT_THROW((void)advance(*storage, claim_of("new", INT64_MAX - i)), Implausible);
+  });
+  EXPECT_LT(refusals, 10'000u);
+  EXPECT_FALSE(show(*storage, "new").record);
+  // Plausible is what others' tokens make plausible, to the last one.
+  EXPECT_THROW((void)advance(*storage, claim_of("new", 1'999 + 1'000'001)), Implausible);
+  EXPECT_EQ(advance(*storage, claim_of("new", 1'999 + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// Guards that know nothing of each other raise fences at the same time, some of them far.
+TEST(ZooKeeperStorage, HoweverFencesAreRaisedTheHighestTokenDecidesWhatIsImplausible) {
+  Space space;
+  std::vector<std::jthread> raisers;
+  for (int i = 0; i < 4; ++i) {
+    raisers.emplace_back([&space, i] {
+      zookeeper::Client client{space.url()};
+      zookeeper::Guard guard{client};
+      for (int step = 1; step <= 25; ++step) {
+        const auto token = 50'000LL * step + i;
+        EXPECT_EQ(guard.advance(claim_of("r" + std::to_string(i), token)).verdict, Verdict::admitted);
+      }
+    });
+  }
+  raisers.clear();
+  const auto storage = open(space.url(), {.jump_max = 1'000'000});
+  const auto highest = 50'000LL * 25 + 3;
+  EXPECT_THROW((void)advance(*storage, claim_of("s", highest + 1'000'001)), Implausible);
+  EXPECT_EQ(advance(*storage, claim_of("s", highest + 1'000'000)).verdict, Verdict::admitted);
+  // Neither a lease that is closed nor what is set by hand, up or down, is forgotten.
+  const auto leased = highest + 2'000'000;
+  EXPECT_TRUE(revoke(*storage, "t", claim_of("t", leased)).record->closed);
+  EXPECT_EQ(advance(*storage, claim_of("u", leased + 1'000'000)).verdict, Verdict::admitted);
+  EXPECT_EQ(rebase(*storage, "v", 900'000'000).record->token, Token{900'000'000});
+  EXPECT_EQ(advance(*storage, claim_of("w", 901'000'000)).verdict, Verdict::admitted);
+  for (const auto* resource : {"u", "v", "w"}) (void)rebase(*storage, resource, 5);
+  const auto after = open(space.url(), {.jump_max = 1'000'000});
+  EXPECT_THROW((void)advance(*after, claim_of("x", leased + 1'000'001)), Implausible);
+  EXPECT_EQ(advance(*after, claim_of("x", leased + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// As in a namespace that is older than the mark, or whose mark somebody deleted.
+TEST(ZooKeeperStorage, AMarkThatIsMissingIsMadeFromTheFences) {
+  Space space;
+  zookeeper::Guard guard{space.client()};
+  ASSERT_EQ(guard.advance(claim_of("a", 10'000'000)).verdict, Verdict::admitted);
+  for (int round = 1; round <= 2; ++round) {
+    (void)space.session()->remove(space.root() + "/highest");
+    ASSERT_EQ(guard.advance(claim_of("b", 10 * round)).verdict, Verdict::admitted);
+    const auto storage = open(space.url(), {.jump_max = 100});
+    EXPECT_EQ(advance(*storage, claim_of("c", 10'000'000 + 50 * round)).verdict, Verdict::admitted);
+    EXPECT_THROW((void)advance(*storage, claim_of("c", 20'000'000)), Implausible);
+  }
 }
 
 TEST(ZooKeeperStorage, OneDamagedFenceIsTheTroubleOfItsResourceAloneAndCanBeRepaired) {

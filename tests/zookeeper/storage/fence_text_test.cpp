@@ -27,8 +27,8 @@ TEST(FencePaths, NoTwoNamesAreOneSegmentAndNoTwoSegmentsOneName) {
 
 TEST(FencePaths, WhatLiesBesideOursIsTheUsers) {
   const FencePaths paths{"/app"};
-  for (const char* own :
-       {"/app/fences", "/app/fences/a", "/app/floor", "/app/offset", "/app/locks/a/b", "/app/rebased"})
+  for (const char* own : {"/app/fences", "/app/fences/a", "/app/floor", "/app/offset", "/app/locks/a/b",
+                          "/app/rebased", "/app/lock_paths", "/app/lock_paths/jobs", "/app/highest"})
     EXPECT_TRUE(paths.is_reserved(own)) << own;
   for (const char* other : {"/app", "/app/fences2", "/app/data", "/fences", "/app/x/fences", "/"})
     EXPECT_FALSE(paths.is_reserved(other)) << other;

@@ -1,0 +1,148 @@
+// A commit that waits for a synchronous standby, and whose wait is cancelled: the server answers success and
+// a warning. It is there, and may be gone after a failover, so nobody may be told that it is done.
+//
+// The standby is a name that nobody has. Each test runs what it tries in a thread, cancels its backend once
+// that waits for the standby, and looks at how it ended.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/storage.hpp"
+#include "adapters/postgres/token_source.hpp"
+#include "adapters/postgres/versioned_table.hpp"
+#include "guard/error.hpp"
+#include "guard/wait_for.hpp"
+#include "tests/postgres/guard/accounts.hpp"
+
+namespace fenceguard::test {
+namespace {
+
+class Standby : public Accounts {
+ protected:
+  ~Standby() override { await_standby("''"); }
+
+  // '' for none.
+  void await_standby(const std::string& name) {
+    database_.run("ALTER SYSTEM SET synchronous_standby_names = " + name);
+    database_.run("SELECT pg_reload_conf()");
+    EXPECT_TRUE(comes_true(
+        [&] { return fmt::format("'{}'", database_.ask("SHOW synchronous_standby_names")) == name; }));
+  }
+
+  // How attempt() ends if the wait for the standby is cancelled each time that there is one.
+  std::string ending_of(const std::function<void()>& attempt) {
+    await_standby("'nobody'");
+    auto ending = std::async(std::launch::async, [&]() -> std::string {
+      try {
+        attempt();
+        return "done";
+      } catch (const OutcomeUnknown& error) {
+        return fmt::format("unknown: {}", error.what());
+      } catch (const std::exception& error) {
+        return fmt::format("{}", error.what());
+      }
+    });
+    const auto is_over = [&] {
+      return ending.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
+    };
+    int cancelled = 0;
+    EXPECT_TRUE(comes_true([&] {
+      cancelled += std::stoi(database_.ask(
+          "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
+          "AND wait_event = 'SyncRep'"));
+      return is_over();
+    }));
+    EXPECT_GT(cancelled, 0);
+    await_standby("''");
+    return ending.get();
+  }
+
+  Url url() const {
+    return Url::parse(fmt::format("postgres://postgres@127.0.0.1:{}/{}",
+                                  from_environment("FENCEGUARD_POSTGRES_PORT"), database_.name()));
+  }
+};
+
+TEST_F(Standby, AGuardedWriteWhoseWaitWasCancelledIsUnknown) {
+  advance(34);
+  EXPECT_THAT(ending_of([&] {
+                (void)postgres::Guard{*connection_}.write(claim(34),
+                                                          [](pqxx::work& tx) { set_balance(tx, 7); });
+              }),
+              testing::StartsWith("unknown: writing accounts/42: "));
+  EXPECT_EQ(balance(), 7);
+}
+
+TEST_F(Standby, ATransactionOfTheCallersLikewiseWhateverItsSessionHears) {
+  advance(34);
+  for (const auto* const level : {"notice", "error"}) {
+    EXPECT_THAT(ending_of([&] {
+                  pqxx::work tx{*connection_};
+                  tx.exec(fmt::format("SET client_min_messages = {}", level));
+                  EXPECT_EQ(postgres::admit_in(tx, claim(34)).verdict, Verdict::admitted);
+                  set_balance(tx, 8);
+                  postgres::commit(tx);
+                }),
+                testing::StartsWith("unknown: committing: "));
+  }
+}
+
+TEST_F(Standby, AnAdvanceLikewise) {
+  EXPECT_THAT(ending_of([&] { (void)postgres::Guard{*connection_}.advance(claim(35)); }),
+              testing::StartsWith("unknown: advancing accounts/42: "));
+}
+
+TEST_F(Standby, OneGuardedStatementLikewise) {
+  advance(34);
+  EXPECT_THAT(ending_of([&] {
+                (void)postgres::Guard{*connection_}.execute(claim(34), "UPDATE account SET balance = 9");
+              }),
+              testing::StartsWith("unknown: writing accounts/42: "));
+  EXPECT_EQ(balance(), 9);
+}
+
+TEST_F(Standby, AnOptimisticUpdateLikewise) {
+  database_.run("ALTER TABLE account ADD version bigint NOT NULL DEFAULT 0, ADD token bigint");
+  const postgres::VersionedTable table{
+      *connection_, {.table = "account", .key = {"id"}, .version = "version", .token = "token"}};
+  const auto row = table.read(*connection_, {"42"});
+  EXPECT_THAT(ending_of([&] {
+                (void)table.update(*connection_, claim(34), *row, {{"balance", "5"}});
+              }),
+              testing::StartsWith("unknown: "));
+  EXPECT_EQ(balance(), 5);
+}
+
+TEST_F(Standby, AGrantLikewise) {
+  const auto source = postgres::open_source(url());
+  EXPECT_THAT(ending_of([&] {
+                (void)source->try_acquire(Resource{"accounts/42"}, Holder{"h"}, std::chrono::minutes{1});
+              }),
+              testing::StartsWith("unknown: acquiring accounts/42: "));
+}
+
+TEST_F(Standby, AFenceThatASidecarAdvancesLikewise) {
+  const auto storage = postgres::open_storage(url(), {});
+  EXPECT_THAT(ending_of([&] {
+                (void)wait_for<Ruling>(
+                    [&](Done<Ruling> done) { storage->fences().advance(claim(35), std::move(done)); });
+              }),
+              testing::StartsWith("unknown: advancing 'accounts/42': "));
+}
+
+TEST_F(Standby, AStatementThatItselfWarnsIsDoneWhereNobodyIsWaitedFor) {
+  database_.run(
+      "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
+      "$$ BEGIN RAISE WARNING 'low'; RETURN NULL; END $$;"
+      "CREATE TRIGGER warn AFTER UPDATE ON account FOR EACH ROW EXECUTE FUNCTION warn()");
+  postgres::Guard guard{*connection_};
+  EXPECT_EQ(guard.execute(claim(34), "UPDATE account SET balance = 9").ruling.verdict, Verdict::admitted);
+  EXPECT_EQ(guard.write(claim(34), [](pqxx::work& tx) { set_balance(tx, 8); }).verdict, Verdict::admitted);
+  EXPECT_EQ(balance(), 8);
+}
+
+}  // namespace
+}  // namespace fenceguard::test

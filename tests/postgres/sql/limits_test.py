@@ -1,0 +1,187 @@
+"""Clients that are stopped inside a transaction, strangers that take our locks, and a revoke that names its token: who
+waits for how long, and who is cut."""
+
+import unittest
+
+from sessions import ADMIT, BALANCES, WRITES, ServerTest
+
+
+class Limits(ServerTest):
+    """Nobody waits for ever: each lock that is taken has a limit, after which whoever keeps it is cut, or it is refused.
+    The drain of 0.2 s is where the test's own client is to be cut; 60 s, which is the database's, where it is not."""
+
+    def leased(self, resource="accounts/1", holder="h"):
+        return self.sql(f"select token from fenceguard.acquire('{resource}', '1 hour', '{holder}')")
+
+    def test_a_revoke_ends_a_client_that_is_stopped_in_a_renewal_and_holds_up_no_writer_meanwhile(self):
+        token = self.leased()
+        self.sql(f"select fenceguard.advance('accounts/1', {token}, 'h')")
+        stopped, revoking, writer = self.session(), self.session(), self.session()
+        stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
+        self.begin_waiting(revoking, "select fenceguard.revoke('accounts/1', drain => '3 s')")
+        writer.run(f"begin; {WRITES['protected'].format(token=token, holder='h', value=7)}; commit", limit_s=30)
+        self.assertEqual(revoking.wait(), "t")
+        self.assert_fails("57P01", stopped.run, "commit")
+        self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "0")
+
+    def test_told_to_wait_only_a_revoke_gives_up_and_nothing_was_done(self):
+        token = self.leased()
+        stopped = self.session()
+        stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
+        self.assert_fails("55P03", self.sql, "select fenceguard.revoke('accounts/1', drain => '0.2 s', cut => false)")
+        stopped.run("commit")
+        self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "1")
+
+    def test_who_asks_for_a_lock_that_is_held_does_not_hold_up_its_renewal(self):
+        token = self.leased()
+        asking, holder = self.session(), self.session()
+        self.assertEqual(asking.run("begin; select verdict from fenceguard.acquire('accounts/1', '1 hour', 'other')"), "held")
+        self.assertEqual(holder.run(f"set lock_timeout = '10 s'; select fenceguard.renew('accounts/1', {token}, 'h')"), "t")
+        self.assertEqual(asking.run("select 1; commit"), "1")
+
+    def test_a_grant_that_is_never_committed_is_cut_by_whoever_wants_the_lock(self):
+        for before in ("select 1", "select fenceguard.acquire('accounts/1', '10 ms', 'first'); select pg_sleep(0.02)"):
+            with self.subTest(before):
+                self.setUp()
+                self.sql(before)
+                stopped = self.session()
+                stopped.run("begin; select fenceguard.acquire('accounts/1', '1 hour', 'h')")
+                self.assertEqual(self.sql("set fenceguard.drain = '0.2 s'; "
+                                          "select verdict from fenceguard.acquire('accounts/1', '1 hour', 'other')"), "granted")
+                self.assert_fails("57P01", stopped.run, "commit")
+
+    def test_nor_does_it_keep_the_counter_for_ever(self):
+        for sql in ("select fenceguard.raise(1000)", "select fenceguard.draw()"):
+            stopped = self.session()
+            stopped.run("begin; select fenceguard.acquire('accounts/1', '1 hour', 'h')")
+            self.sql(sql)
+            self.assert_fails("57P01", stopped.run, "commit")
+
+    def test_a_row_that_is_being_made_for_a_lease_is_waited_for_with_a_limit(self):
+        stopped = self.session()
+        stopped.run("begin; select fenceguard.prepare_row('accounts/1')")
+        self.sql("select fenceguard.prepare_row('accounts/1')")
+        self.assert_fails("57P01", stopped.run, "commit")
+
+    def test_a_revoke_cuts_whoever_holds_the_fence_though_his_advance_is_not_committed(self):
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        stopped = self.session()
+        stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
+        self.assertEqual(self.sql("select fenceguard.revoke('accounts/1', drain => '0.2 s')"), "t")
+        self.assert_fails("57P01", stopped.run, "commit")
+        self.assertEqual(self.sql("select token || holder || closed from fenceguard.fence"), "34atrue")
+
+    def test_writers_do_not_wait_for_ever_for_an_advance_that_is_not_committed(self):
+        """It is newer, so it is not cut. They are told that the lock is not available."""
+        for way, write in WRITES.items():
+            with self.subTest(way):
+                self.setUp()
+                self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                stopped, writer = self.session(), self.session()
+                stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
+                error = self.assert_fails("55P03", writer.run, "begin; set local fenceguard.drain = '0.2 s'; "
+                                          + write.format(token=34, holder="a", value=666))
+                self.assertIn(f"backend {stopped.pid}", error.detail)
+                stopped.run("commit")
+
+    def test_writers_cut_what_keeps_their_fence_and_is_no_claim_or_an_older_one(self):
+        for kept in ("select pg_advisory_lock(fenceguard.lock_key('accounts/1'))",
+                     "begin; select fenceguard.try_advance('accounts/1', 33, 'z')"):
+            for way, write in WRITES.items():
+                with self.subTest(f"{way}: {kept}"):
+                    self.setUp()
+                    stranger, writer = self.session(), self.session()
+                    if "33" in kept:
+                        # Its turn comes when it is stale already.
+                        newer = self.session()
+                        newer.run("begin; select fenceguard.advance('accounts/1', 34, 'a')")
+                        self.begin_waiting(stranger, kept)
+                        newer.run("commit")
+                        stranger.wait()
+                    else:
+                        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                        stranger.run(kept)
+                    writer.run("begin; set local fenceguard.drain = '0.2 s'; "
+                               + write.format(token=34, holder="a", value=7) + "; commit")
+                    self.assertIn("7", self.sql(BALANCES).split())
+                    self.assert_fails("57P01", stranger.run, "select 1")
+
+    def test_no_stranger_holds_up_an_advance_by_a_lock_that_spells_out_its_token(self):
+        self.server.psql("create role stranger login")
+        stranger = self.session("stranger")
+        for part in range(3):
+            tag = self.sql(f"select fenceguard.tag(fenceguard.lock_key('accounts/1'), {part}, 35)")
+            stranger.run(f"select pg_advisory_lock(({tag} >> 32)::integer, (({tag}::bigint << 32) >> 32)::integer)")
+        self.assert_fails("55P03", self.sql, "select fenceguard.advance('accounts/1', 35, 'b', '0.2 s', false)")
+        self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b', '0.2 s')"), "admitted")
+        self.assert_fails("57P01", stranger.run, "select 1")
+
+    def test_nor_by_the_locks_of_the_floor_and_of_the_counter(self):
+        stranger = self.session()
+        stranger.run("select pg_advisory_lock(fenceguard.floor_lock_key()), pg_advisory_lock(fenceguard.counter_lock_key())")
+        self.assertEqual(self.sql("select verdict from fenceguard.acquire('accounts/1', '1 hour', 'h')"), "granted")
+        self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 1, 'h')"), "admitted")
+        self.assert_fails("57P01", stranger.run, "select 1")
+
+    def test_housekeeping_cuts_nobody_and_says_who_is_in_the_way(self):
+        stopped = self.session()
+        stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
+        error = self.assert_fails("55P03", self.sql, "select fenceguard.compact(30)")
+        self.assertIn(f"backend {stopped.pid}", error.detail)
+        self.assertEqual(stopped.run("select 1; commit"), "1")
+
+    def test_a_renewal_ends_its_own_holders_connection_that_is_stopped_in_another_one(self):
+        token = self.leased()
+        stopped = self.session()
+        stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
+        self.assertEqual(self.sql(f"set fenceguard.drain = '0.2 s'; select fenceguard.renew('accounts/1', {token}, 'h')"), "t")
+        self.assert_fails("57P01", stopped.run, "commit")
+        stopped = self.session()
+        stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
+        self.assertEqual(self.sql(f"set fenceguard.drain = '0.2 s'; select fenceguard.renew('accounts/1', {token}, 'x')"), "f")
+        stopped.run("commit")
+
+
+class Named(ServerTest):
+    """A revoke that names a token touches that token only."""
+
+    def test_an_overtaken_one_closes_nothing_and_cuts_no_newer_writer(self):
+        self.sql("select fenceguard.advance('accounts/1', 5, 'old')")
+        self.sql("select fenceguard.advance('accounts/1', 9, 'new')")
+        writer = self.session()
+        writer.run("begin; " + WRITES["protected"].format(token=9, holder="new", value=7))
+        self.assertEqual(self.sql("select fenceguard.revoke('accounts/1', 5, 'old', drain => '0.1 s')"), "f")
+        writer.run("commit")
+        self.assertEqual(self.sql(BALANCES), "100 7")
+        self.assertEqual(self.sql("select token || holder || closed from fenceguard.fence"), "9newfalse")
+
+    def test_one_that_is_overtaken_while_it_waits_closes_nothing_either(self):
+        self.sql("select fenceguard.advance('accounts/1', 5, 'old')")
+        newer, revoking = self.session(), self.session()
+        newer.run("begin; select fenceguard.advance('accounts/1', 9, 'new')")
+        self.begin_waiting(revoking, "select fenceguard.revoke('accounts/1', 5, 'old')")
+        newer.run("commit")
+        self.assertEqual(revoking.wait(), "f")
+        self.assertEqual(self.sql("select token || holder || closed from fenceguard.fence"), "9newfalse")
+        self.assertEqual(newer.run("select fenceguard.admit('accounts/1', 9, 'new')"), "admitted")
+
+    def test_its_own_writer_is_cut_and_its_own_lease_ended(self):
+        token = self.sql("select token from fenceguard.acquire('accounts/1', '1 hour', 'h')")
+        self.sql(f"select fenceguard.advance('accounts/1', {token}, 'h')")
+        writer = self.session()
+        writer.run("begin; " + WRITES["protected"].format(token=token, holder="h", value=666))
+        self.assertEqual(self.sql(f"select fenceguard.revoke('accounts/1', {token}, 'h', drain => '0.1 s')"), "t")
+        self.assert_fails("57P01", writer.run, "commit")
+        self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "0")
+        self.assert_fails("ZF001", self.sql, ADMIT.format(token=token, holder="h"))
+
+    def test_a_lease_that_is_left_behind_by_its_fence_is_ended_and_the_fence_stays(self):
+        token = int(self.sql("select token from fenceguard.acquire('accounts/1', '1 hour', 'h')"))
+        self.sql(f"select fenceguard.advance('accounts/1', {token + 5}, 'other')")
+        self.assertEqual(self.sql(f"select fenceguard.revoke('accounts/1', {token}, 'h')"), "t")
+        self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "0")
+        self.assertEqual(self.sql("select closed from fenceguard.fence"), "f")
+
+
+if __name__ == "__main__":
+    unittest.main()
