@@ -58,3 +58,9 @@ const std::string_view @symbol@ = R"embedded(@content@)embedded";
 ]=])
   target_sources(${target} PRIVATE "${output}")
 endfunction()
+
+# fenceguard_compile_apart(FILE…): each keeps a translation unit of its own where the others of its target share one,
+# as they do for the sanitizers (CMakePresets.json): it has a name of its own that another of them has, too.
+function(fenceguard_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()

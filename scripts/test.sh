@@ -41,7 +41,7 @@ check_libpqxx() {
     guard adapters tests bench examples
 }
 
-# run_tests PRESET [CTEST ARGUMENT...]: shows a line per test, and everything of one that fails. Twice as many at once
+# run_tests PRESET [CTEST ARGUMENT...]: shows a line per test, and everything of one that fails. Three times as many at once
 # as there are cores, because most of a test is waiting.
 run_tests() {
   local preset="$1" start=$SECONDS
@@ -50,7 +50,7 @@ run_tests() {
   # The thread sanitizer of g++ 12 cannot place its shadow where the kernel randomises widely.
   if [[ "$preset" == tsan ]] && setarch -R true 2>/dev/null; then command=(setarch -R "${command[@]}"); fi
   say "run the tests of $preset ..."
-  "${command[@]}" --parallel "$((2 * $(nproc)))" "$@" || fail "tests of $preset; again: ctest --test-dir build/$preset --rerun-failed --output-on-failure"
+  "${command[@]}" --parallel "$((3 * $(nproc)))" "$@" || fail "tests of $preset; again: ctest --test-dir build/$preset --rerun-failed --output-on-failure"
   say "run the tests of $preset: done in $((SECONDS - start)) s"
   note_skipped "$preset"
 }
