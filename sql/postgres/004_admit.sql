@@ -30,12 +30,24 @@ language sql immutable as $$
   select 'fenceguard.claims_' operator(pg_catalog.||) (key operator(pg_catalog.&) 63)::pg_catalog.text
 $$;
 
--- Keeps a note in the setting of this name; true. What is there from another transaction, because somebody set it for his
--- session, is dropped.
-create or replace function fenceguard.keep_note(name text, note text) returns boolean
+-- True, or fails with 40001 where a cursor may be older than the fence. It looks no further where none is open but the
+-- statement itself.
+create or replace function fenceguard.require_seen_by_cursors(resource text) returns boolean
+language plpgsql as $$
+begin
+  perform from pg_catalog.pg_cursor() c
+  where c.name operator(pg_catalog.<>) '' or c.statement operator(pg_catalog.<>) pg_catalog.current_query();
+  if found then perform fenceguard.require_old_fence(resource); end if;
+  return true;
+end $$;
+
+-- Keeps a note of a claim to this resource in the setting of this name; true. What is there from another transaction,
+-- because somebody set it for his session, is dropped. A cursor that was opened after the note sees what it should.
+create or replace function fenceguard.keep_note(name text, note text, resource text) returns boolean
 language sql volatile as $$
   select coalesce(pg_catalog.strpos(pg_catalog.current_setting(name, true), note) operator(pg_catalog.>) 0, false)
-    or pg_catalog.set_config(name, case
+    or fenceguard.require_seen_by_cursors(resource)
+   and pg_catalog.set_config(name, case
          when pg_catalog.starts_with(pg_catalog.current_setting(name, true),
                 pg_catalog.pg_current_xact_id()::pg_catalog.text operator(pg_catalog.||) E'\n')
            then pg_catalog.current_setting(name, true)
@@ -79,7 +91,8 @@ begin
        and (snapshot is null
             or (pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)
                 and advanced_by operator(pg_catalog.<>) pg_catalog.pg_current_xact_id()))
-       and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C") then
+       and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
+                                resource collate pg_catalog."C") then
       return 'admitted';
     end if;
   end if;
@@ -122,7 +135,7 @@ create or replace function fenceguard.note_admitted(resource text) returns void
 language plpgsql as $$
 begin
   perform fenceguard.keep_note(fenceguard.notes_name(fenceguard.lock_key(f.resource)),
-    fenceguard.note(f.secret, f.resource, f.token, f.holder))
+    fenceguard.note(f.secret, f.resource, f.token, f.holder), f.resource)
   from fenceguard.fences f where f.resource = note_admitted.resource;
 end $$;
 
@@ -240,14 +253,18 @@ begin
   end if;
 end $$;
 
--- What a cursor has yet to fetch is as old as its opening. The statement that calls this may be a cursor itself: the
--- unnamed one, or one that the protocol named.
+-- What a cursor has yet to fetch is as old as its opening. Names those that are open (null: none), in this session. The
+-- statement that calls this may be a cursor itself: the unnamed one, or one that the protocol named.
+create or replace function fenceguard.open_cursors() returns text
+language sql stable as $$
+  select string_agg(quote_ident(c.name), ', ') from pg_catalog.pg_cursors c
+  where not (c.statement = current_query() and (c.name = '' or c.statement !~* 'declare'))
+$$;
+
 create or replace function fenceguard.require_no_cursors(resource text) returns void
 language plpgsql as $$
 declare
-  cursors constant text := (
-    select string_agg(quote_ident(c.name), ', ') from pg_catalog.pg_cursors c
-    where not (c.statement = current_query() and (c.name = '' or c.statement !~* 'declare')));
+  cursors constant text := fenceguard.open_cursors();
 begin
   if cursors is not null then
     raise exception 'the claim to % is newer than its fence, and a cursor that is open (%) would go on reading what is '
@@ -256,6 +273,31 @@ begin
         hint = 'Call fenceguard.advance(resource, token, holder) before the first cursor is opened, best in a '
           'transaction of its own.';
   end if;
+end $$;
+
+-- Which transactions an open cursor sees is nowhere to be read; but it sees those that are older than everything that this
+-- backend keeps visible. Above READ COMMITTED there is but one snapshot, and require_unchanged() looks after it. As in
+-- is_in_snapshot(), a number that is not from this server's life is old.
+create or replace function fenceguard.require_old_fence(resource text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  cursors constant text := fenceguard.open_cursors();
+  advanced_by bigint;
+  xid_next bigint;
+  xid_oldest bigint;
+begin
+  if cursors is null or not fenceguard.is_read_committed() then return; end if;
+  select f.advanced_by::text::bigint into advanced_by from fenceguard.fences f
+  where f.resource = require_old_fence.resource;
+  xid_next := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+  -- Of its number the lower half is told.
+  select xid_next - ((xid_next - a.backend_xmin::text::bigint) & 4294967295) into xid_oldest
+  from pg_stat_get_activity(pg_backend_pid()) a;
+  if advanced_by < xid_oldest or advanced_by >= xid_next then return; end if;
+  raise exception 'the fence of % may be newer than a cursor that is open (%), which would go on reading what is older '
+    'than the writes that the advance waited for', quote_literal(resource), cursors
+    using errcode = 'serialization_failure',
+      hint = 'Claim before the first cursor of the transaction is opened.';
 end $$;
 
 create or replace function fenceguard.require_plausible(resource text, token bigint, jump_max bigint) returns void
@@ -333,7 +375,8 @@ begin
     and f.token operator(pg_catalog.=) equals_fence.token
     and f.holder operator(pg_catalog.=) equals_fence.holder collate pg_catalog."C"
     and not f.closed and not f.below_floor and not pg_catalog.pg_is_in_recovery();
-  return note is not null and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C");
+  return note is not null and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
+                                resource collate pg_catalog."C");
 end $$;
 
 create or replace function fenceguard.rule_fully(

@@ -411,10 +411,53 @@ class Cursors(ServerTest):
                                              "select fenceguard.admit('accounts/1', 35, 'b')\\; commit;")
         self.assertEqual(self.sql("begin\\; select fenceguard.admit('accounts/1', 35, 'b')\\; commit;"), "admitted")
 
-    def test_a_claim_that_equals_the_fence_is_admitted_beside_a_cursor(self):
+    def test_nor_one_that_is_older_than_an_advance_of_another_session(self):
+        """The claim then equals the fence, and waits for nothing."""
+        writes = {**WRITES, "rule": "select fenceguard.rule('accounts/1', {token}, '{holder}'); "
+                                    "update account set balance = {value} where id = 1"}
+        for level in ("read committed", "read uncommitted"):
+            for way, write in writes.items():
+                with self.subTest(f"{level}: {way}"):
+                    self.setUp()
+                    self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                    session = self.session()
+                    session.run(f"begin isolation level {level}; declare c cursor for select balance from account")
+                    self.sql(f"begin; {WRITES['admit'].format(token=34, holder='a', value=70)}; commit; "
+                             "select fenceguard.advance('accounts/1', 35, 'b')")
+                    error = self.assert_fails("40001", session.run, write.format(token=35, holder="b", value=95))
+                    self.assertIn("cursor", error.message)
+                    session.run("rollback")
+                    self.assertEqual(self.sql(BALANCES), "70 100")
+
+    def test_nor_where_its_transaction_saw_the_fence_before_a_savepoint(self):
+        """The first claim fails with its savepoint, the second one finds the cursor that is older still."""
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
-        self.sql("do $$ declare r record; begin for r in select * from account loop "
-                 "perform fenceguard.admit('accounts/1', 34, 'a'); end loop; end $$")
+        session = self.session()
+        session.run("begin; declare c cursor for select balance from account")
+        self.sql(f"begin; {WRITES['admit'].format(token=34, holder='a', value=70)}; commit; "
+                 "select fenceguard.advance('accounts/1', 35, 'b')")
+        for _ in range(2):
+            session.run("savepoint s")
+            self.assert_fails("40001", session.run, ADMIT.format(token=35, holder="b"))
+            session.run("rollback to s")
+        session.run("close c; " + ADMIT.format(token=35, holder="b") + "; declare c cursor for select balance from account "
+                    "where id = 1")
+        self.assertEqual(session.run("fetch c"), "70")
+        session.run(ADMIT.format(token=35, holder="b") + "; commit")
+
+    def test_a_claim_that_equals_the_fence_is_admitted_beside_a_cursor(self):
+        """Once the fence is older than every transaction that a cursor may not see, or was claimed before the cursor."""
+        older = self.session()
+        older.run("begin; update account set balance = 100 where id = 9")
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        loop = ("do $$ declare r record; begin for r in select * from account loop "
+                "perform fenceguard.admit('accounts/1', 34, 'a'); end loop; end $$")
+        self.sql(f"begin; {ADMIT.format(token=34, holder='a')}; {loop}; commit")
+        older.run("commit")
+        wait_until(lambda: self.sql("select pg_snapshot_xmin(pg_current_snapshot()) > advanced_by "
+                                    "from fenceguard.fences") == "t", what="an end of every older transaction")
+        self.sql(loop)
+        self.sql(f"begin; declare c cursor for select 1; {ADMIT.format(token=34, holder='a')}; commit")
 
 
 class Cutting(ServerTest):

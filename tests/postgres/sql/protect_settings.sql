@@ -67,7 +67,7 @@ set role application;
 select is(test.outcome('select * from fenceguard.fences'), '42501', 'fences are not to be read');
 select is(test.outcome(format('select fenceguard.%s', call)), '42501', call || ' is not for everybody')
 from unnest(array[$$note('\x00', 'accounts/1', 11, 'h1')$$, $$rule_on('accounts/1', 11, 'h1', null)$$,
-                  $$equals_fence('accounts/1', 11, 'h1', null)$$, $$keep_note('fenceguard.claims_1', 'x')$$,
+                  $$equals_fence('accounts/1', 11, 'h1', null)$$, $$keep_note('fenceguard.claims_1', 'x', 'accounts/1')$$,
                   $$note_admitted('accounts/1')$$]) call;
 reset role;
 
