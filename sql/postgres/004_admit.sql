@@ -169,7 +169,27 @@ begin
     end if;
     return;
   end if;
-  perform from fenceguard.fences f where f.resource = require_unchanged.resource for share;
+  perform fenceguard.lock_fence_row(resource, true);
+end $$;
+
+-- REQUIRES: the fence's lock is had. So of ours only who moves the floor may keep the row locked, and is cut as whoever
+-- keeps the floor's lock. Above READ COMMITTED it fails with 40001 if the row was changed after the snapshot.
+create or replace function fenceguard.lock_fence_row(
+  resource text, shared boolean, drain interval default null, cut boolean default null) returns void
+language plpgsql as $$
+begin
+  if shared then
+    perform from fenceguard.fences f where f.resource = lock_fence_row.resource for share skip locked;
+  else
+    perform from fenceguard.fences f where f.resource = lock_fence_row.resource for update skip locked;
+  end if;
+  if found or not exists (select from fenceguard.fences f where f.resource = lock_fence_row.resource) then return; end if;
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), fenceguard.limit_of(drain), true, cut);
+  if shared then
+    perform from fenceguard.fences f where f.resource = lock_fence_row.resource for share nowait;
+  else
+    perform from fenceguard.fences f where f.resource = lock_fence_row.resource for update nowait;
+  end if;
 end $$;
 
 create or replace function fenceguard.require_primary() returns void
@@ -218,8 +238,7 @@ begin
     perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
   end if;
   perform fenceguard.lock_alone(resource, token, token - 1, drain, cut);
-  -- Above READ COMMITTED this fails with 40001 if the record was changed after the snapshot.
-  perform from fenceguard.fences f where f.resource = admit_alone.resource for update;
+  perform fenceguard.lock_fence_row(resource, false, drain, cut);
   verdict := fenceguard.look(resource, token, holder, sequence);
   if verdict = 'advance' and not is_advance then
     raise exception 'the fence of % was lowered by hand meanwhile', quote_literal(resource)

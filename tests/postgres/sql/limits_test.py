@@ -123,6 +123,28 @@ class Limits(ServerTest):
         self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 1, 'h')"), "admitted")
         self.assert_fails("57P01", stranger.run, "select 1")
 
+    def test_nobody_waits_for_ever_for_the_row_of_a_fence_that_the_floor_is_about_to_pass(self):
+        """Who moves the floor keeps the rows below it locked until he commits. A claim with a sequence, or above READ
+        COMMITTED, locks its fence's row."""
+        claims = ["begin; " + write.replace("'{holder}'", "'{holder}', {value}").format(token=34, holder="a", value=7)
+                  for write in (WRITES["admit"], WRITES["try_admit"])]
+        claims += [f"begin isolation level {level}; {WRITES['admit'].format(token=34, holder='a', value=7)}"
+                   for level in ("repeatable read", "serializable")]
+        for housekeeping in ("select fenceguard.init(40)", "select fenceguard.compact(40)"):
+            for claim in claims:
+                with self.subTest(f"{housekeeping}: {claim}"):
+                    self.setUp()
+                    self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                    stopped, writer = self.session(), self.session()
+                    stopped.run(f"begin; {housekeeping}")
+                    self.assert_fails("55P03", writer.run, "set fenceguard.drain = '0.2 s'; set fenceguard.cut = off; "
+                                                           + claim, 20)
+                    writer.run("rollback; reset fenceguard.cut; " + claim + "; commit")
+                    self.assertEqual(self.sql(BALANCES), "7 100")
+                    self.assert_fails("57P01", stopped.run, "commit")
+                    self.assertEqual(self.sql("select floor || ' ' || token from fenceguard.floor, fenceguard.fences"),
+                                     "0 34")
+
     def test_housekeeping_cuts_nobody_and_says_who_is_in_the_way(self):
         stopped = self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
