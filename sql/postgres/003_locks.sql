@@ -29,29 +29,16 @@ language sql immutable as $$
     | ((token >> (21 * part)) & 2097151)
 $$;
 
--- Nobody of ours holds a tag alone, so whoever does that is ended at once.
-create or replace function fenceguard.hold_tags(
-  key bigint, token bigint, drain interval default null, cut boolean default null) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+-- Nobody of ours holds a tag alone. Who does is left alone, because any application may take such a lock, and whoever
+-- claims could aim at it; the claim goes without its tags then, and may be cut as if it were an older one.
+create or replace function fenceguard.hold_tags(key bigint, token bigint) returns void
+language plpgsql as $$
 declare
-  begun constant timestamptz := clock_timestamp();
   tag bigint;
 begin
   for part in 0..2 loop
     tag := fenceguard.tag(key, part, token);
-    while not pg_try_advisory_xact_lock_shared((tag >> 32)::integer, ((tag << 32) >> 32)::integer) loop
-      if coalesce(cut, fenceguard.cut_setting()) then
-        perform fenceguard.end_backends(array(
-          select l.virtualtransaction from pg_catalog.pg_locks l
-          where l.locktype = 'advisory' and l.granted and l.mode = 'ExclusiveLock' and l.objsubid = 2
-            and ((l.classid::bigint << 32) | l.objid::bigint) = tag and l.database = fenceguard.this_database()));
-      end if;
-      if clock_timestamp() - begun > fenceguard.limit_of(drain) then
-        raise exception 'another session keeps a lock of fenceguard''s, and nothing was done'
-          using errcode = 'lock_not_available', hint = 'Look for it in pg_locks, and end it.';
-      end if;
-      perform pg_sleep(0.01);
-    end loop;
+    perform pg_try_advisory_xact_lock_shared((tag >> 32)::integer, ((tag << 32) >> 32)::integer);
   end loop;
 end $$;
 
@@ -153,7 +140,7 @@ create or replace function fenceguard.lock_alone(
   resource text, token bigint, token_max bigint, drain interval, cut boolean) returns void
 language plpgsql as $$
 begin
-  perform fenceguard.hold_tags(fenceguard.lock_key(resource), token, drain, cut);
+  perform fenceguard.hold_tags(fenceguard.lock_key(resource), token);
   if pg_try_advisory_xact_lock(fenceguard.lock_key(resource)) then return; end if;
   perform fenceguard.lock_or_cut(resource, token_max, drain, cut, false);
 end $$;
@@ -229,7 +216,7 @@ end $$;
 -- The lock of the floor, of the counter, or another one of ours: waits so long, then ends the backends that keep it,
 -- unless cut says no, and refuses where that does not help. How long is not the session's to say: these locks are
 -- everybody's, and who holds one is not older than who wants it.
-drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean), fenceguard.hold_tags(bigint, bigint),
+drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean),
   fenceguard.note(text, bigint, text), fenceguard.note_last(text), fenceguard.forget(text, bigint, text),
   fenceguard.note_admitted(text, bigint, text);
 create or replace function fenceguard.lock_or_refuse(

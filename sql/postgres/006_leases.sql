@@ -156,7 +156,7 @@ begin
     end if;
     wait := least(interval '0.2 s', begun + own_timeout - clock_timestamp());
   end loop;
-  perform fenceguard.tag_lease_row(resource);
+  perform fenceguard.lock_or_refuse(fenceguard.lease_tag_key(resource), drain, true, cut);
 end $$;
 
 -- Null: not in time, or there is none.
@@ -178,17 +178,6 @@ end $$;
 -- Whoever has the row locked also holds this, shared, and nobody waits for it: it tells which backend that is.
 create or replace function fenceguard.lease_tag_key(resource text) returns bigint
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select hashtextextended(resource collate "C", 2) $$;
-
-create or replace function fenceguard.tag_lease_row(resource text) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-  key constant bigint := fenceguard.lease_tag_key(resource);
-begin
-  if pg_try_advisory_xact_lock_shared(key) then return; end if;
-  -- Nobody of ours holds it alone.
-  perform fenceguard.end_backends(array(select h.transaction from fenceguard.holders_of(key) h where h.alone));
-  perform fenceguard.lock_within(key, interval '1 s', true);
-end $$;
 
 create or replace function fenceguard.cut_lease_row(resource text) returns integer
 language plpgsql set search_path = pg_catalog, pg_temp as $$

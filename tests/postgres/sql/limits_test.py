@@ -106,14 +106,33 @@ class Limits(ServerTest):
                     self.assertIn("7", self.sql(BALANCES).split())
                     self.assert_fails("57P01", stranger.run, "select 1")
 
-    def test_no_stranger_holds_up_an_advance_by_a_lock_that_spells_out_its_token(self):
-        self.server.psql("create role stranger login")
-        stranger = self.session("stranger")
-        for part in range(3):
-            tag = self.sql(f"select fenceguard.tag(fenceguard.lock_key('accounts/1'), {part}, 35)")
-            stranger.run(f"select pg_advisory_lock(({tag} >> 32)::integer, (({tag}::bigint << 32) >> 32)::integer)")
-        self.assert_fails("55P03", self.sql, "select fenceguard.advance('accounts/1', 35, 'b', '0.2 s', false)")
-        self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b', '0.2 s')"), "admitted")
+    def test_a_lock_that_happens_to_spell_out_a_token_holds_up_no_advance_and_is_left_alone(self):
+        """Any application may take it; and whoever may claim can choose the token."""
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        stranger, old, newest = self.session(), self.session(), self.session()
+        for token in (35, 36):
+            for part in range(3):
+                tag = self.sql(f"select fenceguard.tag(fenceguard.lock_key('accounts/1'), {part}, {token})")
+                stranger.run(f"select pg_advisory_lock(({tag} >> 32)::integer, (({tag}::bigint << 32) >> 32)::integer)")
+        newest.run("begin; select fenceguard.try_admit('accounts/1', 36, 'c'); commit")
+        self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b', '0.2 s', false)"), "admitted")
+        old.run("begin; " + ADMIT.format(token=35, holder="b"))
+        self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 36, 'c', '0.2 s')"), "admitted")
+        self.assert_fails("57P01", old.run, "commit")
+        self.assertEqual(stranger.run("select 1"), "1")
+
+    def test_who_takes_the_lock_that_names_who_keeps_a_lease_is_waited_for_before_he_is_cut(self):
+        stranger, asking = self.session(), self.session()
+        stranger.run("select pg_advisory_lock(fenceguard.lease_tag_key('accounts/1'))")
+        acquire = "select verdict from fenceguard.acquire('accounts/1', '1 hour', 'h')"
+        self.assert_fails("55P03", self.sql, f"set fenceguard.drain = '0.2 s'; set fenceguard.cut = off; {acquire}")
+        self.begin_waiting(asking, acquire)
+        stranger.run("select pg_advisory_unlock_all()")
+        self.assertEqual(asking.wait(), "granted")
+        self.setUp()
+        stranger = self.session()
+        stranger.run("select pg_advisory_lock(fenceguard.lease_tag_key('accounts/1'))")
+        self.assertEqual(self.sql(f"set fenceguard.drain = '0.2 s'; {acquire}"), "granted")
         self.assert_fails("57P01", stranger.run, "select 1")
 
     def test_nor_by_the_locks_of_the_floor_and_of_the_counter(self):
