@@ -20,8 +20,15 @@ namespace fenceguard::postgres {
 // the session says. Holds until the transaction ends.
 inline constexpr const char* hear_warnings_sql = "SET LOCAL client_min_messages = warning";
 
+// The same for what the caller's own statement travels with, whose triggers may warn of anything: no warning
+// reaches the client where the server has no synchronous standbys. As it was before the statement: when that
+// is over, they may have been taken off the configuration.
+inline constexpr const char* hear_standby_sql =
+    "SELECT pg_catalog.set_config('client_min_messages', CASE "
+    "pg_catalog.current_setting('synchronous_standby_names') WHEN '' THEN 'error' ELSE 'warning' END, true)";
+
 // send(), which sends a COMMIT or what ends with one. Throws pqxx::in_doubt_error if it came with a warning.
-// REQUIRES: hear_warnings_sql was sent, in this transaction.
+// REQUIRES: one of the above was sent, in this transaction.
 template <class Send>
 auto unless_warned(AnyConnection& connection, const Send& send) {
   const Warnings warnings{connection};
@@ -33,28 +40,6 @@ auto unless_warned(AnyConnection& connection, const Send& send) {
     if (!warnings.first().empty()) throw pqxx::in_doubt_error{warnings.first()};
     return answer;
   }
-}
-
-// The same for what the caller's own statement travels with, whose triggers may warn of anything: a warning
-// counts only where the server has synchronous standbys, and is asked for them only then.
-template <class Send>
-auto unless_warned_by_standby(pqxx::transaction_base& tx, const Send& send) {
-  std::string warned;
-  const auto answer = [&] {
-    const Warnings warnings{tx.conn()};
-    auto result = send();
-    warned = warnings.first();
-    return result;
-  }();
-  if (warned.empty()) return answer;
-  std::string standbys = "?";
-  try {
-    standbys = tx.exec("SHOW synchronous_standby_names")[0][0].c_str();
-  } catch (const std::exception&) {
-    // It was written, and now nobody tells more.
-  }
-  if (!standbys.empty()) throw pqxx::in_doubt_error{warned};
-  return answer;
 }
 
 }  // namespace fenceguard::postgres

@@ -10,6 +10,7 @@
 #include <future>
 
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/storage.hpp"
 #include "adapters/postgres/token_source.hpp"
 #include "adapters/postgres/versioned_table.hpp"
@@ -60,6 +61,11 @@ class Standby : public Accounts {
     return ending.get();
   }
 
+  [[nodiscard]] postgres::VersionedTable versioned() const {
+    database_.run("ALTER TABLE account ADD version bigint NOT NULL DEFAULT 0, ADD token bigint");
+    return {*connection_, {.table = "account", .key = {"id"}, .version = "version", .token = "token"}};
+  }
+
   Url url() const {
     return Url::parse(fmt::format("postgres://postgres@127.0.0.1:{}/{}",
                                   from_environment("FENCEGUARD_POSTGRES_PORT"), database_.name()));
@@ -104,16 +110,43 @@ TEST_F(Standby, OneGuardedStatementLikewise) {
   EXPECT_EQ(balance(), 9);
 }
 
-TEST_F(Standby, AnOptimisticUpdateLikewise) {
-  database_.run("ALTER TABLE account ADD version bigint NOT NULL DEFAULT 0, ADD token bigint");
-  const postgres::VersionedTable table{
-      *connection_, {.table = "account", .key = {"id"}, .version = "version", .token = "token"}};
+TEST_F(Standby, AnOptimisticUpdateLikewiseWhateverItsSessionHears) {
+  const auto table = versioned();
+  int token = 34;
+  for (const auto* const level : {"notice", "error"}) {
+    SCOPED_TRACE(level);
+    pqxx::nontransaction{*connection_}.exec(fmt::format("SET client_min_messages = {}", level));
+    const auto row = table.read(*connection_, {"42"});
+    EXPECT_THAT(ending_of([&] {
+                  (void)table.update(*connection_, claim(token), *row, {{"balance", std::to_string(token)}});
+                }),
+                testing::StartsWith("unknown: "));
+    EXPECT_EQ(balance(), token);
+    // Under the same token, and under the next one.
+    for (const int next : {token, token + 1}) {
+      EXPECT_THAT(ending_of([&] { (void)table.fenced_read(*connection_, claim(next), {"42"}); }),
+                  testing::StartsWith("unknown: "));
+    }
+    token += 2;
+    EXPECT_EQ(pqxx::nontransaction{*connection_}.exec("SHOW client_min_messages")[0][0].c_str(),
+              std::string{level});
+  }
+}
+
+// The standby is taken off the configuration as soon as the client hears of the cancelled wait.
+TEST_F(Standby, AlsoWhereTheServerHasNoStandbyAnyMoreWhenItIsLookedAt) {
+  const auto table = versioned();
+  advance(34);
+  const postgres::NoticeHandler handler{*connection_, [&](std::string_view) { await_standby("''"); }};
+  EXPECT_THAT(ending_of([&] {
+                (void)postgres::Guard{*connection_}.execute(claim(34), "UPDATE account SET balance = 9");
+              }),
+              testing::StartsWith("unknown: writing accounts/42: "));
   const auto row = table.read(*connection_, {"42"});
   EXPECT_THAT(ending_of([&] {
                 (void)table.update(*connection_, claim(34), *row, {{"balance", "5"}});
               }),
               testing::StartsWith("unknown: "));
-  EXPECT_EQ(balance(), 5);
 }
 
 TEST_F(Standby, AGrantLikewise) {
@@ -137,11 +170,16 @@ TEST_F(Standby, AStatementThatItselfWarnsIsDoneWhereNobodyIsWaitedFor) {
   database_.run(
       "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
       "$$ BEGIN RAISE WARNING 'low'; RETURN NULL; END $$;"
-      "CREATE TRIGGER warn AFTER UPDATE ON account FOR EACH ROW EXECUTE FUNCTION warn()");
+      "CREATE TRIGGER warn AFTER UPDATE ON account FOR EACH ROW EXECUTE FUNCTION warn();"
+      "CREATE TRIGGER warn_first BEFORE UPDATE ON account FOR EACH STATEMENT EXECUTE FUNCTION warn()");
   postgres::Guard guard{*connection_};
   EXPECT_EQ(guard.execute(claim(34), "UPDATE account SET balance = 9").ruling.verdict, Verdict::admitted);
   EXPECT_EQ(guard.write(claim(34), [](pqxx::work& tx) { set_balance(tx, 8); }).verdict, Verdict::admitted);
   EXPECT_EQ(balance(), 8);
+  const auto table = versioned();
+  const auto row = table.read(*connection_, {"42"});
+  EXPECT_EQ(table.update(*connection_, claim(34), *row, {{"balance", "7"}}).verdict,
+            postgres::RowVerdict::admitted);
 }
 
 }  // namespace
