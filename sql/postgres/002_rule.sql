@@ -106,8 +106,8 @@ end $$;
 create or replace function fenceguard.refuse(verdict text, resource text, token bigint, highest bigint)
 returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  perform fenceguard.count_refusal(verdict, resource, token, highest);
-  perform fenceguard.raise_refusal(verdict, resource, token, highest);
+  perform fenceguard.count_refusal(verdict, resource collate "C", token, highest);
+  perform fenceguard.raise_refusal(verdict, resource collate "C", token, highest);
 end $$;
 
 create or replace function fenceguard.raise_refusal(verdict text, resource text, token bigint, highest bigint)

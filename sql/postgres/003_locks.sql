@@ -261,13 +261,13 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   newest bigint := token;
 begin
-  perform fenceguard.require_resource(resource);
+  perform fenceguard.require_resource(resource collate "C");
   if not fenceguard.is_read_committed() then
     raise exception 'cut() needs to see the present fence: call it in a READ COMMITTED transaction'
       using errcode = 'invalid_transaction_state';
   end if;
   if newest is null then
-    select max(h.token_max) into newest from fenceguard.lock_holders(resource) h where not h.granted;
+    select max(h.token_max) into newest from fenceguard.lock_holders(resource collate "C") h where not h.granted;
   end if;
-  return coalesce(fenceguard.cut_older(resource, newest - 1), 0);
+  return coalesce(fenceguard.cut_older(resource collate "C", newest - 1), 0);
 end $$;

@@ -345,7 +345,7 @@ begin
   else
     select r.verdict, r.highest into verdict, highest
     from fenceguard.rule_fully(resource collate pg_catalog."C", token, holder collate pg_catalog."C", sequence, drain, cut, jump_max) r;
-    perform fenceguard.count_refusal(verdict, resource, token, highest);
+    perform fenceguard.count_refusal(verdict, resource collate pg_catalog."C", token, highest);
   end if;
 end $$;
 
@@ -417,7 +417,7 @@ end $$;
 -- What the next two need of what they may not see themselves.
 create or replace function fenceguard.highest_seen(resource text) returns bigint
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select fenceguard.highest(resource)
+  select fenceguard.highest(resource collate "C")
 $$;
 
 drop function if exists fenceguard.refuse_statement(text, bigint, text, bigint);
@@ -452,7 +452,7 @@ returns table (verdict text, highest bigint) language plpgsql rows 1 security de
 begin
   verdict := fenceguard.rule_on(resource, token, holder, sequence, statement);
   highest := case when verdict operator(pg_catalog.=) any (array['admitted', 'duplicate']) then token
-                  else fenceguard.tell_refusal(verdict, resource, token) end;
+                  else fenceguard.tell_refusal(verdict, resource collate pg_catalog."C", token) end;
   return next;
 end $$;
 
@@ -509,7 +509,7 @@ begin
   perform from fenceguard.fences f
   where f.resource = require_noted.resource collate "C" and f.token = require_noted.token
     and f.holder = require_noted.holder collate "C" and fenceguard.is_noted(f);
-  if not found then perform fenceguard.refuse('missing', resource, token, fenceguard.highest(resource)); end if;
+  if not found then perform fenceguard.refuse('missing', resource, token, fenceguard.highest(resource collate "C")); end if;
 end $$;
 
 -- After a write whose end was not seen: true proves that the one with this sequence took effect. False proves nothing:
@@ -517,9 +517,11 @@ end $$;
 create or replace function fenceguard.took_effect(resource text, token bigint, holder text, sequence bigint)
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform fenceguard.require_claim(resource, token, holder, sequence);
+  perform fenceguard.require_claim(resource collate "C", token, holder, sequence);
   perform fenceguard.require_primary();
-  if sequence is null or fenceguard.look(resource, token, holder, sequence) <> 'duplicate' then return false; end if;
+  if sequence is null or fenceguard.look(resource collate "C", token, holder, sequence) <> 'duplicate' then
+    return false;
+  end if;
   perform fenceguard.demand_durable_commit();
   return true;
 end $$;

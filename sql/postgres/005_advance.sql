@@ -11,8 +11,8 @@ create or replace function fenceguard.try_advance(
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   select r.verdict, r.highest into verdict, highest
-  from fenceguard.rule_fully(resource, token, holder, null, drain, cut, jump_max) r;
-  perform fenceguard.count_refusal(verdict, resource, token, highest);
+  from fenceguard.rule_fully(resource collate "C", token, holder, null, drain, cut, jump_max) r;
+  perform fenceguard.count_refusal(verdict, resource collate "C", token, highest);
   if verdict = 'admitted' then perform fenceguard.demand_durable_commit(); end if;
 end $$;
 
@@ -25,7 +25,7 @@ declare
   highest bigint;
 begin
   select a.verdict, a.highest into verdict, highest
-  from fenceguard.rule_fully(resource, token, holder, null, drain, cut) a;
+  from fenceguard.rule_fully(resource collate "C", token, holder, null, drain, cut) a;
   if verdict <> 'admitted' then perform fenceguard.refuse(verdict, resource, token, highest); end if;
   perform fenceguard.demand_durable_commit();
 end $$;
@@ -41,18 +41,18 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   had_lease boolean;
 begin
-  perform fenceguard.require_claim(resource, coalesce(token, 1), holder, null);
-  if token is null then return fenceguard.revoke_present(resource, null, '', drain, cut); end if;
+  perform fenceguard.require_claim(resource collate "C", coalesce(token, 1), holder, null);
+  if token is null then return fenceguard.revoke_present(resource collate "C", null, '', drain, cut); end if;
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
   -- The lease before the fence: nobody shall wait for the fence while we wait for a renewal.
-  had_lease := exists (select from fenceguard.end_present_lease(resource, token, token, drain, cut) e
+  had_lease := exists (select from fenceguard.end_present_lease(resource collate "C", token, token, drain, cut) e
                        where e.token is not null);
-  if fenceguard.highest(resource) > token then return had_lease; end if;
+  if fenceguard.highest(resource collate "C") > token then return had_lease; end if;
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, cut);
-  perform fenceguard.lock_alone(resource, token, token, drain, cut);
-  if fenceguard.highest(resource) > token then return had_lease; end if;
-  return fenceguard.close_fence(resource, token, holder) or had_lease;
+  perform fenceguard.lock_alone(resource collate "C", token, token, drain, cut);
+  if fenceguard.highest(resource collate "C") > token then return had_lease; end if;
+  return fenceguard.close_fence(resource collate "C", token, holder) or had_lease;
 end $$;
 
 -- The same for whoever is there now, and for a lease of another source, if that has not advanced yet. For sidecars.
@@ -63,19 +63,21 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   lease record;
 begin
-  perform fenceguard.require_claim(resource, coalesce(lease_token, 1), lease_holder, null);
+  perform fenceguard.require_claim(resource collate "C", coalesce(lease_token, 1), lease_holder, null);
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
   -- A lease that is newer than the one that was seen stays.
-  select e.token, e.holder into lease from fenceguard.end_present_lease(resource, null, lease_token, drain, cut) e;
+  select e.token, e.holder into lease
+  from fenceguard.end_present_lease(resource collate "C", null, lease_token, drain, cut) e;
   if lease.token is null or lease.token < lease_token then
     lease.token := lease_token;
     lease.holder := lease_holder;
   end if;
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, cut);
-  perform fenceguard.lock_alone(resource, greatest(lease.token, fenceguard.highest(resource)), 9223372036854775807,
-                                drain, cut);
-  return fenceguard.close_fence(resource, lease.token, lease.holder);
+  perform fenceguard.lock_alone(resource collate "C",
+                                greatest(lease.token, fenceguard.highest(resource collate "C")),
+                                9223372036854775807, drain, cut);
+  return fenceguard.close_fence(resource collate "C", lease.token, lease.holder);
 end $$;
 
 -- REQUIRES: the fence's lock is held alone. Closes it at this token or at its own, which may be higher.
@@ -150,13 +152,15 @@ end $$;
 create or replace function fenceguard.rebase(resource text, token bigint, done_by text default session_user)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform fenceguard.require_claim(resource, token, '', null);
+  perform fenceguard.require_claim(resource collate "C", token, '', null);
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true);
-  perform fenceguard.lock_alone(resource, token, greatest(token, fenceguard.highest(resource)), null, null);
+  perform fenceguard.lock_alone(resource collate "C", token,
+                                greatest(token, fenceguard.highest(resource collate "C")), null, null);
   insert into fenceguard.rebases (resource, token_from, token_to, done_by)
-  values (resource, (select f.token from fenceguard.fences f where f.resource = rebase.resource), token, done_by);
+  values (resource, (select f.token from fenceguard.fences f where f.resource = rebase.resource collate "C"), token,
+          done_by);
   insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, '', true)
   on conflict on constraint fences_pkey do update
     set token = excluded.token, holder = '', sequence = null, closed = true, updated_at = clock_timestamp();

@@ -86,14 +86,15 @@ begin
   perform fenceguard.require_ttl(ttl);
   holder := coalesce(holder, replace(gen_random_uuid()::text, '-', ''));
   -- Without the row's lock: who asks for a lock that is held must not hold up a renewal.
-  select r.* into l from fenceguard.leases r where r.resource = acquire.resource and r.holder <> acquire.holder;
+  select r.* into l from fenceguard.leases r
+  where r.resource = acquire.resource collate "C" and r.holder <> acquire.holder collate "C";
   if found and fenceguard.is_live(l) then
-    perform fenceguard.require_claim(resource, 1, holder, null);
+    perform fenceguard.require_claim(resource collate "C", 1, holder, null);
     perform fenceguard.require_primary();
   else
-    l := fenceguard.lock_lease(resource, holder);
+    l := fenceguard.lock_lease(resource collate "C", holder);
   end if;
-  is_new := not (fenceguard.is_live(l) and l.holder = acquire.holder and l.kept_by = 'ttl');
+  is_new := not (fenceguard.is_live(l) and l.holder = acquire.holder collate "C" and l.kept_by = 'ttl');
   if is_new and fenceguard.is_live(l) then
     verdict := 'held';
     is_new := null;
@@ -107,7 +108,7 @@ begin
   set token = acquire.token, holder = acquire.holder, kept_by = 'ttl', keeper_pid = null,
       expires_at = case when is_new then clock_timestamp() + ttl
                         else greatest(l.expires_at, clock_timestamp() + ttl) end
-  where u.resource = acquire.resource;
+  where u.resource = acquire.resource collate "C";
   -- A new token sees to it by its trigger.
   if not is_new then perform fenceguard.demand_durable_commit(); end if;
 end $$;
@@ -213,10 +214,10 @@ create or replace function fenceguard.renew(resource text, token bigint, holder 
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform fenceguard.require_ttl(ttl);
-  if not fenceguard.lock_own_lease(resource, token, holder) then return false; end if;
+  if not fenceguard.lock_own_lease(resource collate "C", token, holder) then return false; end if;
   update fenceguard.leases l
   set expires_at = case when l.kept_by = 'ttl' then clock_timestamp() + ttl else l.expires_at end
-  where l.resource = renew.resource and l.token = renew.token and l.holder = renew.holder
+  where l.resource = renew.resource collate "C" and l.token = renew.token and l.holder = renew.holder collate "C"
     and l.expires_at > clock_timestamp() and (l.kept_by = 'ttl' or fenceguard.keeper(l.resource) = l.keeper_pid);
   return found;
 end $$;
@@ -225,9 +226,9 @@ end $$;
 create or replace function fenceguard.release(resource text, token bigint, holder text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if not fenceguard.lock_own_lease(resource, token, holder) then return false; end if;
+  if not fenceguard.lock_own_lease(resource collate "C", token, holder) then return false; end if;
   update fenceguard.leases l set expires_at = '-infinity', keeper_pid = null
-  where l.resource = release.resource and l.token = release.token and l.holder = release.holder
+  where l.resource = release.resource collate "C" and l.token = release.token and l.holder = release.holder collate "C"
     and l.expires_at > clock_timestamp();
   if found then perform pg_notify('fenceguard_released', resource); return true; end if;
   return false;
@@ -246,7 +247,7 @@ end $$;
 create or replace function fenceguard.end_lease(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  return exists (select from fenceguard.end_present_lease(resource) e where e.token is not null);
+  return exists (select from fenceguard.end_present_lease(resource collate "C") e where e.token is not null);
 end $$;
 
 -- Only one whose token is in that range, where it is given.
@@ -315,8 +316,8 @@ end $$;
 create or replace function fenceguard.prepare_row(resource text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  perform fenceguard.require_resource(resource);
-  if exists (select from fenceguard.lease_rows r where r.resource = prepare_row.resource) then return; end if;
+  perform fenceguard.require_resource(resource collate "C");
+  if exists (select from fenceguard.lease_rows r where r.resource = prepare_row.resource collate "C") then return; end if;
   -- An insert would wait without a limit for another one that is not committed.
   perform fenceguard.lock_or_refuse(hashtextextended(resource collate "C", 3), interval '5 s', false);
   insert into fenceguard.lease_rows (resource) values (resource) on conflict do nothing;
@@ -330,11 +331,11 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if wait then
     perform pg_advisory_xact_lock(fenceguard.lease_lock_key(resource));
-    perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update;
+    perform from fenceguard.lease_rows r where r.resource = hold_row.resource collate "C" for update;
     return found;
   end if;
   if not pg_try_advisory_xact_lock(fenceguard.lease_lock_key(resource)) then return false; end if;
-  perform from fenceguard.lease_rows r where r.resource = hold_row.resource for update nowait;
+  perform from fenceguard.lease_rows r where r.resource = hold_row.resource collate "C" for update nowait;
   return found;
 exception when lock_not_available then
   return false;
@@ -352,7 +353,7 @@ begin
     raise exception 'backend % does not hold the lock of %', coalesce(keeper_pid::text, 'null'), quote_literal(resource)
       using errcode = 'object_not_in_prerequisite_state', hint = 'Take it first: hold_row(), or pg_advisory_lock().';
   end if;
-  l := fenceguard.lock_lease(resource, holder);
+  l := fenceguard.lock_lease(resource collate "C", holder);
   -- A lease that was kept by a connection is over: its lock is ours now.
   if l.kept_by = 'ttl' and fenceguard.is_live(l) then
     verdict := 'held';
@@ -364,5 +365,5 @@ begin
   update fenceguard.leases u
   set token = acquire_kept.token, holder = acquire_kept.holder, kept_by = acquire_kept.kept_by,
       keeper_pid = acquire_kept.keeper_pid, expires_at = 'infinity'
-  where u.resource = acquire_kept.resource;
+  where u.resource = acquire_kept.resource collate "C";
 end $$;

@@ -6,6 +6,7 @@ import json
 import re
 import unittest
 
+from postgres_server import SqlError
 from sessions import ServerTest
 
 # Words that a '(' may follow, because they are the language's own.
@@ -281,6 +282,55 @@ class Traps(ServerTest):
                         session.run("rollback to s")
                     self.assert_fails("ZF003", session.run, "insert into public.named values ('x')")
                     session.close()
+
+
+class Collations(ServerTest):
+    CALLS = (
+        "admit({r}, 35, {h})", "admit({r}, 34, {h})", "admit({r}, 34, {h}, 7)", "admit({r}, 33, {h})", "admit({r}, 34, 'o')",
+        "admit({r} || '/', 35, {h})", "rule({r}, 35, {h})", "rule({r}, 34, {h})", "rule({r}, 33, {h})",
+        "try_admit({r}, 34, {h})", "try_admit({r}, 34, {h}, 7)", "try_admit({r}, 35, {h})", "try_admit({r}, 33, {h})",
+        "admitted({r}, 34, {h})", "admitted({r}, 33, {h})", "admitted({r}, 35, {h})", "require_admitted({r}, 34, {h})",
+        "require_admitted({r}, 35, {h})", "require_admitted({r}, 33, {h})", "took_effect({r}, 34, {h}, 7)",
+        "require_noted({r}, 34, {h})", "require_noted({r}, 34, {h}), fenceguard.admit({r}, 34, {h})", "check_row({r})",
+        "check_row({r}), fenceguard.admit({r}, 34, {h})", "highest_seen({r})", "advance({r}, 35, {h})",
+        "advance({r}, 33, {h})", "try_advance({r}, 35, {h})", "try_advance({r}, 33, {h})", "revoke({r})",
+        "revoke({r}, 34, {h})", "revoke_present({r}, 35, {h})", "cut({r}, 34)", "rebase({r}, 40, {h})",
+        "acquire({r}, '1 hour', {h})", "acquire({r} || '/', '1 hour', {h})", "renew({r}, 1, {h})", "release({r}, 1, {h})",
+        "end_lease({r})", "prepare_row({r})", "keeper({r})", "lease_lock_key({r})",
+        "hold_row({r}, false), fenceguard.hold_row({r}, true), fenceguard.prepare_row({r})",
+        "acquire_kept({r}, {h}, 'advisory', pg_backend_pid()), fenceguard.end_lease({r}), "
+        "fenceguard.pg_advisory_xact_lock(fenceguard.lease_lock_key({r}))",
+        "refuse('stale', {r}, 34, 35)")
+
+    def test_a_text_is_taken_as_it_is_whatever_its_column_collates(self):
+        """To one 'H' and 'h' are one, and with it nothing is searched for. Two that differ are not to be compared.
+        A list of calls is run from its end."""
+        self.sql("""
+            create collation nd (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+            create collation german (provider = icu, locale = 'de');
+            create table claims (plain_r text, plain_h text, nd_r text collate nd, nd_h text collate nd,
+                                 german_h text collate german);
+            insert into claims values ('accounts/1', 'h', 'accounts/1', 'h', 'h');
+            select setval('fenceguard.token', 1, false), fenceguard.advance('accounts/1', 34, 'h');
+            select fenceguard.acquire('accounts/1', '1 hour', 'h'), fenceguard.prepare_row('accounts/1')""")
+        session = self.session()
+
+        def answers(call, r, h):
+            session.run("begin")
+            try:
+                return [session.run(f"select fenceguard.{one.format(r=r, h=h)} from claims".replace("fenceguard.pg_", "pg_"))
+                        for one in reversed(call.split(", fenceguard."))]
+            except SqlError as error:
+                return error.sqlstate, error.message
+            finally:
+                session.run("rollback; select setval('fenceguard.token', 1)")
+
+        for call in self.CALLS:
+            expected = answers(call, "plain_r", "plain_h")
+            for r, h in (("nd_r", "nd_h"), ("nd_r", "german_h"), ("nd_r", "plain_h"), ("plain_r", "nd_h"),
+                         ("nd_r collate nd", "nd_h")):
+                with self.subTest(call, r=r, h=h):
+                    self.assertEqual(answers(call, r, h), expected)
 
 
 if __name__ == "__main__":
