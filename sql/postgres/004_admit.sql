@@ -444,7 +444,6 @@ end $$;
 -- than the wait for older writes, so a claim that is newer than the fence gets 'advance', and is to be advanced in a
 -- transaction of its own first. highest is the fence's token. statement is the snapshot of the statement that calls it,
 -- and to be left out.
-drop function if exists fenceguard.try_admit(text, bigint, text, bigint);
 create or replace function fenceguard.try_admit(
   resource text, token bigint, holder text default '', sequence bigint default null,
   statement pg_snapshot default pg_current_snapshot())
@@ -454,6 +453,26 @@ begin
   highest := case when verdict operator(pg_catalog.=) any (array['admitted', 'duplicate']) then token
                   else fenceguard.tell_refusal(verdict, resource collate pg_catalog."C", token) end;
   return next;
+end $$;
+
+-- The one of version 1 has a parameter less. Who may call it may call this one, and nobody else.
+do $$
+declare
+  before constant regprocedure := to_regprocedure('fenceguard.try_admit(text, bigint, text, bigint)');
+  allowed record;
+begin
+  if before is null then return; end if;
+  revoke all on function fenceguard.try_admit(text, bigint, text, bigint, pg_snapshot) from public;
+  for allowed in
+    select case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end as role,
+      case when a.is_grantable then 'with grant option' else '' end as how
+    from pg_catalog.pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+    where p.oid = before and a.grantee <> p.proowner
+  loop
+    execute format('grant execute on function fenceguard.try_admit(text, bigint, text, bigint, pg_snapshot) to %s %s',
+                   allowed.role, allowed.how);
+  end loop;
+  execute format('drop function %s', before);
 end $$;
 
 -- The same as a condition, and the fastest form:

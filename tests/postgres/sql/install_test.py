@@ -63,6 +63,31 @@ class Install(unittest.TestCase):
             self.assert_fails("ZF003", self.server.psql, "insert into t values ('a')", name, installer)
             self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 6, 'h')", name, installer)
 
+    def test_an_upgrade_keeps_who_may_call_what_has_more_parameters_than_before(self):
+        signature = "fenceguard.try_admit(text, bigint, text, bigint)"
+        for installer in ("postgres", "installer"):
+            for narrowing, allowed in (("", {"application", "other"}),
+                                       (f"revoke execute on function {signature} from public", set()),
+                                       (f"revoke execute on function {signature} from public; "
+                                        f"grant execute on function {signature} to other with grant option", {"other"})):
+                with self.subTest(narrowing, installer=installer):
+                    name = self.database()
+                    self.server.install(name, installer)
+                    self.server.psql("drop function fenceguard.try_admit; create function fenceguard.try_admit(resource text, "
+                                     "token bigint, holder text default '', sequence bigint default null) returns table "
+                                     "(verdict text, highest bigint) language sql as 'select null::text, 0::bigint';"
+                                     + narrowing, name, installer)
+                    self.server.install(name, installer)
+                    for role in ("application", "other"):
+                        call = "select verdict from fenceguard.try_admit('a', 7, 'h')"
+                        if role in allowed:
+                            self.assertEqual(self.server.psql(call, name, role), "advance")
+                        else:
+                            self.assert_fails("42501", self.server.psql, call, name, role)
+                    self.assertEqual(self.server.psql("select is_grantable from pg_proc p, aclexplode(p.proacl) a where p.proname "
+                                                      "= 'try_admit' and a.grantee = 'other'::regrole", name),
+                                     "t" if allowed == {"other"} else "")
+
     def test_a_second_installation_restores_what_protects_the_fences(self):
         name = self.database()
         self.server.install(name)
