@@ -217,8 +217,9 @@ end $$;
 -- unless cut says no, and refuses where that does not help. How long is not the session's to say: these locks are
 -- everybody's, and who holds one is not older than who wants it.
 drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean),
-  fenceguard.note(text, bigint, text), fenceguard.note_last(text), fenceguard.forget(text, bigint, text),
-  fenceguard.note_admitted(text, bigint, text);
+  fenceguard.hold_tags(bigint, bigint, interval, boolean), fenceguard.tag_lease_row(text),
+  fenceguard.keep_note(text, text), fenceguard.note(text, bigint, text), fenceguard.note_last(text),
+  fenceguard.forget(text, bigint, text), fenceguard.note_admitted(text, bigint, text);
 create or replace function fenceguard.lock_or_refuse(
   key bigint, wait interval, shared boolean, cut boolean default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
