@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <time.h>
 
+#include <algorithm>
+#include <string>
+
 #include "guard/error.hpp"
 
 namespace fenceguard::sqlite {
@@ -12,6 +15,8 @@ constexpr int busy_pause_us = 500;
 constexpr int busy_tries_max = 20'000;  // ten seconds
 // A reader may stay for as long as it likes, and the leases of those who wait for this connection may not.
 constexpr int truncate_tries_max = 200;
+// At a time; the VFS of Unix takes fewer than 128 KiB.
+constexpr std::int64_t rewrite_bytes = 64 * 1024;
 
 std::string_view advice(int code) {
   // The first thing that a file needs on a full disk is room for the log's index.
@@ -151,6 +156,22 @@ bool has_table(sqlite3* connection, std::string_view name) {
 void rollback(sqlite3* connection) noexcept {
   if (sqlite3_get_autocommit(connection) == 0)
     sqlite3_exec(connection, "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void rewrite_log(sqlite3* connection) {
+  sqlite3_file* log = nullptr;
+  sqlite3_int64 size = 0;
+  int code = sqlite3_file_control(connection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (code == SQLITE_OK && log->pMethods == nullptr) return;  // none is open
+  if (code == SQLITE_OK) code = log->pMethods->xFileSize(log, &size);
+  std::string bytes;
+  for (sqlite3_int64 at = 0; code == SQLITE_OK && at < size; at += rewrite_bytes) {
+    bytes.resize(static_cast<std::size_t>(std::min<sqlite3_int64>(rewrite_bytes, size - at)));
+    code = log->pMethods->xRead(log, bytes.data(), static_cast<int>(bytes.size()), at);
+    if (code == SQLITE_OK)
+      code = log->pMethods->xWrite(log, bytes.data(), static_cast<int>(bytes.size()), at);
+  }
+  if (code != SQLITE_OK) throw_error(nullptr, code, "rewriting the log");
 }
 
 CommitEnding Database::commit() {

@@ -57,7 +57,21 @@ bool move_unless_there(const std::string& from, const std::string& to) {
   return (errno == EINVAL || errno == ENOSYS) && link(from.c_str(), to.c_str()) == 0;
 }
 
+// SQLite would apply the log of a file that is gone to the new one. Another process may create the file just
+// now: its log comes after it.
+void require_no_log(const std::string& path) {
+  for (const char* suffix : {"-wal", "-journal"}) {
+    const auto log = path + suffix;
+    if (!fs::exists(log) || fs::exists(path)) continue;
+    throw Unavailable(
+        fmt::format("{} does not exist, but its log {} does: the file was moved or deleted without it; put "
+                    "the file back, or delete {} to begin with nothing",
+                    path, log, log));
+  }
+}
+
 void create(const std::string& path) {
+  require_no_log(path);
   const std::string draft = path + ".new-" + Holder::random().id();
   try {
     {

@@ -21,8 +21,8 @@ constexpr std::int64_t synchronous_extra = 3;
 
 // An advance must be durable whatever the connection was set to; inside a transaction it cannot be changed
 // any more. In the modes with a rollback journal that takes EXTRA: a journal whose removal was not synced is
-// rolled back after a power cut. REQUIRES: no transaction is open.
-void require_durable(sqlite3* connection) {
+// rolled back after a power cut. Answers whether there is a log. REQUIRES: no transaction is open.
+bool require_durable(sqlite3* connection) {
   Statement journal{connection, "PRAGMA journal_mode"};
   Statement present{connection, "PRAGMA synchronous"};
   const bool is_wal = journal.bind().step() && journal.text(0) == "wal";
@@ -31,13 +31,45 @@ void require_durable(sqlite3* connection) {
   journal.reset();
   present.reset();
   if (!is_enough) execute(connection, is_wal ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = EXTRA");
+  return is_wal;
+}
+
+// A function of the connection's own is the mark that it has settled the log: the mark goes with it.
+// (sqlite3_set_clientdata() came with SQLite 3.44.)
+constexpr const char* mark_name = "fenceguard_log_is_settled";
+
+void answer_null(sqlite3_context* context, int, sqlite3_value**) {
+  sqlite3_result_null(context);
+}
+
+void set_mark(sqlite3* connection, bool is_settled) noexcept {
+  sqlite3_create_function_v2(connection, mark_name, 0, SQLITE_UTF8, nullptr,
+                             is_settled ? answer_null : nullptr, nullptr, nullptr, nullptr);
+}
+
+bool has_mark(sqlite3* connection) {
+  sqlite3_stmt* call = nullptr;
+  const auto sql = fmt::format("SELECT {}()", mark_name);
+  const int code = sqlite3_prepare_v2(connection, sql.c_str(), -1, &call, nullptr);
+  sqlite3_finalize(call);
+  return code == SQLITE_OK;
+}
+
+// Before the first transaction of a connection, for what a process before it has left in the log. While it is
+// open nobody reads the log anew.
+void settle_once(sqlite3* connection) {
+  if (has_mark(connection) || !has_table(connection, "fenceguard_schema")) return;
+  settle_log(connection);
+  set_mark(connection, true);
 }
 
 // After a commit that failed: what the next transaction sees is then what a crash leaves, if the disk works
-// again by now.
-void settle(sqlite3* connection) noexcept {
+// again by now. If it does not, the next transaction settles the log first.
+void settle_again(sqlite3* connection) noexcept {
+  set_mark(connection, false);
   try {
-    commit_no_change(connection);
+    settle_log(connection);
+    set_mark(connection, true);
   } catch (const std::exception&) {
     // The end stays unknown, as it was.
   }
@@ -144,7 +176,7 @@ Transaction::Transaction(sqlite3* connection, std::int64_t jump_max)
   if (sqlite3_get_autocommit(connection) == 0) {
     throw InvalidInput("a transaction is open on this connection already: end it first");
   }
-  require_durable(connection);
+  if (require_durable(connection)) settle_once(connection);
   execute(connection, "BEGIN IMMEDIATE");
 }
 
@@ -179,7 +211,7 @@ void Transaction::commit() {
   if (was_open && (primary == SQLITE_BUSY || primary == SQLITE_CONSTRAINT)) {
     throw Unavailable(fmt::format("committing: {}; rolled back", message));
   }
-  settle(connection_);
+  settle_again(connection_);
   throw OutcomeUnknown(fmt::format("committing: {}; it may or may not have taken effect", message));
 }
 

@@ -31,9 +31,10 @@ void install_in(sqlite3* connection);
 // A write transaction of the caller's own, which cannot be committed once a claim was refused in it.
 class Transaction {
  public:
-  // BEGIN IMMEDIATE, with synchronous=FULL (EXTRA outside of WAL) if the connection had less. jump_max: see
-  // is_implausible(); 0: no bound. Throws InvalidInput if a transaction is open, Unavailable if the database
-  // cannot be had.
+  // BEGIN IMMEDIATE, with synchronous=FULL (EXTRA outside of WAL) if the connection had less. The first one
+  // of a connection settles the log in a transaction before, which costs a sync and writing the log's bytes:
+  // keep connections open. jump_max: see is_implausible(); 0: no bound. Throws InvalidInput if a transaction
+  // is open, Unavailable if the database cannot be had.
   explicit Transaction(sqlite3* connection, std::int64_t jump_max = 0);
   // Rolls back what was not committed.
   ~Transaction();

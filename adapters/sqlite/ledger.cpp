@@ -24,24 +24,21 @@ Ledger::Ledger(const std::string& path, FenceCache& cache)
       objects_{database_.handle()},
       leases_{database_.handle()},
       cache_{cache} {
-  settle_log(path);
+  open_log(path);
   cache_.clear();
   look_again();
 }
 
-// After a failed sync, of this process or of one before it, the log may end in transactions of two kinds that
-// a crash would turn round. One that is in force may be in the kernel's memory only, if the log was read anew
-// from there; no reader is older than that, so the checkpoint brings it to the disk. One that is not in force
-// may be on the disk: a transaction that is committed and synced takes its place. The log is then emptied if
-// no reader is in the way; nothing rests on that, since it is not synced.
-void Ledger::settle_log(const std::string& path) {
+// The log is emptied first if no reader is in the way: then there is next to nothing to be written again.
+// Nothing rests on that, since it is synced by the commit only.
+void Ledger::open_log(const std::string& path) {
   const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
   int code = SQLITE_OK;
   while (((code = database_.checkpoint()) & 0xFF) == SQLITE_BUSY && BootClock::now() < give_up_at)
     std::this_thread::sleep_for(checkpoint_look);
   if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
-  commit_no_change(database_.handle());
   (void)database_.truncate_log();
+  settle_log(database_.handle());
 }
 
 void Ledger::look_again() {

@@ -68,7 +68,7 @@ class Ledger {
   };
   using AllSeen = std::pmr::unordered_map<Resource, Seen, ByName>;
 
-  void settle_log(const std::string& path);
+  void open_log(const std::string& path);
   void fill_cache();
   [[nodiscard]] std::optional<Fence> look_up(const Resource& resource);
   [[nodiscard]] Seen& see(const Resource& resource);

@@ -81,9 +81,10 @@ void install(sqlite3* connection) {
   }
 }
 
-void commit_no_change(sqlite3* connection) {
+void settle_log(sqlite3* connection) {
   try {
     execute(connection, "BEGIN IMMEDIATE");
+    rewrite_log(connection);
     // To and fro, because SQLite does not write a page in which no byte was ever changed.
     execute(connection, "UPDATE fenceguard_schema SET version = version + 1");
     execute(connection, "UPDATE fenceguard_schema SET version = version - 1");

@@ -22,10 +22,13 @@ namespace fenceguard::sqlite {
 // Brings the tables to schema_version() in one transaction of its own. Throws Unavailable if they are newer.
 void install(sqlite3* connection);
 
-// Commits and syncs a transaction that changes nothing and yet is written: it takes the place of what a
-// commit that failed has left at the end of the log, which a crash would bring into force otherwise. Throws
-// Unavailable. REQUIRES: the tables are there, no transaction is open.
-void commit_no_change(sqlite3* connection);
+// Settles what failed syncs, of this process or of one before it, have left in the log. Two kinds of
+// transactions there would be turned round by a crash. One that is in force may be in the kernel's memory
+// only, if the log was read anew from there: the log is written again. One that is not in force may be on the
+// disk: a transaction that changes nothing takes its place. Both are synced by one commit. Throws
+// Unavailable. REQUIRES: the tables are there, no transaction is open, synchronous is at least FULL. Cost:
+// that of writing the log's bytes.
+void settle_log(sqlite3* connection);
 
 // All the SQL for a service's own database: 'fenceguard sql sqlite'. Can be run once; later versions upgrade
 // when the library opens the database.

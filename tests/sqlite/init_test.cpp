@@ -261,6 +261,22 @@ TEST_F(Initialisation, NoUpgradeHappensBesideARunningGuard) {
   EXPECT_EQ(query(path_, "SELECT version FROM fenceguard_schema"), "2");
 }
 
+// SQLite would apply the old log to the new file.
+TEST_F(Initialisation, NoFileIsMadeBesideTheLogOfOneThatIsGone) {
+  const auto log = path_ + "-wal";
+  {
+    const OpenStorage storage{path_};
+    (void)storage.advance(claim_of("a", 3));
+    std::filesystem::copy_file(log, folder_.file("kept"));
+  }
+  std::filesystem::remove(path_);
+  std::filesystem::rename(folder_.file("kept"), log);
+  EXPECT_THAT(refusal(path_), HasSubstr("delete " + log));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  std::filesystem::remove(log);
+  EXPECT_EQ(refusal(path_), "");
+}
+
 TEST_F(Initialisation, AFolderThatIsNotThereIsNamed) {
   EXPECT_THAT(refusal(folder_.file("no/such/fenceguard.db")), HasSubstr("no/such"));
 }

@@ -167,6 +167,82 @@ TEST_F(FailedCommit, WhatAServiceSeesOfItsOwnStays) {
   }
 }
 
+// A process dies after a failed sync, which left its transaction in the log in the kernel's memory, and on
+// the disk in part. Somebody reads the file; then others go on behind it. The power fails.
+class DeadWriter : public FailedCommit {
+ protected:
+  // Holds the fence of 'z' at 1, and a commit of 2 whose end nobody has seen.
+  void die(const std::string& path) {
+    sqlite::Database database{path, sqlite::Database::Mode::create};
+    // A process that dies does not copy its log.
+    sqlite3_db_config(database.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    sqlite::install_in(database.handle());
+    sqlite::Guard guard{database.handle()};
+    ASSERT_EQ(guard.advance(claim_of("z", 1)).verdict, Verdict::admitted);
+    sqlite::Transaction tx{database.handle()};
+    ASSERT_EQ(sqlite::admit_in(tx, claim_of("z", 2)).verdict, Verdict::admitted);
+    disk_.fail_at(1, SQLITE_IOERR_FSYNC, {Operation::sync});
+    EXPECT_THROW(sqlite::execute(database.handle(), "COMMIT"), Unavailable);
+  }
+  // Makes the file, lets the writer die, and leaves a reader there: one that came before keeps the index in
+  // which the last commit is not, one that comes after reads it from the kernel's memory.
+  void prepare(const std::string& path, bool reader_is_first) {
+    { const OpenStorage storage{path}; }
+    if (reader_is_first) reader_.emplace(path);
+    ASSERT_NO_FATAL_FAILURE(die(path));
+    if (!reader_is_first) reader_.emplace(path);
+  }
+  void cut() {
+    disk_.crash();
+    reader_.reset();
+  }
+
+  std::optional<OpenReader> reader_;
+};
+
+TEST_F(DeadWriter, WhatTheNextGuardAcknowledgesIsKept) {
+  for (int round = 0; round < scaled(40) && !HasFailure(); ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const auto path = folder_.file(std::to_string(round) + ".db");
+    ASSERT_NO_FATAL_FAILURE(prepare(path, round % 2 == 0));
+    Knowledge knowledge;
+    {
+      const OpenStorage storage{path};
+      work(storage, knowledge);
+      EXPECT_EQ(knowledge.faults(), 0);
+      cut();
+    }
+    disk_.restart();
+    knowledge.check(OpenStorage{path});
+  }
+}
+
+// Also where the service's transaction is admitted by what it found, and writes nothing.
+TEST_F(DeadWriter, WhatTheNextServiceAcknowledgesIsKept) {
+  for (int round = 0; round < scaled(80) && !HasFailure(); ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const auto path = folder_.file(std::to_string(round) + ".db");
+    const bool reader_is_first = round % 2 == 0;
+    const bool writes = round % 4 < 2;
+    ASSERT_NO_FATAL_FAILURE(prepare(path, reader_is_first));
+    const std::int64_t found = reader_is_first ? 1 : 2;
+    {
+      sqlite::Database database{path, sqlite::Database::Mode::read_write};
+      sqlite::Guard guard{database.handle()};
+      ASSERT_EQ(guard.advance(claim_of("z", found)).verdict, Verdict::admitted);
+      if (writes) {
+        ASSERT_EQ(guard.advance(claim_of("y", 7)).verdict, Verdict::admitted);
+      }
+      cut();
+    }
+    disk_.restart();
+    sqlite::Database database{path, sqlite::Database::Mode::read_write};
+    sqlite::Guard guard{database.handle()};
+    EXPECT_EQ(guard.advance(claim_of("z", found)).highest, found);
+    EXPECT_EQ(guard.advance(claim_of("y", 1)).highest, writes ? 7 : 1);
+  }
+}
+
 // Grants and counters are as durable as fences.
 TEST_F(PowerCut, NoTokenIsIssuedTwice) {
   const auto path = folder_.file("fenceguard.db");
