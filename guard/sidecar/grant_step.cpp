@@ -43,7 +43,7 @@ void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
     context_.metrics.count(outcome.fault().kind);
     context_.log.failed("lease", request_.resource, outcome.fault(), request_.client);
     context_.run_blocking([self = shared_from_this(), grant, message = outcome.fault().message] {
-      self->end_refused(grant, "The guard could not be advanced, so no lease was given: " + message);
+      self->end_refused(grant, "The guard could not be advanced, so no lease is handed out: " + message);
     });
     return;
   }
@@ -89,11 +89,12 @@ void GrantStep::lift(const Grant& grant, const Ruling& ruling) {
   ask();
 }
 
-// Ends without a lease. One that the holder had before this step stays: it was handed out, advanced, by
-// another ask.
+// Ends without a new lease. One that the holder had before this step stays, and the holder need not know of
+// it: the answer of the ask before may have been lost.
 void GrantStep::end_refused(const Grant& grant, std::string message) {
-  const bool is_left = grant.is_new && !give_back(grant.claim);
-  end(Fault{is_left ? FaultKind::unknown : FaultKind::unavailable, std::move(message)});
+  if (!grant.is_new)
+    return end(Fault{FaultKind::unknown, message + "; the lease of an earlier ask may stand"});
+  end(Fault{give_back(grant.claim) ? FaultKind::unavailable : FaultKind::unknown, std::move(message)});
 }
 
 // False if the lease may still be there.
