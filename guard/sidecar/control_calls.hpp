@@ -28,6 +28,7 @@ struct ControlContext {
   std::size_t resource_depth = 0;  // as on the data side
   // See DataService.
   std::function<std::optional<Fault>(std::string_view resource)> quarantine{};
+  std::chrono::milliseconds source_wait{};  // see SidecarOptions
 
   // The answer to a claim in the fields that is not signed and should be; it is counted and logged.
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(std::string_view operation, const Claim& claim,
@@ -72,18 +73,32 @@ class FenceCalls {
   void show(const Resource& resource, http::Reply reply);
   void list(FenceListing listing, http::Reply reply);
   void advance(const Resource& resource, const http::Request& request, http::Reply reply);
-  // Closes the fence, then ends the lease, so that the holder cannot renew its way back in between.
+  // Closes the fence, then ends the lease, so that the holder cannot renew its way back in between. A source
+  // that does not answer within source_wait leaves the lease to its time to live: the fence is what keeps the
+  // holder out.
   void revoke(const Resource& resource, const std::string& client, const http::Reply& reply);
   void compact(const http::Reply& reply);
 
  private:
-  void close_fence(const Resource& resource, std::optional<Claim> lease, const std::string& client,
-                   http::Reply reply);
+  // What becomes of the lease that a revoke is to end.
+  enum class LeaseEnd { ended, not_there, not_known };
+  struct Revocation {
+    Resource resource;
+    std::string client;
+    http::Reply reply;
+    std::optional<Claim> lease{};  // the present one
+    bool leaves_lease = false;     // the source does not answer
+  };
+  using Next = std::function<void()>;
+
+  // Runs ask, which blocks, and what it answers; late instead where that takes longer than source_wait.
+  void ask_source(std::function<Next()> ask, Next late);
+  [[nodiscard]] Next look_and_close(Revocation revocation);
+  void close_fence(const Revocation& revocation);
   [[nodiscard]] std::optional<Fault> quarantine_of(const Resource& resource) const;
-  void end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply);
-  [[nodiscard]] bool end_revoked(const Resource& resource, const FenceView& view);
-  void answer_revoked(const Resource& resource, const FenceView& view, bool is_ended,
-                      const http::Reply& reply);
+  void end_lease(const Revocation& revocation, const FenceView& view);
+  [[nodiscard]] LeaseEnd end_revoked(const Resource& resource, const FenceView& view);
+  void answer_revoked(const Revocation& revocation, const FenceView& view, LeaseEnd end);
 
   const ControlContext& context_;
 };

@@ -1,5 +1,7 @@
 #include <spdlog/spdlog.h>
 
+#include <mutex>
+
 #include "guard/end_lease.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/control_calls.hpp"
@@ -126,77 +128,128 @@ void FenceCalls::advance(const Resource& resource, const http::Request& request,
   context_.fences.advance(claim, context_.pending.track<Ruling>(answer));
 }
 
-void FenceCalls::revoke(const Resource& resource, const std::string& client, const http::Reply& reply) {
-  if (context_.source == nullptr) return close_fence(resource, std::nullopt, client, reply);
-  const bool is_run = context_.desk->run_blocking([this, resource, client, reply] {
-    std::optional<Claim> lease;
-    try {
-      if (const auto present = context_.source->show(resource)) lease = present->claim.as_own_grant();
-    } catch (const std::exception& error) {
-      // The fence is what keeps the holder out; the lease ends with its time to live.
-      spdlog::warn("event=\"revoke without the source\" resource={} reason={}",
-                   fenceguard::quoted(resource.name()), fenceguard::quoted(error.what()));
+void FenceCalls::ask_source(std::function<Next()> ask, Next late) {
+  // Whoever takes late out goes on.
+  struct Race {
+    std::mutex mutex;
+    Next late;
+    Next take() {
+      const std::scoped_lock lock{mutex};
+      return std::exchange(late, nullptr);
     }
-    close_fence(resource, std::move(lease), client, reply);
+  };
+  const auto race = std::make_shared<Race>();
+  race->late = std::move(late);
+  const auto give_up = [race] {
+    if (const auto next = race->take()) next();
+  };
+  const bool is_run = context_.desk->run_blocking([race, ask = std::move(ask)] {
+    const auto next = ask();
+    if (race->take()) next();
   });
-  if (!is_run) close_fence(resource, std::nullopt, client, reply);
+  if (!is_run) return give_up();
+  context_.desk->run_after(context_.source_wait, give_up);
 }
 
-void FenceCalls::close_fence(const Resource& resource, std::optional<Claim> lease, const std::string& client,
-                             http::Reply reply) {
+void FenceCalls::revoke(const Resource& resource, const std::string& client, const http::Reply& reply) {
+  // Held until the answer, so that a stop waits for all the steps.
+  const auto reply_held = [ticket = context_.pending.ticket(), reply](http::Response response) {
+    reply(std::move(response));
+  };
+  const Revocation revocation{resource, client, reply_held};
+  if (context_.source == nullptr) return close_fence(revocation);
+  Revocation without_source = revocation;
+  without_source.leaves_lease = true;
+  ask_source([this, revocation] { return look_and_close(revocation); },
+             [this, without_source = std::move(without_source)] {
+               spdlog::warn("event=\"revoke without the source\" resource={} reason=\"no answer in time\"",
+                            fenceguard::quoted(without_source.resource.name()));
+               close_fence(without_source);
+             });
+}
+
+FenceCalls::Next FenceCalls::look_and_close(Revocation revocation) {
+  try {
+    if (const auto present = context_.source->show(revocation.resource))
+      revocation.lease = present->claim.as_own_grant();
+  } catch (const std::exception& error) {
+    // The fence is what keeps the holder out; the lease ends with its time to live.
+    spdlog::warn("event=\"revoke without the source\" resource={} reason={}",
+                 fenceguard::quoted(revocation.resource.name()), fenceguard::quoted(error.what()));
+  }
+  return [this, revocation = std::move(revocation)] { close_fence(revocation); };
+}
+
+void FenceCalls::close_fence(const Revocation& revocation) {
   // The fence may be closed all the same, and its holder cut off: what failed was to wait for older writes.
-  const auto end_if_closed = [this, resource, reply](const http::Response& refused) {
-    return [this, resource, refused, reply](const Outcome<FenceView>& shown) {
-      if (!shown.ok() || !shown.value().record || !shown.value().record->closed) return reply(refused);
-      end_lease(resource, shown.value(), [refused, reply](const http::Response&) { reply(refused); });
+  const auto end_if_closed = [this, revocation](const http::Response& refused) {
+    return [this, revocation, refused](const Outcome<FenceView>& shown) {
+      if (!shown.ok() || !shown.value().record || !shown.value().record->closed)
+        return revocation.reply(refused);
+      auto refusing = revocation;
+      refusing.reply = [refused, reply = revocation.reply](const http::Response&) { reply(refused); };
+      end_lease(refusing, shown.value());
     };
   };
-  const auto closed = [this, resource, client, end_if_closed,
-                       reply = std::move(reply)](const Outcome<FenceView>& outcome) {
+  const auto closed = [this, revocation, end_if_closed](const Outcome<FenceView>& outcome) {
     if (!outcome.ok()) {
-      context_.log.failed("revoke", resource, outcome.fault(), client);
-      auto refused = fault_response(outcome.fault(), &resource);
-      if (context_.source == nullptr) return reply(std::move(refused));
-      return context_.fences.show(resource, context_.pending.track<FenceView>(end_if_closed(refused)));
+      context_.log.failed("revoke", revocation.resource, outcome.fault(), revocation.client);
+      auto refused = fault_response(outcome.fault(), &revocation.resource);
+      if (context_.source == nullptr) return revocation.reply(std::move(refused));
+      return context_.fences.show(revocation.resource,
+                                  context_.pending.track<FenceView>(end_if_closed(refused)));
     }
-    end_lease(resource, outcome.value(), reply);
+    end_lease(revocation, outcome.value());
   };
-  context_.fences.revoke(resource, std::move(lease), context_.pending.track<FenceView>(closed));
+  context_.fences.revoke(revocation.resource, revocation.lease, context_.pending.track<FenceView>(closed));
 }
 
 // Ends the present lease if the closed fence cuts it off; one with a higher token was taken since, and stays.
-bool FenceCalls::end_revoked(const Resource& resource, const FenceView& view) {
+FenceCalls::LeaseEnd FenceCalls::end_revoked(const Resource& resource, const FenceView& view) {
   try {
     const auto present = context_.source->show(resource);
-    if (!present || present->claim.token.value() > view.highest()) return false;
-    if (fenceguard::end_lease(*context_.source, present->claim) != Release::released) return false;
+    if (!present || present->claim.token.value() > view.highest()) return LeaseEnd::not_there;
+    if (fenceguard::end_lease(*context_.source, present->claim) != Release::released)
+      return LeaseEnd::not_there;
     context_.desk->released(resource);
-    return true;
+    return LeaseEnd::ended;
   } catch (const std::exception& error) {
     spdlog::warn("event=\"lease not ended\" resource={} reason={}", fenceguard::quoted(resource.name()),
                  fenceguard::quoted(error.what()));
-    return false;
+    return LeaseEnd::not_known;
   }
 }
 
 // The fence is closed and the holder cut off, whatever becomes of its lease.
-void FenceCalls::end_lease(const Resource& resource, const FenceView& view, const http::Reply& reply) {
-  const bool is_run =
-      context_.source != nullptr && context_.desk->run_blocking([this, resource, view, reply] {
-        answer_revoked(resource, view, end_revoked(resource, view), reply);
-      });
-  if (!is_run) answer_revoked(resource, view, false, reply);
+void FenceCalls::end_lease(const Revocation& revocation, const FenceView& view) {
+  if (context_.source == nullptr) return answer_revoked(revocation, view, LeaseEnd::not_there);
+  const auto leave = [this, revocation, view] { answer_revoked(revocation, view, LeaseEnd::not_known); };
+  if (revocation.leaves_lease) return leave();
+  const auto end = [this, revocation, view]() -> Next {
+    const auto how = end_revoked(revocation.resource, view);
+    return [this, revocation, view, how] { answer_revoked(revocation, view, how); };
+  };
+  ask_source(end, leave);
 }
 
-void FenceCalls::answer_revoked(const Resource& resource, const FenceView& view, bool is_ended,
-                                const http::Reply& reply) {
-  if (!view.record && !is_ended) return reply(no_fence(resource, view));
+void FenceCalls::answer_revoked(const Revocation& revocation, const FenceView& view, LeaseEnd end) {
+  const Resource& resource = revocation.resource;
+  const bool is_ended = end == LeaseEnd::ended;
+  if (!view.record && end == LeaseEnd::not_known) {
+    const Fault fault{FaultKind::unavailable,
+                      "The token source does not answer, and the resource has no fence of its own to close."};
+    return revocation.reply(fault_response(fault, &resource));
+  }
+  if (!view.record && !is_ended) return revocation.reply(no_fence(resource, view));
   context_.metrics.count(LeaseEvent::revoked);
   spdlog::warn("event=revoked resource={} lease_ended={}", fenceguard::quoted(resource.name()), is_ended);
   boost::json::object body{{"resource", resource.name()}};
   if (view.record) body = fence_body(resource, *view.record);
   body["lease_ended"] = is_ended;
-  reply(json_response(200, body));
+  if (end == LeaseEnd::not_known)
+    body["detail"] =
+        "The token source did not say what became of the lease: it may last for its time to live.";
+  revocation.reply(json_response(200, body));
 }
 
 void FenceCalls::compact(const http::Reply& reply) {

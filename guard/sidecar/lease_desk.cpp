@@ -81,6 +81,7 @@ class LeaseDesk::Impl : public std::enable_shared_from_this<LeaseDesk::Impl> {
   void acquire(Request request, const std::shared_ptr<http::Caller>& caller,
                std::function<void(Answer)> answer);
   void released(const Resource& resource);
+  void run_after(std::chrono::milliseconds delay, std::function<void()> call);
   void close();
   void finish();
 
@@ -190,6 +191,13 @@ void LeaseDesk::Impl::released(const Resource& resource) {
     LeaseQueue::Actions actions;
     impl.queue_.released(resource, BootClock::now(), actions);
     impl.act(actions);
+  });
+}
+
+void LeaseDesk::Impl::run_after(std::chrono::milliseconds delay, std::function<void()> call) {
+  const auto timer = std::make_shared<asio::steady_timer>(loop_, delay);
+  timer->async_wait([timer, call = std::move(call)](boost::system::error_code error) {
+    if (!error) call();
   });
 }
 
@@ -371,6 +379,9 @@ bool LeaseDesk::run_blocking(std::function<void()> call) {
 }
 bool LeaseDesk::run_renewal(std::function<void()> call) {
   return impl_->renewals().offer(std::move(call));
+}
+void LeaseDesk::run_after(std::chrono::milliseconds delay, std::function<void()> call) {
+  impl_->run_after(delay, std::move(call));
 }
 void LeaseDesk::close() {
   impl_->close();

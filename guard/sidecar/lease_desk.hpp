@@ -58,6 +58,9 @@ class LeaseDesk {
   [[nodiscard]] bool run_blocking(std::function<void()> call);
   [[nodiscard]] bool run_renewal(std::function<void()> call);
 
+  // Runs call, which does not block, after delay on the desk's own thread; not any more once it has finished.
+  void run_after(std::chrono::milliseconds delay, std::function<void()> call);
+
   // Dismisses all who wait and takes no more.
   void close();
 

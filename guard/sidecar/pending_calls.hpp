@@ -17,10 +17,31 @@ namespace fenceguard {
 
 class PendingCalls {
  public:
+  class Ticket {
+   public:
+    Ticket(const Ticket& other) : count_{other.count_} { add(); }
+    Ticket(Ticket&& other) noexcept : count_{std::exchange(other.count_, nullptr)} {}
+    Ticket& operator=(const Ticket&) = delete;
+    ~Ticket() {
+      if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_release);
+    }
+
+   private:
+    friend PendingCalls;
+    explicit Ticket(std::atomic<std::int64_t>& count) : count_{&count} { add(); }
+    void add() {
+      if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
+    }
+    std::atomic<std::int64_t>* count_;
+  };
+
+  // Counts for as long as it, or a copy of it, lives.
+  [[nodiscard]] Ticket ticket() { return Ticket{count_}; }
+
   // What to pass to the store: calls body. Counts until the store has destroyed it, called or not.
   template <class T, class Body>
   [[nodiscard]] Done<T> track(Body body) {
-    return Tracked<T, Body>{Ticket{count_}, std::move(body)};
+    return Tracked<T, Body>{ticket(), std::move(body)};
   }
 
   // Blocks until no call is pending. REQUIRES: no new ones begin.
@@ -31,23 +52,6 @@ class PendingCalls {
   }
 
  private:
-  class Ticket {
-   public:
-    explicit Ticket(std::atomic<std::int64_t>& count) : count_{&count} { add(); }
-    Ticket(const Ticket& other) : count_{other.count_} { add(); }
-    Ticket(Ticket&& other) noexcept : count_{std::exchange(other.count_, nullptr)} {}
-    Ticket& operator=(const Ticket&) = delete;
-    ~Ticket() {
-      if (count_ != nullptr) count_->fetch_sub(1, std::memory_order_release);
-    }
-
-   private:
-    void add() {
-      if (count_ != nullptr) count_->fetch_add(1, std::memory_order_relaxed);
-    }
-    std::atomic<std::int64_t>* count_;
-  };
-
   template <class T, class Body>
   struct Tracked {
     Ticket ticket;  // first, so that it is destroyed last

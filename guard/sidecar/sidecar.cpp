@@ -53,12 +53,13 @@ class Sidecar::Impl {
         control_hosts_{HostCheck::Side::control, options_.control_hosts},
         probe_side_{storage.fences(), metrics_, [this, &storage] { return look_at_data_side(storage); },
                     [this] { return quarantine({}); }},
-        control_side_{{storage.fences(), source, desk_.get(), metrics_, log_, pending_, signatures_,
-                       options_.listen.empty() ? 0 : options_.resource_depth,
-                       [this](std::string_view resource) { return quarantine(resource); }},
-                      control_hosts_,
-                      *tokens_,
-                      probe_side_},
+        control_side_{
+            {storage.fences(), source, desk_.get(), metrics_, log_, pending_, signatures_,
+             options_.listen.empty() ? 0 : options_.resource_depth,
+             [this](std::string_view resource) { return quarantine(resource); }, options_.source_wait},
+            control_hosts_,
+            *tokens_,
+            probe_side_},
         data_{options_.threads},
         control_{1} {
     if (!options_.listen.empty()) make_data_side(storage);

@@ -34,6 +34,7 @@ struct SidecarOptions {
   std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};
+  std::chrono::milliseconds source_wait{2'000};  // of a revoke, for each of its two calls
   http::Limits data_limits;
   http::TlsServerFiles tls;                // of the data side; empty: in the clear
   std::string claim_key_file;              // signs the leases that are granted here; empty: they are unsigned

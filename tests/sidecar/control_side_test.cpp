@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <future>
+#include <optional>
 
 #include "guard/error.hpp"
 #include "tests/sidecar/running.hpp"
@@ -12,6 +14,7 @@
 namespace fenceguard::test {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -103,6 +106,50 @@ TEST_F(ControlSideTest, ARevokeThatClosedTheFenceAndFailedThenEndsTheLeaseAllThe
   EXPECT_EQ(field(revoked, "Retry-After"), "9");
   EXPECT_FALSE(running_.lease("a"));
   EXPECT_EQ(running_.control("PUT", "/v1/leases/a", {}, granted_claim(lease)).status, 412U);
+}
+
+// A source that hangs at a gate until it is opened.
+class HangingSource : public testing::Test {
+ protected:
+  HangingSource() {
+    RunningOptions options;
+    options.sidecar.source_wait = 50ms;
+    running_.emplace(std::move(options));
+  }
+  http::Response revoke(Gate& gate) {
+    gate.close();
+    auto asked =
+        std::async(std::launch::async, [this] { return running_->control("POST", "/v1/fences/a/revoke"); });
+    EXPECT_EQ(asked.wait_for(http::patience), std::future_status::ready) << "it waits for the source";
+    gate.open();
+    return asked.get();
+  }
+  // The fence is what keeps the holder out.
+  void expect_closed_without_the_source(Gate& gate) {
+    const auto claim = granted_claim(running_->acquire(R"("resource":"a","ttl_ms":60000)"));
+    const auto revoked = revoke(gate);
+    ASSERT_EQ(revoked.status, 200U);
+    auto body = json_of(revoked).as_object();
+    EXPECT_EQ(body["closed"], true);
+    EXPECT_EQ(body["lease_ended"], false);
+    EXPECT_TRUE(body.contains("detail"));
+    EXPECT_EQ(running_->data("PUT", "/a", claim, "y").status, 412U);
+  }
+
+  std::optional<Running> running_;
+};
+
+TEST_F(HangingSource, ARevokeClosesTheFenceWhereTheLeaseCannotBeLookedAt) {
+  expect_closed_without_the_source(running_->source().showing);
+}
+
+TEST_F(HangingSource, ARevokeIsAnsweredWhereTheLeaseCannotBeEnded) {
+  expect_closed_without_the_source(running_->source().releasing);
+}
+
+// Nothing was there to be closed, and what the source has is not known.
+TEST_F(HangingSource, ARevokeThatFindsNoFenceIsUnavailable) {
+  EXPECT_EQ(revoke(running_->source().showing).status, 503U);
 }
 
 TEST_F(ControlSideTest, ARevokeThatFailsWithAnOpenFenceLeavesTheLease) {

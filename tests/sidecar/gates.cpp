@@ -45,6 +45,7 @@ Renewal GatedSource::renew(const Claim& claim, std::chrono::milliseconds ttl) {
 }
 
 Release GatedSource::release(const Claim& claim) {
+  releasing.pass();
   if (refuses_releases.load()) throw Unavailable("the source cannot be reached");
   return inner_.release(claim);
 }

@@ -39,13 +39,18 @@ class GatedSource : public TokenSource {
   Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override { return inner_.end(resource); }
-  std::optional<LeaseRecord> show(const Resource& resource) override { return inner_.show(resource); }
+  std::optional<LeaseRecord> show(const Resource& resource) override {
+    showing.pass();
+    return inner_.show(resource);
+  }
   void raise(const Resource& resource, Token mark) override { inner_.raise(resource, mark); }
   Token draw() override { return inner_.draw(); }
   std::optional<Token> lowest_live() override;
 
   Gate asking;                                 // before the source is asked for a lease
   Gate renewing;                               // before it is asked to renew one
+  Gate showing;                                // before it is asked for the present lease
+  Gate releasing;                              // before it is asked to release one
   Gate granted;                                // after the source has decided, before anybody hears of it
   std::atomic<bool> loses_answers{false};      // the grant happens, but its answer is unknown
   std::atomic<bool> delays_requests{false};    // the answer is unknown, and the grant has not happened yet

@@ -28,6 +28,8 @@ Running::~Running() {
   source_->asking.open();
   source_->renewing.open();
   source_->granted.open();
+  source_->showing.open();
+  source_->releasing.open();
   sidecar_.reset();
 }
 

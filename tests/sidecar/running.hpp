@@ -20,7 +20,10 @@ namespace fenceguard::test {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct RunningOptions {
-  RunningOptions() { storage.initialise = true; }
+  RunningOptions() {
+    storage.initialise = true;
+    sidecar.source_wait = std::chrono::minutes{1};  // a busy machine is no source that hangs
+  }
 
   SidecarOptions sidecar;
   StorageOptions storage;
