@@ -97,6 +97,26 @@ void stop_self() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Gives the lock back, where the command was not run or has ended, and answers the exit status: status,
+// unless the lease was lost before. Ends the process where the source does not answer in time.
+int release(std::function<Release()> release, std::chrono::milliseconds limit, int status) {
+  try {
+    const auto ending = release_within(std::move(release), limit);
+    if (!ending) {
+      complain(
+          fmt::format("the lock is free when its time to live is over: its source did not answer within {}ms",
+                      limit.count()));
+      leave(status);
+    }
+    if (*ending == Release::released) return status;
+    complain("the lease was lost before the command ended");
+    return exit_lost;
+  } catch (const Error& error) {
+    complain(fmt::format("the lock is free when its time to live is over: {}", error.what()));
+    return status;
+  }
+}
+
 // Takes the lock on a thread of its own, so that signals are heard meanwhile.
 class Acquisition {
  public:
@@ -113,8 +133,9 @@ class Acquisition {
     }};
   }
 
-  // Waits for its end. Answers a signal that asked us to end, and then gives the lock back.
-  int wait(const Signals& signals) {
+  // Waits for its end. Answers a signal that asked us to end, and then gives the lock back, for which the
+  // source has release_max.
+  int wait(const Signals& signals, std::chrono::milliseconds release_max) {
     for (int ending_signal = 0;;) {
       std::array<pollfd, 2> ready{{{bell_.descriptor(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
       const int limit_ms = ending_signal == 0 ? -1 : static_cast<int>(give_up_within.count());
@@ -123,7 +144,10 @@ class Acquisition {
       if (::poll(ready.data(), ready.size(), limit_ms) == 0) std::_Exit(128 + ending_signal);
       if (ready[0].revents != 0) {
         thread_.join();
-        if (ending_signal != 0 && taken_.grant) source_->release(taken_.grant->claim);
+        if (ending_signal != 0 && taken_.grant) {
+          (void)release([this] { return source_->release(taken_.grant->claim); }, release_max,
+                        128 + ending_signal);
+        }
         return ending_signal;
       }
       for (int number = 0; (number = signals.next()) != 0;) {
@@ -234,26 +258,6 @@ class Tenure {
   bool is_lost_ = false;
 };
 
-// Gives the lock back and answers the exit status, which is the command's unless the lease was lost while it
-// still ran. Ends the process where the source does not answer in time.
-int release(Lease& lease, std::chrono::milliseconds limit, int command_status) {
-  try {
-    const auto ending = release_within(lease, limit);
-    if (!ending) {
-      complain(
-          fmt::format("the lock is free when its time to live is over: its source did not answer within {}ms",
-                      limit.count()));
-      leave(command_status);
-    }
-    if (*ending == Release::released) return command_status;
-    complain("the lease was lost before the command ended");
-    return exit_lost;
-  } catch (const Error& error) {
-    complain(fmt::format("the lock is free when its time to live is over: {}", error.what()));
-    return command_status;
-  }
-}
-
 // Runs the command to its end; its exit status.
 int run(Tenure& tenure) {
   try {
@@ -300,7 +304,8 @@ int exec(const Settings& settings) {
   std::signal(SIGPIPE, SIG_IGN);  // after the fork: the command keeps what it would have had
 
   Acquisition acquisition{settings};
-  if (const int number = acquisition.wait(signals); number != 0) return 128 + number;
+  const auto release_max = std::max(release_min, command.kill_after);
+  if (const int number = acquisition.wait(signals, release_max); number != 0) return 128 + number;
   const auto& taken = acquisition.taken();
   if (!taken.grant) {
     complain(taken.refusal
@@ -314,7 +319,7 @@ int exec(const Settings& settings) {
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
   if (tenure.is_lost()) leave(exit_lost);
-  return release(lease, std::max(release_min, command.kill_after), status);
+  return release([&] { return lease.release(); }, release_max, status);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <future>
 #include <thread>
+#include <utility>
 
 namespace fenceguard::cli {
 
@@ -12,8 +13,8 @@ void leave(int status) {
   std::_Exit(status);
 }
 
-std::optional<Release> release_within(Lease& lease, std::chrono::milliseconds limit) {
-  std::packaged_task<Release()> task{[&lease] { return lease.release(); }};
+std::optional<Release> release_within(std::function<Release()> release, std::chrono::milliseconds limit) {
+  std::packaged_task<Release()> task{std::move(release)};
   auto result = task.get_future();
   std::thread{std::move(task)}.detach();
   if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;

@@ -64,7 +64,7 @@ int stay(const EndingSignals& /*signals*/, TokenSource& source, Grant grant) {
   const auto name = lease.claim().resource.name();
   if (!lease.lost().stop_requested()) {
     try {
-      const auto ending = release_within(lease, release_max);
+      const auto ending = release_within([&] { return lease.release(); }, release_max);
       if (ending == Release::released) return exit_done;
       if (!ending) {
         complain(fmt::format("the lease of '{}' ends with this process: its source did not answer", name));

@@ -17,6 +17,13 @@ TREE = ("sh -c 'sleep 1000 & wait' & sh -c 'trap \"\" TERM; sleep 1000; sleep 10
         "touch up; wait")
 
 
+def is_pending(pid, number):
+    """Whether a signal waits for the process to take it."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as status:
+        masks = dict(line.split(":", 1) for line in status)
+    return any(int(masks[name], 16) >> (number - 1) & 1 for name in ("SigPnd", "ShdPnd"))
+
+
 class HungGuard:
     """A control side that grants a lease and answers nothing any more: what comes then is kept waiting."""
 
@@ -25,6 +32,8 @@ class HungGuard:
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.asked = []  # the methods, in their order
         self.links = []
+        self.may_grant = threading.Event()
+        self.may_grant.set()
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
@@ -43,6 +52,7 @@ class HungGuard:
         self.asked.append(head.split(b" ")[0].decode())
         if self.asked[-1] != "POST":
             return
+        self.may_grant.wait()
         body = b'{"resource":"a","token":"7","holder":"h","ttl_ms":1}'
         link.sendall(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\n"
                      b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -127,6 +137,18 @@ class HungServer(support.BinaryTest):
         self.assertIn("did not answer", errors)
         self.assertIn("DELETE", self.guard.asked)
         self.assertLess(outlived_s, 4)
+
+    def test_a_grant_that_comes_after_a_signal_is_given_back_for_as_long_as_kill_after(self):
+        self.guard.may_grant.clear()
+        process = self.start("exec", "--server", self.guard.url, "--resource", "a", "--kill-after", "1s", "--",
+                             "touch", "run")
+        wait_until(lambda: "POST" in self.guard.asked, what="the ask for the lease")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not is_pending(process.pid, signal.SIGTERM), what="the signal to be heard")
+        self.guard.may_grant.set()
+        _, errors = process.communicate(timeout=support.LIMIT_S)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, errors)
+        self.assertFalse(os.path.exists(self.path("run")))
 
     def test_a_renewal_that_hangs_is_not_waited_for_either(self):
         status, errors, outlived_s = self.end_of(
