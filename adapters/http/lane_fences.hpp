@@ -7,7 +7,7 @@
 
 #include "adapters/http/lane_desk.hpp"
 #include "guard/fence_store.hpp"
-#include "guard/sidecar/pending_calls.hpp"
+#include "guard/pending_calls.hpp"
 
 namespace fenceguard::proxy {
 

@@ -7,9 +7,9 @@
 // Thread safety: all calls may be made from any thread. Both throw InvalidInput for a body that is none.
 
 #include "guard/http/message.hpp"
+#include "guard/pending_calls.hpp"
 #include "guard/sidecar/lease_desk.hpp"
 #include "guard/sidecar/metrics.hpp"
-#include "guard/sidecar/pending_calls.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 #include "guard/sidecar/route.hpp"
 #include "guard/sidecar/signature.hpp"

@@ -9,10 +9,10 @@
 #include <variant>
 
 #include "guard/http/message.hpp"
+#include "guard/pending_calls.hpp"
 #include "guard/sidecar/claim_fields.hpp"
 #include "guard/sidecar/conditions.hpp"
 #include "guard/sidecar/data_service.hpp"
-#include "guard/sidecar/pending_calls.hpp"
 #include "guard/sidecar/resource_path.hpp"
 #include "guard/sidecar/signature.hpp"
 #include "guard/storage.hpp"

@@ -20,8 +20,8 @@
 #include <string>
 #include <variant>
 
+#include "guard/pending_calls.hpp"
 #include "guard/sidecar/metrics.hpp"
-#include "guard/sidecar/pending_calls.hpp"
 #include "guard/sidecar/refusal_log.hpp"
 #include "guard/storage.hpp"
 #include "guard/token_source.hpp"
