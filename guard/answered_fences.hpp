@@ -3,7 +3,17 @@
 // AnsweredFences: a fence store for one that answers where it likes (from a cache, on the thread of whoever
 // ended what was waited for), as FenceStore promises it: on a thread of its own, after the call.
 //
+// It outlives that store, because an answer that is still to be given may call again: what is called then is
+// refused. In a storage it is declared before the store and what the store needs, and its Access after them:
+//   AnsweredFences answered_;
+//   SomeFences fences_;
+//   AnsweredFences::Access access_{answered_, fences_};
+//
 // Thread-safe.
+
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
 
 #include "guard/answer_thread.hpp"
 #include "guard/fence_store.hpp"
@@ -12,36 +22,75 @@ namespace fenceguard {
 
 class AnsweredFences : public FenceStore {
  public:
-  // REQUIRES: store outlives it, and answers whatever is called in its lifetime before it ends.
-  // answers outlives store.
-  AnsweredFences(FenceStore& store, AnswerThread& answers) : store_{store}, answers_{answers} {}
+  // Lets calls through to a store for as long as it lives. REQUIRES: one at a time; the store outlives it,
+  // and answers whatever was called before it ends itself.
+  class Access {
+   public:
+    Access(AnsweredFences& fences, FenceStore& store) : fences_{fences} { fences_.let_through_to(&store); }
+    // Waits for calls that are being made, not for their answers.
+    ~Access() { fences_.let_through_to(nullptr); }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
 
-  [[nodiscard]] StoreStatus status() const override { return store_.status(); }
+   private:
+    AnsweredFences& fences_;
+  };
+
+  [[nodiscard]] StoreStatus status() const override {
+    const std::shared_lock lock{mutex_};
+    if (store_ == nullptr) return {StoreState::failed, stopping};
+    return store_->status();
+  }
   void advance(Claim claim, Done<Ruling> done) override {
-    store_.advance(std::move(claim), answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->advance(std::move(claim), std::move(done));
   }
   void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) override {
-    store_.revoke(std::move(resource), std::move(lease), answers_.wrap(std::move(done)));
+    if (const auto call = begin(done))
+      call.store->revoke(std::move(resource), std::move(lease), std::move(done));
   }
   void compact(Token lowest_live, Done<Compaction> done) override {
-    store_.compact(lowest_live, answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->compact(lowest_live, std::move(done));
   }
   void show(Resource resource, Done<FenceView> done) override {
-    store_.show(std::move(resource), answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->show(std::move(resource), std::move(done));
   }
   void list(FenceListing listing, Done<FencePage> done) override {
-    store_.list(std::move(listing), answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->list(std::move(listing), std::move(done));
   }
   void init(std::int64_t floor, Done<std::int64_t> done) override {
-    store_.init(floor, answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->init(floor, std::move(done));
   }
   void rebase(Rebase rebase, Done<FenceView> done) override {
-    store_.rebase(std::move(rebase), answers_.wrap(std::move(done)));
+    if (const auto call = begin(done)) call.store->rebase(std::move(rebase), std::move(done));
   }
 
  private:
-  FenceStore& store_;
-  AnswerThread& answers_;
+  static constexpr const char* stopping = "the guard is stopping";
+
+  void let_through_to(FenceStore* store) {
+    const std::unique_lock lock{mutex_};
+    store_ = store;
+  }
+
+  // The store, which does not end meanwhile; null: there is none any more.
+  struct Call {
+    std::shared_lock<std::shared_mutex> lock;
+    FenceStore* store;
+    explicit operator bool() const { return store != nullptr; }
+  };
+
+  // Lets done be called on the thread of the answers; refuses the call where there is no store.
+  template <class T>
+  [[nodiscard]] Call begin(Done<T>& done) {
+    Call call{std::shared_lock{mutex_}, store_};
+    done = answers_.wrap<T>(std::move(done));
+    if (!call) done(Fault{FaultKind::unavailable, stopping});
+    return call;
+  }
+
+  mutable std::shared_mutex mutex_;
+  FenceStore* store_ = nullptr;  // guarded by mutex_
+  AnswerThread answers_;         // last, so that it ends first: what it still gives may call here
 };
 
 }  // namespace fenceguard

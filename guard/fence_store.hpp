@@ -8,8 +8,9 @@
 // caller may hold what his answer needs, and an answer may call again; it holds up the answers after it.
 // Whatever is reported as admitted is durable. Faults: implausible, unavailable (nothing was written),
 // unknown (a commit whose end was not seen). Calls may be made from any thread. The destructor has what is
-// still open answered, then returns. tests/conformance/fence_store_suite.hpp is what all of them pass;
-// AnsweredFences makes the promise good for a store that answers where it likes.
+// still open answered, then returns; what an answer calls meanwhile may be refused as unavailable.
+// tests/conformance/fence_store_suite.hpp is what all of them pass; AnsweredFences makes the promise good for
+// a store that answers where it likes.
 
 #include <cstdint>
 #include <optional>

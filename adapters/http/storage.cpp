@@ -28,11 +28,11 @@ class HttpStorage : public Storage {
   }
 
  private:
-  AnswerThread answers_;  // first, so that it ends last
+  AnsweredFences answered_;  // first, so that it ends last
   const UpstreamOptions upstream_;
   const std::shared_ptr<Storage> state_;
   Lanes lanes_;
-  AnsweredFences answered_{lanes_.fences(), answers_};
+  AnsweredFences::Access access_{answered_, lanes_.fences()};
 };
 
 class HttpDoor : public UnguardedDoor {

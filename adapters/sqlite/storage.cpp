@@ -47,17 +47,17 @@ class EmbeddedStorage : public Storage {
     (void)submit_and_wait<bool>(committer_, Needs::nothing, apply);
   }
 
-  AnswerThread answers_;  // first, so that it ends last
+  AnsweredFences answered_;  // first, so that it ends last
   GuardLock lock_;
   FenceCache cache_;
   Readers readers_;
   EmbeddedFences fences_;
-  AnsweredFences answered_{fences_, answers_};
   EmbeddedObjects objects_;
   LeaseSource source_;
   EmbeddedLaneState lane_state_;
   EmbeddedDepthRecord depth_record_;
-  Committer committer_;  // last, so that it ends first: what it still answers may use all of the others
+  Committer committer_;  // behind these, so that it ends before: what it still answers may use all of them
+  AnsweredFences::Access access_{answered_, fences_};
 };
 
 // Looks beside a running guard. Of all changes only the first init is possible, because an uninitialised
@@ -127,9 +127,9 @@ class LookedAtStorage : public Storage {
   FenceStore& fences() override { return answered_; }
 
  private:
-  AnswerThread answers_;  // first, so that it ends last
+  AnsweredFences answered_;  // first, so that it ends last
   LookedAtFences fences_;
-  AnsweredFences answered_{fences_, answers_};
+  AnsweredFences::Access access_{answered_, fences_};
 };
 
 class SqliteDoor : public UnguardedDoor {

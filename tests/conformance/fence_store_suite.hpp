@@ -161,6 +161,31 @@ TEST_P(FenceStoreSuite, WhatIsOpenAtTheEndIsAnsweredOnceAndNotByWhoEndsIt) {
   }
 }
 
+// Each answer calls again, also while the store ends, until one is refused.
+TEST_P(FenceStoreSuite, AnAnswerThatCallsAgainWhileTheStoreEndsIsRefused) {
+  struct Chain {
+    FenceStore& fences;
+    std::atomic<int> answered{0};
+    std::atomic<bool> is_refused{false};
+    void call() {
+      fences.show(Resource{"r"}, [this](const Outcome<FenceView>& outcome) {
+        ++answered;
+        if (outcome.ok()) return call();
+        EXPECT_EQ(outcome.fault().kind, FaultKind::unavailable);
+        is_refused = true;
+      });
+    }
+  };
+  for (int i = 0; i < 5; ++i) {
+    auto storage = open();
+    Chain chain{storage->fences()};
+    chain.call();
+    wait_until([&] { return chain.answered > 2; });
+    storage.reset();
+    EXPECT_TRUE(chain.is_refused);
+  }
+}
+
 TEST_P(FenceStoreSuite, WhatIsOnlyLookedAtRefusesEveryChangeInTheSameWay) {
   if (!space_->can_be_inspected()) GTEST_SKIP() << "its fences are looked at through the guard alone";
   {
