@@ -29,6 +29,7 @@
 
 #include "adapters/etcd/address.hpp"
 #include "adapters/etcd/txn.hpp"
+#include "guard/shared_look.hpp"
 
 namespace fenceguard::etcd {
 
@@ -102,9 +103,13 @@ class Client {
   };
   [[nodiscard]] Member status(const std::string& endpoint);
 
+  // At every fence of the namespace, shared by all who use this client: see fence_mark.hpp.
+  [[nodiscard]] SharedLook& full_look() noexcept { return full_look_; }
+
  private:
   class Wire;
   std::unique_ptr<Wire> wire_;
+  SharedLook full_look_;
 };
 
 }  // namespace fenceguard::etcd

@@ -33,13 +33,35 @@ Known look(Client& client, const FenceKeys& keys) {
   return {mark_in(answers.at(0)), floor_in(answers.at(1)).value_or(0)};
 }
 
+// Looks at every fence, and makes or lifts the mark by what it finds. Answers the highest token.
+std::int64_t look_at_all(Client& client, const FenceKeys& keys) {
+  const auto mark = look(client, keys).mark;
+  const auto highest = highest_of_all(client, keys, Reading::in_log);
+  const auto text = std::to_string(highest);
+  if (!mark) {
+    // Whoever raises a fence meanwhile makes the mark before, and this one is not put.
+    (void)certain(client, {{is_absent(keys.highest())}, {put(keys.highest(), text)}, {}});
+  } else if (highest > *mark) {
+    try {
+      (void)client.txn({{value_is(keys.highest(), std::to_string(*mark))}, {put(keys.highest(), text)}, {}});
+    } catch (const Error&) {
+      // It is lifted by the next one.
+    }
+  }
+  return highest;
+}
+
+SharedLook::Found look_since(Client& client, const FenceKeys& keys, SharedLook::Time since) {
+  return client.full_look().since(since, [&] { return look_at_all(client, keys); });
+}
+
 Known look_or_make(Client& client, const FenceKeys& keys) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto asked = client.full_look().now();
     auto known = look(client, keys);
     if (known.mark) return known;
-    // Whoever raises a fence meanwhile makes the mark before, and this one is not put.
-    const auto text = std::to_string(highest_of_all(client, keys, Reading::in_log));
-    (void)certain(client, {{is_absent(keys.highest())}, {put(keys.highest(), text)}, {}});
+    // At first whatever look others are at, or have just ended: it makes the mark.
+    (void)look_since(client, keys, attempt == 0 ? asked - SharedLook::beside_mark : asked);
   }
   throw Unavailable(fmt::format("'{}' in etcd is removed as often as it is made", keys.highest()));
 }
@@ -67,12 +89,22 @@ std::int64_t read_mark(Client& client, const FenceKeys& keys) {
 
 Plausibility plausibility_of(Client& client, const FenceKeys& keys, const Claim& claim,
                              std::int64_t jump_max) {
+  const auto asked = client.full_look().now();
   const auto known = look_or_make(client, keys);
   const auto least = std::max(*known.mark, known.floor);
   if (!is_implausible(claim, least, jump_max)) return {true, least};
-  if (is_implausible(claim, std::max(bound_of(*known.mark), known.floor), jump_max)) return {false, least};
-  const auto highest = highest_of_all(client, keys, Reading::in_log);
-  return {!is_implausible(claim, highest, jump_max), highest};
+  const bool is_open = !is_implausible(claim, std::max(bound_of(*known.mark), known.floor), jump_max);
+  const auto found = look_since(client, keys, is_open ? asked : asked - SharedLook::beside_mark);
+  const auto highest = std::max(found.number, least);
+  if (!is_implausible(claim, highest, jump_max)) return {true, highest};
+  if (is_open && found.begun < asked) {
+    throw Unavailable(
+        fmt::format("whether token {} for '{}' is too far above all that was seen here is not known: that "
+                    "takes a look at "
+                    "every fence, and there were too many; try again",
+                    to_string(claim.token), claim.resource.name()));
+  }
+  return {false, highest};
 }
 
 void lower_mark(Client& client, const FenceKeys& keys, std::int64_t mark) noexcept {
@@ -82,6 +114,8 @@ void lower_mark(Client& client, const FenceKeys& keys, std::int64_t mark) noexce
     (void)client.txn({{value_is(keys.highest(), std::to_string(mark))},
                       {put(keys.highest(), std::to_string(highest))},
                       {}});
+    // A fence may have risen since it was looked at, by the mark as it was.
+    (void)look_at_all(client, keys);
   } catch (const std::exception&) {
     // The fence is set.
   }

@@ -8,8 +8,10 @@
 // once in so many tokens, those who advance do not contend for it. Only a token in between needs a look at
 // every fence.
 //
-// A namespace that has none yet gets it from such a look; until then nobody raises a fence. Functions throw
-// Unavailable; thread safety is that of the client.
+// A guard of an older version raises fences without it, so the mark admits on its own and refuses only beside
+// a look at every fence of the last seconds, which lifts it. A namespace that has none yet gets it from such
+// a look; until then nobody raises a fence. All who use a client share its looks, and these are bounded: see
+// SharedLook. Functions throw Unavailable; thread safety is that of the client.
 
 #include <algorithm>
 #include <cstdint>
@@ -37,8 +39,8 @@ std::int64_t keep_mark(Txn& txn, const FenceKeys& keys, std::int64_t mark, std::
 // The mark as it is now, made if there was none.
 [[nodiscard]] std::int64_t read_mark(Client& client, const FenceKeys& keys);
 
-// Whether claim is plausible by the highest token of the namespace, which is looked for in every fence only
-// where the mark leaves it open. highest: as far as it became known.
+// Whether claim is plausible by the highest token of the namespace. highest: as far as it became known.
+// Unavailable also where the mark leaves it open and fences were looked at too often lately.
 struct Plausibility {
   bool is_plausible = false;
   std::int64_t highest = 0;

@@ -16,6 +16,7 @@
 
 #include "adapters/zookeeper/fence_paths.hpp"
 #include "adapters/zookeeper/session.hpp"
+#include "guard/shared_look.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -43,6 +44,13 @@ class Client {
   [[nodiscard]] const Address& address() const noexcept { return address_; }
   [[nodiscard]] const FencePaths& paths() const noexcept { return paths_; }
 
+  // What all who use this client share of what tells them the numbers of the namespace.
+  struct Looks {
+    SharedLook fences;    // at every fence: see highest_mark.hpp
+    SharedLook position;  // at what the token source would draw
+  };
+  [[nodiscard]] Looks& looks() noexcept { return looks_; }
+
  private:
   [[nodiscard]] std::shared_ptr<Session> living_session();
 
@@ -50,6 +58,7 @@ class Client {
   const FencePaths paths_;
   std::mutex mutex_;  // guards the following
   std::shared_ptr<Session> session_;
+  Looks looks_;
 };
 
 // The address in a zookeeper: URL that may also hold the parameters of the token source: whoever opens

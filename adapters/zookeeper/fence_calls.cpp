@@ -31,11 +31,10 @@ Op put(const std::string& path, const Sighting& sighting, const Fence& fence) {
 }
 
 // A lease in front of which a fence cannot be closed is no answer to pass over: its holder would go on.
-void require_plausible(const Client::Connection& connection, const FencePaths& paths,
-                       const Revocation& revocation) {
+void require_plausible(const Seen& in, const Revocation& revocation) {
   const auto& [lease, highest_seen, jump_max] = revocation;
   if (!is_implausible(*lease, highest_seen, jump_max)) return;
-  if (is_plausible_to_all({connection, paths}, *lease, jump_max)) return;
+  if (is_plausible_to_all(in, *lease, jump_max)) return;
   throw Implausible(
       fmt::format("the lease of '{}' has token {}, more than {} above the highest seen, and the fence was "
                   "not closed; end "
@@ -44,11 +43,10 @@ void require_plausible(const Client::Connection& connection, const FencePaths& p
 }
 
 // The fence closed, the higher one of the record and the present lease's; nothing if there is neither.
-std::optional<Fence> closed_fence(const Client::Connection& connection, const FencePaths& paths,
-                                  const FenceView& view, const Revocation& revocation) {
+std::optional<Fence> closed_fence(const Seen& in, const FenceView& view, const Revocation& revocation) {
   const auto& lease = revocation.lease;
   if (lease && lease->token.value() > view.highest()) {
-    require_plausible(connection, paths, revocation);
+    require_plausible(in, revocation);
     return Fence{lease->token, lease->holder, std::nullopt, true};
   }
   auto fence = view.record;
@@ -88,12 +86,13 @@ FenceView revoke(Client& client, const Resource& resource, const Revocation& rev
   const auto path = client.paths().fence(resource);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto connection = client.connection();
+    const Seen in{connection, client.paths(), client.looks()};
     const auto seen = read_one(connection, client.paths(), resource);
-    const auto fence = closed_fence(connection, client.paths(), seen.view, revocation);
+    const auto fence = closed_fence(in, seen.view, revocation);
     if (!fence || fence == seen.view.record) return seen.view;
     std::vector<Op> ops{seen.check_floor(client.paths()), put(path, seen, *fence)};
     if (const auto token = fence->token.value(); token > seen.view.highest()) {
-      const auto mark = read_mark({connection, client.paths()});
+      const auto mark = read_mark(in);
       ops.push_back(mark.keep_true(client.paths(), token));
     }
     if (connection.multi(ops).is_ok()) return {fence, seen.view.floor};
@@ -122,11 +121,13 @@ void refuse_raised(const FenceStore::Rebase& rebase, const Answer& now, std::opt
 }
 
 // After a fence was lowered by hand: what is implausible is decided by the others again.
-void lower_mark(const Client::Connection& connection, const FencePaths& paths, const HighestMark& mark) {
+void lower_mark(const Seen& in, const HighestMark& mark) {
   try {
-    const auto highest = read_highest(connection, paths);
-    if (highest < mark.value)
-      (void)connection.session->set(paths.highest(), std::to_string(highest), mark.version);
+    const auto highest = read_highest(in.connection, in.paths);
+    if (highest >= mark.value) return;
+    (void)in.connection.session->set(in.paths.highest(), std::to_string(highest), mark.version);
+    // A fence may have risen since it was looked at, by the mark as it was.
+    (void)lift_mark(in);
   } catch (const Error&) {
     // The fence is set. What counts as implausible stays generous until the next time.
   }
@@ -149,7 +150,8 @@ FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
     const auto before = session.get(path);
     refuse_raised(rebase, before, first);
     session.make_path(paths.rebased());
-    const auto mark = read_mark({connection, paths});
+    const Seen in{connection, paths, client.looks()};
+    const auto mark = read_mark(in);
     const auto put = before.code == Code::ok ? set(path, text_of(fence), before.stat.version)
                                              : create(path, text_of(fence));
     // With the floor as it was seen nobody removed the fence since, and made another of the same version.
@@ -158,7 +160,7 @@ FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
                                           create(paths.rebased() + "/" + segment_of(rebase.resource) + "-",
                                                  note_of(rebase, before.data), Mode::persistent_sequential)});
     if (!answer.is_ok()) continue;
-    if (rebase.to.value() < mark.value) lower_mark(connection, paths, mark);
+    if (rebase.to.value() < mark.value) lower_mark(in, mark);
     return after;
   }
   give_up(path);

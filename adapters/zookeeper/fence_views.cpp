@@ -149,14 +149,41 @@ std::int64_t read_highest(const Client::Connection& connection, const FencePaths
   return highest;
 }
 
+std::int64_t lift_mark(const Seen& in) {
+  auto& session = *in.connection.session;
+  require_initialised(in.connection, in.paths);
+  const auto mark = mark_in(in.paths, session.get(in.paths.highest()));
+  const auto highest = read_highest(in.connection, in.paths);
+  const auto text = std::to_string(highest);
+  if (!mark) {
+    // Whoever raises a fence meanwhile makes the mark before, and this one is not made.
+    (void)certain([&] { return session.create(in.paths.highest(), text); });
+  } else if (highest > mark->value) {
+    try {
+      (void)session.set(in.paths.highest(), text, mark->version);
+    } catch (const Error&) {
+      // It is lifted by the next one.
+    }
+  }
+  return highest;
+}
+
+namespace {
+
+SharedLook::Found look_since(const Seen& in, SharedLook::Time since) {
+  return in.looks.fences.since(since, [&] { return lift_mark(in); });
+}
+
+}  // namespace
+
 HighestMark read_mark(const Seen& in) {
   auto& session = *in.connection.session;
   for (int attempt = 0; attempt < attempts; ++attempt) {
+    const auto asked = in.looks.fences.now();
     require_initialised(in.connection, in.paths);
     if (const auto mark = mark_in(in.paths, session.get(in.paths.highest()))) return *mark;
-    // Whoever raises a fence meanwhile makes the mark before, and this one is not made.
-    const auto text = std::to_string(read_highest(in.connection, in.paths));
-    (void)certain([&] { return session.create(in.paths.highest(), text); });
+    // At first whatever look others are at, or have just ended: it makes the mark.
+    (void)look_since(in, attempt == 0 ? asked - SharedLook::beside_mark : asked);
   }
   throw Unavailable(fmt::format("{} is removed as often as it is made", in.paths.highest()));
 }
@@ -184,13 +211,24 @@ std::int64_t read_position(const Seen& in) {
 }  // namespace
 
 bool is_plausible_to_all(const Seen& in, const Claim& claim, std::int64_t jump_max) {
+  const auto asked = in.looks.fences.now();
   const auto mark = read_mark(in);
   const auto floor = floor_of(in.paths, in.connection.session->get(in.paths.floor()));
   if (!is_implausible(claim, std::max(mark.value, floor), jump_max)) return true;
   // After many elections of a quiet namespace.
-  if (!is_implausible(claim, read_position(in), jump_max)) return true;
-  if (is_implausible(claim, std::max(mark.bound(), floor), jump_max)) return false;
-  return !is_implausible(claim, read_highest(in.connection, in.paths), jump_max);
+  const auto position = in.looks.position.since(asked, [&] { return read_position(in); });
+  if (!is_implausible(claim, position.number, jump_max)) return true;
+  const bool is_open = !is_implausible(claim, std::max(mark.bound(), floor), jump_max);
+  const auto fences = look_since(in, is_open ? asked : asked - SharedLook::beside_mark);
+  if (!is_implausible(claim, std::max(fences.number, floor), jump_max)) return true;
+  if (is_open && fences.begun < asked) {
+    throw Unavailable(
+        fmt::format("whether token {} for '{}' is too far above all that was seen here is not known: that "
+                    "takes a look at "
+                    "every fence, and there were too many; try again",
+                    to_string(claim.token), claim.resource.name()));
+  }
+  return false;
 }
 
 std::optional<std::vector<Sighting>> FenceMirror::find(std::uint64_t tenure,

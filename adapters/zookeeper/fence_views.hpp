@@ -78,14 +78,20 @@ struct Passed {
 struct Seen {
   const Client::Connection& connection;
   const FencePaths& paths;
+  Client::Looks& looks;
 };
 
 // The mark as it is now, made if there was none. Throws Unavailable.
 [[nodiscard]] HighestMark read_mark(const Seen& in);
 
+// Looks at every fence, and makes or lifts the mark by what it finds. Answers the highest token in the
+// namespace. Throws Unavailable.
+std::int64_t lift_mark(const Seen& in);
+
 // Whether claim is plausible by the highest token in the namespace, or by the number that its token source
-// would draw now. Looks at every fence only where the mark leaves it open. One write, which changes nothing
-// but the version of the source's offset. Throws Unavailable.
+// would draw now. Where the mark does not say so it takes a write, which changes nothing but the version of
+// the source's offset, and a look at every fence, which others may share. Throws Unavailable, also where the
+// mark leaves it open and fences were looked at too often lately.
 [[nodiscard]] bool is_plausible_to_all(const Seen& in, const Claim& claim, std::int64_t jump_max);
 
 // Throws Unavailable where the place of the fences is missing: then fences were lost, and a floor that is

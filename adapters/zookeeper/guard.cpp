@@ -162,7 +162,8 @@ bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
 void Guard::require_plausible(const Attempt& attempt) {
   for (const auto& claim : attempt.request.claims) {
     if (!is_implausible(claim, mirror_.highest(), options_.jump_max)) continue;
-    if (is_plausible_to_all({attempt.connection, client_.paths()}, claim, options_.jump_max)) continue;
+    if (is_plausible_to_all({attempt.connection, client_.paths(), client_.looks()}, claim, options_.jump_max))
+      continue;
     throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen",
                                   claim.token.value(), claim.resource.name(), options_.jump_max));
   }
@@ -254,7 +255,7 @@ Guard::Applied Guard::apply(const Request& request) {
     }
     require_plausible(attempt);
     if (attempt.raised_to() > 0 && !attempt.mark()) {
-      (void)read_mark({attempt.connection, client_.paths()});
+      (void)read_mark({attempt.connection, client_.paths(), client_.looks()});
       is_cache_trusted = false;
       continue;
     }

@@ -7,8 +7,10 @@
 // the mark, and the mark never above the highest token that was seen; and since it is written once in so many
 // tokens, those who advance do not contend for it. Only a token in between needs a look at every fence.
 //
-// A namespace that has none yet gets it from such a look; until then nobody raises a fence. Values;
-// thread-safe.
+// A guard of an older version raises fences without it, so the mark admits on its own and refuses only beside
+// a look at every fence of the last seconds, which lifts it. A namespace that has none yet gets it from such
+// a look; until then nobody raises a fence. All who use a client share its looks, and these are bounded: see
+// SharedLook. Values; thread-safe.
 
 #include <cstdint>
 #include <optional>

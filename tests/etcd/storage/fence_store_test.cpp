@@ -7,6 +7,7 @@
 #include <future>
 #include <thread>
 
+#include "adapters/etcd/base64.hpp"
 #include "adapters/etcd/fence_calls.hpp"
 #include "adapters/etcd/storage.hpp"
 #include "guard/wait_for.hpp"
@@ -68,8 +69,9 @@ TEST_F(EtcdFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
   EXPECT_EQ(space_.get(space_.keys().floor()), "abc");
 }
 
-// As many as are read, page by page, neither when the storage is opened nor for each absurd token.
-TEST_F(EtcdFenceStore, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
+// All are read, page by page, neither when the storage is opened nor for each absurd token, but once for
+// many.
+TEST_F(EtcdFenceStore, AbsurdTokensAreNotRefusedByALookAtEveryFenceEach) {
   etcd::Guard others{space_.client()};
   constexpr int fences = 1'000;
   for (int i = 0; i < fences; ++i)
@@ -83,16 +85,81 @@ TEST_F(EtcdFenceStore, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
   const auto far =
       Url::parse(shared_cluster().url_of_port(proxy.port(), "/" + space_.address().prefix + "?timeout=5s"));
   const auto storage = etcd::open_storage(far, {.jump_max = 1'000'000});
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(kind_of([&] { return advance(*storage, claim("new", INT64_MAX - i)); }),
-              FaultKind::implausible);
+  EXPECT_LT(received, 60'000u) << "all fences are 100,000 bytes and more";
+  std::vector<std::jthread> callers;
+  for (int caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(kind_of([&] { return advance(*storage, claim("new", INT64_MAX - i)); }),
+                  FaultKind::implausible);
+      }
+    });
   }
-  EXPECT_LT(received, 60'000u) << "all fences are 150,000 bytes and more";
+  callers.clear();
+  EXPECT_LT(received, 1'000'000u);
   EXPECT_EQ(space_.fence("new"), "");
   // Plausible is what others' tokens make plausible, to the last one.
   EXPECT_EQ(kind_of([&] { return advance(*storage, claim("new", 1'999 + 1'000'001)); }),
             FaultKind::implausible);
   EXPECT_EQ(advance(*storage, claim("new", 1'999 + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// As a guard of an older version leaves it, which raises fences and knows of no mark.
+TEST_F(EtcdFenceStore, AMarkThatIsTooLowRefusesNothingThatTheFencesMakePlausibleAndIsLifted) {
+  const auto storage = open({.jump_max = 1'000'000});
+  ASSERT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
+  space_.set(space_.keys().fence(Resource{"older"}), "5000000000 - open h");
+  EXPECT_EQ(advance(*storage, claim("b", 5'000'500'000)).verdict, Verdict::admitted);
+  space_.set(space_.keys().fence(Resource{"older"}), "9000000000 - open h");
+  const auto after = open({.jump_max = 1'000'000});
+  EXPECT_EQ(kind_of([&] { return advance(*after, claim("c", INT64_MAX)); }), FaultKind::implausible);
+  EXPECT_EQ(space_.get(space_.keys().highest()), "9000000000");
+}
+
+// A fence rises, not so far that the mark would be lifted, while the mark is lowered after a rebase.
+TEST_F(EtcdFenceStore, AFenceThatRisesWhileTheMarkIsLoweredIsNotLeftFarAboveIt) {
+  constexpr std::int64_t absurd = 1'000'000'000'000;
+  etcd::Guard other{space_.client()};
+  ASSERT_EQ(other.advance(claim("a", absurd)).verdict, Verdict::admitted);
+  std::atomic<bool> is_set{false}, is_raised{false};
+  const auto mark_put = R"("request_put":{"key":")" + etcd::to_base64(space_.keys().highest());
+  Proxy proxy{shared_cluster().member(0).port(),
+              [&](std::size_t, Proxy::Direction way, std::string_view piece) {
+                if (way != Proxy::Direction::to_server) return piece.size();
+                if (piece.find(mark_put) != piece.npos && !is_raised.exchange(true))
+                  (void)other.advance(claim("b", absurd + 5));
+                return piece.size();
+              }};
+  etcd::Client client{space_.address_by(proxy.port())};
+  (void)etcd::FenceCalls{client}.rebase({Resource{"a"}, Token{10}, "ann"});
+  EXPECT_TRUE(is_raised);
+  EXPECT_EQ(space_.fence("b"), "1000000000005 - open h");
+  EXPECT_GE(std::stoll(space_.get(space_.keys().highest())), absurd);
+}
+
+// Many callers at once, as at the first start of a version that keeps a mark.
+TEST_F(EtcdFenceStore, AMissingMarkIsMadeByOneLookForAllThatNeedIt) {
+  etcd::Guard others{space_.client()};
+  for (int i = 0; i < 1'000; ++i)
+    ASSERT_EQ(others.advance(claim("r" + std::to_string(i), 1'000 + i)).verdict, Verdict::admitted);
+  space_.remove(space_.keys().highest());
+  std::atomic<std::size_t> received{0};
+  Proxy proxy{shared_cluster().member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction != Proxy::Direction::to_server) received += piece.size();
+                return piece.size();
+              }};
+  const auto storage = etcd::open_storage(
+      Url::parse(shared_cluster().url_of_port(proxy.port(), "/" + space_.address().prefix + "?timeout=10s")),
+      {});
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&, i] {
+      EXPECT_EQ(advance(*storage, claim("r" + std::to_string(i), 5'000)).verdict, Verdict::admitted);
+    });
+  }
+  callers.clear();
+  EXPECT_LT(received, 350'000u) << "all fences are 150,000 bytes and more";
 }
 
 // Guards that know nothing of each other raise fences at the same time, some of them far.

@@ -150,8 +150,8 @@ class Meter {
   std::atomic<std::size_t> sent_{0};
 };
 
-// As many as are read one by one neither when the storage is opened nor for each absurd token.
-TEST(ZooKeeperStorage, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
+// All are read, one by one, neither when the storage is opened nor for each absurd token, but once for many.
+TEST(ZooKeeperStorage, AbsurdTokensAreNotRefusedByALookAtEveryFenceEach) {
   Space space;
   zookeeper::Guard others{space.client()};
   constexpr int fences = 1'000;
@@ -163,14 +163,79 @@ TEST(ZooKeeperStorage, AnAbsurdTokenIsRefusedWithoutALookAtEveryFence) {
       meter.sent([&] { storage = open(space.url_by(meter.proxy.port()), {.jump_max = 1'000'000}); });
   EXPECT_LT(opening, 10'000u);
   const auto refusals = meter.sent([&] {
-    for (int i = 0; i < 10; ++i)
-      EXPECT_THROW((void)advance(*storage, claim_of("new", INT64_MAX - i)), Implausible);
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < 8; ++caller) {
+      callers.emplace_back([&] {
+        for (int i = 0; i < 5; ++i)
+          EXPECT_THROW((void)advance(*storage, claim_of("new", INT64_MAX - i)), Implausible);
+      });
+    }
   });
-  EXPECT_LT(refusals, 10'000u);
+  EXPECT_LT(refusals, 200'000u) << "the reads of all fences are 40,000 bytes and more";
   EXPECT_FALSE(show(*storage, "new").record);
   // Plausible is what others' tokens make plausible, to the last one.
   EXPECT_THROW((void)advance(*storage, claim_of("new", 1'999 + 1'000'001)), Implausible);
   EXPECT_EQ(advance(*storage, claim_of("new", 1'999 + 1'000'000)).verdict, Verdict::admitted);
+}
+
+// As a guard of an older version leaves it, which raises fences and knows of no mark.
+TEST(ZooKeeperStorage, AMarkThatIsTooLowRefusesNothingThatTheFencesMakePlausibleAndIsLifted) {
+  Space space;
+  const auto older = space.client().paths().fence(Resource{"older"});
+  zookeeper::Guard maker{space.client()};
+  ASSERT_EQ(maker.advance(claim_of("a", 10)).verdict, Verdict::admitted);
+  zookeeper::Client client{space.url()};
+  zookeeper::Guard guard{client, {.jump_max = 1'000'000}};
+  ASSERT_EQ(space.session()->create(older, "5000000000 - open h").code, zookeeper::Code::ok);
+  EXPECT_EQ(guard.advance(claim_of("b", 5'000'500'000)).verdict, Verdict::admitted);
+  ASSERT_EQ(space.session()->set(older, "9000000000 - open h").code, zookeeper::Code::ok);
+  zookeeper::Client client_after{space.url()};
+  zookeeper::Guard after{client_after, {.jump_max = 1'000'000}};
+  EXPECT_THROW((void)after.advance(claim_of("c", INT64_MAX)), Implausible);
+  EXPECT_EQ(space.get(space.root() + "/highest").data, "9000000000");
+}
+
+// A fence rises, not so far that the mark would be lifted, while the mark is lowered after a rebase.
+TEST(ZooKeeperStorage, AFenceThatRisesWhileTheMarkIsLoweredIsNotLeftFarAboveIt) {
+  constexpr std::int64_t absurd = 1'000'000'000'000;
+  Space space;
+  zookeeper::Guard other{space.client()};
+  ASSERT_EQ(other.advance(claim_of("a", absurd)).verdict, Verdict::admitted);
+  std::atomic<bool> is_rebased{false}, is_raised{false};
+  Proxy proxy{shared_ensemble().node(0).port(),
+              [&](std::size_t, Proxy::Direction way, std::string_view piece) {
+                if (way != Proxy::Direction::to_server) return piece.size();
+                if (is_rebased && piece.find("/highest") != piece.npos && !is_raised.exchange(true))
+                  (void)other.advance(claim_of("b", absurd + 5));
+                if (piece.find("/rebased/") != piece.npos) is_rebased = true;
+                return piece.size();
+              }};
+  zookeeper::Client client{space.url_by(proxy.port())};
+  (void)zookeeper::rebase(client, {Resource{"a"}, Token{10}, "ann"});
+  EXPECT_TRUE(is_raised);
+  EXPECT_EQ(space.fence(Resource{"b"}).highest(), absurd + 5);
+  EXPECT_GE(std::stoll(space.get(space.root() + "/highest").data), absurd);
+}
+
+// Many callers at once, as at the first start of a version that keeps a mark.
+TEST(ZooKeeperStorage, AMissingMarkIsMadeByOneLookForAllThatNeedIt) {
+  Space space;
+  zookeeper::Guard others{space.client()};
+  for (int i = 0; i < 1'000; ++i)
+    ASSERT_EQ(others.advance(claim_of("r" + std::to_string(i), 1'000 + i)).verdict, Verdict::admitted);
+  ASSERT_EQ(space.session()->remove(space.root() + "/highest").code, zookeeper::Code::ok);
+  Meter meter;
+  const auto storage = open(space.url_by(meter.proxy.port()));
+  const auto sent = meter.sent([&] {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 8; ++i) {
+      callers.emplace_back([&, i] {
+        const auto resource = "r" + std::to_string(i);
+        EXPECT_EQ(advance(*storage, claim_of(resource, 5'000)).verdict, Verdict::admitted);
+      });
+    }
+  });
+  EXPECT_LT(sent, 80'000u) << "the reads of all fences are 40,000 bytes and more";
 }
 
 // Guards that know nothing of each other raise fences at the same time, some of them far.
