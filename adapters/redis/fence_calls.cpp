@@ -206,6 +206,14 @@ Compaction compact_all(Client& client, Token lowest_live, Compaction& sum) {
     const auto reply = redis::run(client, "compacting", run);
     sum.dropped += reply.elements.at(0).integer;
     sum.floor = parse_decimal(reply.elements.at(1).text).value_or(0);
+    if (reply.elements.size() > 2) {
+      Reply refusal;
+      refusal.kind = Reply::Kind::error;
+      refusal.text = reply.elements[2].text;
+      const auto fault = fault_of("compacting", refusal);
+      throw OutcomeUnknown(fmt::format("{} fences were dropped, and the floor is {}; then {}", sum.dropped,
+                                       sum.floor, fault.message));
+    }
     if (!has_more) return sum;
     listing.after = names.back();
   }

@@ -1,6 +1,6 @@
 -- Folds those of some fences that are below a token into the floor, in one step with the floor. What is damaged stays.
 -- KEYS: the record and the index of the namespace, then the fences. ARGV: the token, then the fences' resources.
--- Answers {how many were dropped, floor}.
+-- Answers {how many were dropped, floor}, and where a right is missing part of the way the refusal as well.
 
 local floor = read_namespace(KEYS[1])
 local below = {}
@@ -12,8 +12,12 @@ for i = 3, #KEYS do
   end
 end
 redis.call('HSET', KEYS[1], 'floor', floor)
-for _, i in ipairs(below) do
-  redis.call('ZREM', KEYS[2], ARGV[i - 1])
-  redis.call('DEL', KEYS[i])
+for dropped, i in ipairs(below) do
+  local refusal = redis.pcall('ZREM', KEYS[2], ARGV[i - 1])
+  if type(refusal) == 'number' then
+    refusal = redis.pcall('DEL', KEYS[i])
+    if type(refusal) ~= 'number' then redis.pcall('ZADD', KEYS[2], 0, ARGV[i - 1]) end
+  end
+  if type(refusal) ~= 'number' then return {dropped - 1, floor, refusal.err} end
 end
 return {#below, floor}

@@ -253,6 +253,30 @@ TEST_F(RedisFenceStore, ARefusedChangeLeavesFenceAndSequenceAsTheyWere) {
   }
 }
 
+// The floor is raised before the first fence is dropped.
+TEST_F(RedisFenceStore, ACompactionThatIsRefusedPartOfTheWayIsNotToldAsNotDone) {
+  const auto storage = open_initialised();
+  for (const auto* name : {"a", "b"}) (void)advance(*storage, claim(name, 50));
+  for (const auto* right : {"hset", "zrem", "del"}) {
+    server_->call({"ACL", "SETUSER", "poor", "reset", "on", ">p", "~*", "+@all", fmt::format("-{}", right)});
+    Url poor = url();
+    poor.user = "poor";
+    poor.password = "p";
+    const auto lacking = open_storage(poor, {});
+    const auto floor = storage->fences().status().floor;
+    try {
+      (void)compact(*lacking, 60);
+      ADD_FAILURE() << "done without " << right;
+    } catch (const Unavailable&) {
+      EXPECT_EQ(open_storage(url(), {})->fences().status().floor, floor) << right;
+    } catch (const OutcomeUnknown& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the floor is 50")) << right;
+    }
+    EXPECT_EQ(list(*storage, {}).entries.size(), 2u) << "what has a fence is in the index without " << right;
+  }
+  EXPECT_EQ(compact(*storage, 60).dropped, 2);
+}
+
 TEST_F(RedisFenceStore, ARevokeTakesNoAbsurdLeaseForTheFence) {
   const auto storage = open_initialised({.jump_max = 1'000});
   (void)advance(*storage, claim("a", 5));
