@@ -65,11 +65,7 @@ LockCalls::Answer LockCalls::ask(const Ask& ask) {
     call.keys.insert(call.keys.end(), {keys_.queue(resource), keys_.waiters(resource)});
     call.arguments.insert(call.arguments.end(), {waiter, text_of(place_life)});
   }
-  // Under a cluster no fence is ever folded.
-  if (lock_key_.is_shared() && !pool_.is_cluster()) {
-    call.keys.push_back(keys_.lock_keys());
-    call.arguments.push_back(lock_key_.pattern());
-  }
+  add_pattern(call);
   const auto reply = options_.replicas > 0 ? run_at_replicas(call, ask) : run(call);
   require_shape(reply, 3);
   const auto& word = reply.elements[0].text;
@@ -97,15 +93,23 @@ void LockCalls::leave(const Resource& resource, const std::string& waiter) noexc
 
 Renewal LockCalls::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
-  const Call call{fmt::format("renewing the lock of '{}'", claim.resource.name()),
-                  scripts::renew(),
-                  {lock_key_.of(claim.resource)},
-                  {to_string(claim.token), claim.holder.id(), text_of(ttl)}};
+  Call call{fmt::format("renewing the lock of '{}'", claim.resource.name()),
+            scripts::renew(),
+            {lock_key_.of(claim.resource)},
+            {to_string(claim.token), claim.holder.id(), text_of(ttl)}};
+  add_pattern(call);
   const auto [reply, shortage] = options_.replicas > 0 ? run_and_copy(call, ttl) : Copied{run(call), {}};
   if (reply.integer != 1) return Renewal::lost;
   // It is renewed here, but not where a promotion would look: nobody counts on it.
   if (!shortage.empty()) throw OutcomeUnknown(shortage);
   return Renewal::renewed;
+}
+
+// Under a cluster no fence is ever folded.
+void LockCalls::add_pattern(Call& call) const {
+  if (!lock_key_.is_shared() || pool_.is_cluster()) return;
+  call.keys.push_back(keys_.lock_keys());
+  call.arguments.push_back(lock_key_.pattern());
 }
 
 Release LockCalls::free(const Claim& claim, const std::string& doing, const Script& script) {

@@ -79,6 +79,8 @@ class LockCalls {
     }
   };
 
+  // Registers the pattern of the lock's key with the call, where it is not our own.
+  void add_pattern(Call& call) const;
   // Runs a script that frees the lock if the claim holds it. doing: 'releasing the lock'.
   Release free(const Claim& claim, const std::string& doing, const Script& script);
   Reply run(const Call& call);

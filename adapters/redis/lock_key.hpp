@@ -24,7 +24,7 @@ class LockKey {
   // What SCAN finds all of them by.
   [[nodiscard]] std::string glob() const;
 
-  // The resource's key is another library's, too: such a pattern is registered with every grant.
+  // The resource's key is another library's, too: such a pattern is registered with every grant and renewal.
   [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }
   [[nodiscard]] std::string pattern() const { return before_ + "%s" + after_; }
 

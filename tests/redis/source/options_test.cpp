@@ -90,7 +90,19 @@ TEST(LockKey, ALeaseUnderAnotherPatternIsAmongTheLiveOnesOfTheNamespace) {
     server.call({"DEL", "fenceguard:lock_keys"});
     EXPECT_EQ(take(*jobs, again.claim.holder).claim, again.claim);
     EXPECT_EQ(plain->lowest_live(), again.claim.token);
+    // And where it renews, as one does that an older version granted.
+    server.call({"DEL", "fenceguard:lock_keys"});
+    EXPECT_EQ(jobs->renew(again.claim, long_ttl), Renewal::renewed);
+    EXPECT_EQ(plain->lowest_live(), again.claim.token);
   }
+}
+
+TEST(LockKey, AUserWhoMayNotRegisterThePatternRenewsAllTheSame) {
+  RedisServer server;
+  const auto before = open(server.url("/0?lock_key=jobs:%25s"));
+  const auto grant = take(*before);
+  server.call({"ACL", "SETUSER", "default", "-sadd"});
+  EXPECT_EQ(before->renew(grant.claim, long_ttl), Renewal::renewed);
 }
 
 TEST(LockKey, ARegistryThatHoldsNoPatternStopsCompaction) {
