@@ -25,7 +25,7 @@ struct Call {
   std::string_view doing;  // 'a transaction'
   std::string body;
   bool writes = false;
-  std::optional<AtEach> at_each{};
+  std::optional<Hedging> hedging{};
 };
 
 bool only_reads(const std::vector<Op>& ops) {
@@ -88,6 +88,8 @@ class Client::Wire {
   bool follow(const Deletion& deletion);
 
  private:
+  using Ending = Http::Reply::Ending;
+
   struct Answer {
     std::string endpoint;
     boost::json::object object;
@@ -124,30 +126,57 @@ class Client::Wire {
   }
 
   Answer send(const Call& call, const std::string& token) {
-    using Ending = Http::Reply::Ending;
-    std::string why;
-    bool may_be_done = false;
     const auto order = endpoints_.order(BootClock::now());
+    if (call.hedging && order.size() > 1) return send_hedged(call, token, order);
+    std::string why;
     for (const auto at : order) {
-      const bool may_go_on = call.at_each && at != order.back();
       const auto& endpoint = address_.endpoints[at];
-      const auto time_max = may_go_on ? std::min(call.at_each->time_max, address_.timeout) : address_.timeout;
-      const auto reply = http_.post({endpoint, call.path, call.body, token, time_max});
-      // One that answers without a leader, or out of time, is as useless as one that does not answer.
-      const bool is_well = reply.ending == Ending::answered && reply.status < server_error;
-      if (is_well)
-        endpoints_.answered(at, BootClock::now());
-      else
-        endpoints_.failed(at, BootClock::now());
-      if (is_well || (reply.ending == Ending::answered && !may_go_on))
-        return read_or_raise(call, endpoint, reply);
-      may_be_done = may_be_done || reply.ending != Ending::not_sent;
-      why += fmt::format("{}{}", why.empty() ? "" : "; ",
-                         reply.ending == Ending::answered ? endpoint + " has no leader" : reply.why);
-      if (may_be_done && !may_go_on) raise_unanswered(call, why);
+      const auto reply = http_.post({endpoint, call.path, call.body, token, address_.timeout});
+      (void)is_well(at, reply);
+      if (reply.ending == Ending::answered) return read_or_raise(call, endpoint, reply);
+      append(why, reply.why);
+      if (reply.ending != Ending::not_sent) raise_unanswered(call, why);
     }
     throw Unavailable("etcd: no endpoint can be reached: " + why);
   }
+
+  Answer send_hedged(const Call& call, const std::string& token, const std::vector<std::size_t>& order) {
+    std::vector<Http::Request> requests;
+    for (const auto at : order)
+      requests.push_back({address_.endpoints[at], call.path, call.body, token, address_.timeout});
+    std::string why;
+    bool may_be_done = false;
+    std::optional<std::size_t> first;  // that answered well
+    std::optional<std::size_t> ill;    // that answered otherwise
+    Http::Reply answer;
+    const auto on_reply = [&](std::size_t i, Http::Reply reply) {
+      if (is_well(order[i], reply)) first = i;
+      may_be_done = may_be_done || reply.ending == Ending::unanswered;
+      const bool is_ill = !first && reply.ending == Ending::answered;
+      if (is_ill) ill = i;
+      append(why, is_ill ? requests[i].endpoint + " has no leader" : reply.why);
+      if (first || is_ill) answer = std::move(reply);
+      return first.has_value();
+    };
+    const auto on_late = [&](std::size_t i) { endpoints_.failed(order[i], BootClock::now()); };
+    http_.post(requests, {call.hedging->delay, on_reply, on_late});
+    if (first) return read_or_raise(call, requests[*first].endpoint, answer);
+    if (may_be_done) raise_unanswered(call, why);
+    if (ill) return read_or_raise(call, requests[*ill].endpoint, answer);
+    throw Unavailable("etcd: no endpoint can be reached: " + why);
+  }
+
+  // One that answers without a leader, or out of time, is as useless as one that does not answer.
+  bool is_well(std::size_t at, const Http::Reply& reply) {
+    const bool is_well = reply.ending == Ending::answered && reply.status < server_error;
+    if (is_well)
+      endpoints_.answered(at, BootClock::now());
+    else
+      endpoints_.failed(at, BootClock::now());
+    return is_well;
+  }
+
+  static void append(std::string& why, const std::string& more) { why += (why.empty() ? "" : "; ") + more; }
 
   static Answer read_or_raise(const Call& call, const std::string& endpoint, const Http::Reply& reply) {
     try {
@@ -176,7 +205,7 @@ class Client::Wire {
     if (has_token_) return token_;
     const Call call{"/v3/auth/authenticate", "authenticating",
                     authenticate_request(address_.user, address_.password), false,
-                    AtEach{address_.connect_timeout}};
+                    Hedging{address_.connect_timeout}};
     const auto answer = send(call, {});
     if (answer.refusal && !is_authentication_off(*answer.refusal)) raise(call, answer);
     token_ = answer.refusal ? std::string{} : decoded(call, answer, token_answer);
@@ -283,10 +312,10 @@ const Address& Client::address() const noexcept {
   return wire_->address();
 }
 
-TxnAnswer Client::txn(const Txn& txn, std::optional<AtEach> at_each) {
+TxnAnswer Client::txn(const Txn& txn, std::optional<Hedging> hedging) {
   require_fit(txn);
   const bool writes = !only_reads(txn.then) || !only_reads(txn.otherwise);
-  return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes, at_each}, txn_answer);
+  return wire_->ask({"/v3/kv/txn", "a transaction", txn_request(txn), writes, hedging}, txn_answer);
 }
 
 OpAnswer Client::range(const Op& range) {
@@ -301,9 +330,9 @@ LeaseAnswer Client::grant(std::int64_t id, std::chrono::milliseconds ttl) {
   return answer ? *answer : keep_alive(id);
 }
 
-LeaseAnswer Client::keep_alive(std::int64_t id, std::optional<AtEach> at_each) {
+LeaseAnswer Client::keep_alive(std::int64_t id, std::optional<Hedging> hedging) {
   const auto answer = wire_->ask_unless(
-      is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true, at_each},
+      is_missing_lease, {"/v3/lease/keepalive", "renewing a lease", lease_request(id), true, hedging},
       [](const boost::json::object& object) { return lease_answer(result_in(object)); });
   return answer.value_or(LeaseAnswer{id, {}, 0});
 }

@@ -7,7 +7,7 @@
 // it was, or may have been, sent and no final answer came ('request timed out' and a change of the leader are
 // none), and Unavailable where certainly nothing was done. Nothing that writes is ever repeated here, but for
 // a call that was refused before it was looked at: a token of the authentication that had run out, or a
-// connection that was never made; and a call of which the caller says so (AtEach).
+// connection that was never made; and a call of which the caller says so (Hedging).
 //
 // After an answer that the database is out of space a call that writes is unknown too: a member may have
 // applied it all the same.
@@ -39,11 +39,12 @@ struct LeaseAnswer {
   std::int64_t term = 0;            // of raft, at the member that answered, before it asked the leader
 };
 
-// For a call that may be done any number of times: each endpoint but the last is given so long, and then the
-// next one is asked, so that one member that hangs does not use up the time that there is. The last has the
-// address's time-out. Unknown only where none of them gave a final answer.
-struct AtEach {
-  std::chrono::milliseconds time_max{};
+// For a call that may be done any number of times: after each delay without an answer the next endpoint is
+// asked as well, so that members that hang do not use up the time that there is, and one that is slow is
+// heard all the same. The first final answer counts; each has the address's time-out. Unknown only where none
+// of them gave one.
+struct Hedging {
+  std::chrono::milliseconds delay{};
 };
 
 // What is done while the deletion of a key is awaited.
@@ -66,7 +67,7 @@ class Client {
   static constexpr std::size_t txn_bytes_max = 1'572'864;
 
   // Writes, unless both branches only read. InvalidInput for more than txn_bytes_max.
-  [[nodiscard]] TxnAnswer txn(const Txn& txn, std::optional<AtEach> at_each = {});
+  [[nodiscard]] TxnAnswer txn(const Txn& txn, std::optional<Hedging> hedging = {});
   // A linearizable read. See above: nothing may be decided by it.
   [[nodiscard]] OpAnswer range(const Op& range);
 
@@ -74,7 +75,7 @@ class Client {
   // exists is granted again. etcd counts in whole seconds, rounds up, and has a least.
   [[nodiscard]] LeaseAnswer grant(std::int64_t id, std::chrono::milliseconds ttl);
   // Renews to the full time to live.
-  [[nodiscard]] LeaseAnswer keep_alive(std::int64_t id, std::optional<AtEach> at_each = {});
+  [[nodiscard]] LeaseAnswer keep_alive(std::int64_t id, std::optional<Hedging> hedging = {});
   // Deletes its keys with it. False if there was none.
   bool revoke(std::int64_t id);
   [[nodiscard]] LeaseAnswer time_to_live(std::int64_t id);

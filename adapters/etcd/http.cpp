@@ -64,6 +64,30 @@ class Http::Handle {
 
   Reply follow(const Request& request, const Following& following);
 
+  // As post(), in a multi handle, until end(). Of libcurl's result comes the reply.
+  void begin(CURLM* multi, const Request& request) {
+    prepared_ = prepare(request);
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.time_max.count()));
+    curl_multi_add_handle(multi, easy_.get());
+  }
+  void end(CURLM* multi) noexcept { curl_multi_remove_handle(multi, easy_.get()); }
+  [[nodiscard]] bool is_of(const CURL* easy) const noexcept { return easy_.get() == easy; }
+
+  Reply reply(CURLcode code) {
+    Reply reply;
+    if (code == CURLE_OK) {
+      long status = 0;
+      curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
+      reply.ending = Reply::Ending::answered;
+      reply.status = static_cast<int>(status);
+      reply.body = std::move(answer_);
+      return reply;
+    }
+    reply.ending = was_begun_ ? Reply::Ending::unanswered : Reply::Ending::not_sent;
+    reply.why = fmt::format("{}: {}", endpoint_, error_[0] == '\0' ? curl_easy_strerror(code) : error_);
+    return reply;
+  }
+
  private:
   struct Prepared {
     List headers{nullptr, curl_slist_free_all};
@@ -110,21 +134,6 @@ class Http::Handle {
     return prepared;
   }
 
-  Reply reply(CURLcode code) {
-    Reply reply;
-    if (code == CURLE_OK) {
-      long status = 0;
-      curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &status);
-      reply.ending = Reply::Ending::answered;
-      reply.status = static_cast<int>(status);
-      reply.body = std::move(answer_);
-      return reply;
-    }
-    reply.ending = was_begun_ ? Reply::Ending::unanswered : Reply::Ending::not_sent;
-    reply.why = fmt::format("{}: {}", endpoint_, error_[0] == '\0' ? curl_easy_strerror(code) : error_);
-    return reply;
-  }
-
   static int on_request(void* data, char*, char*, int, int) noexcept {
     auto& self = *static_cast<Handle*>(data);
     if (self.was_begun_) return CURL_PREREQFUNC_ABORT;
@@ -167,6 +176,71 @@ class Http::Handle {
   std::string body_;
   bool was_begun_ = false;
   std::string answer_;
+  Prepared prepared_;  // of begin()
+};
+
+// Several requests at once, and the connections that are kept for them.
+class Http::Hedge {
+ public:
+  Hedge() {
+    initialise_once();
+    multi_.reset(curl_multi_init());
+    if (!multi_) throw std::bad_alloc{};
+  }
+  ~Hedge() { end_all(); }
+  Hedge(const Hedge&) = delete;
+  Hedge& operator=(const Hedge&) = delete;
+
+  void post(const Address& address, std::span<const Request> requests, const Hedged& hedged) {
+    running_.resize(requests.size());
+    std::size_t begun = 0;
+    std::size_t ended = 0;
+    auto due = BootClock::now();
+    while (ended < requests.size()) {
+      if (begun < requests.size() && (ended == begun || BootClock::now() >= due)) {
+        if (begun > 0 && running_[begun - 1]) hedged.on_late(begun - 1);
+        running_[begun] = std::make_unique<Handle>(address);
+        running_[begun]->begin(multi_.get(), requests[begun]);
+        ++begun;
+        due = BootClock::now() + hedged.delay;
+      }
+      int count = 0;
+      curl_multi_perform(multi_.get(), &count);
+      while (const auto* const message = curl_multi_info_read(multi_.get(), &count)) {
+        ++ended;
+        if (is_last(*message, hedged)) return end_all();
+      }
+      if (ended < begun)
+        curl_multi_poll(multi_.get(), nullptr, 0, wait_ms(begun < requests.size(), due), nullptr);
+    }
+    end_all();
+  }
+
+ private:
+  bool is_last(const CURLMsg& message, const Hedged& hedged) {
+    const auto at = std::ranges::find_if(
+        running_, [&](const auto& one) { return one && one->is_of(message.easy_handle); });
+    const auto handle = std::move(*at);
+    auto reply = handle->reply(message.data.result);
+    handle->end(multi_.get());
+    return hedged.on_reply(static_cast<std::size_t>(at - running_.begin()), std::move(reply));
+  }
+
+  static int wait_ms(bool has_next, BootClock::time_point due) {
+    if (!has_next) return static_cast<int>(look_at_clock.count());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - BootClock::now());
+    return static_cast<int>(std::clamp(left, std::chrono::milliseconds{0}, look_at_clock).count());
+  }
+
+  void end_all() noexcept {
+    for (const auto& one : running_) {
+      if (one) one->end(multi_.get());
+    }
+    running_.clear();
+  }
+
+  std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi_{nullptr, curl_multi_cleanup};
+  std::vector<std::unique_ptr<Handle>> running_;  // in the order of the requests; null: not begun, or ended
 };
 
 Http::Reply Http::Handle::follow(const Request& request, const Following& following) {
@@ -228,6 +302,21 @@ Http::Reply Http::post(const Request& request) {
   auto reply = handle->post(request);
   put_back(std::move(handle));
   return reply;
+}
+
+void Http::post(std::span<const Request> requests, const Hedged& hedged) {
+  std::unique_ptr<Hedge> hedge;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (!idle_hedges_.empty()) {
+      hedge = std::move(idle_hedges_.back());
+      idle_hedges_.pop_back();
+    }
+  }
+  if (!hedge) hedge = std::make_unique<Hedge>();
+  hedge->post(address_, requests, hedged);
+  const std::scoped_lock lock{mutex_};
+  idle_hedges_.push_back(std::move(hedge));
 }
 
 Http::Reply Http::follow(const Request& request, const Following& following) {

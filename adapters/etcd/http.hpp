@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -48,6 +49,16 @@ class Http {
   };
   [[nodiscard]] Reply post(const Request& request);
 
+  // For what may be done any number of times (a hedged request): the first is sent at once, and each further
+  // one as well when all before it have ended, or delay after the one before. What is under way once on_reply
+  // says true is given up.
+  struct Hedged {
+    std::chrono::milliseconds delay;
+    std::function<bool(std::size_t request, Reply reply)> on_reply;  // true: that was it
+    std::function<void(std::size_t request)> on_late;  // the next one was not kept waiting for it
+  };
+  void post(std::span<const Request> requests, const Hedged& hedged);
+
   // Reads an answer that goes on, line by line, until on_line or meanwhile says false, time_max has passed,
   // the connection ended, or stop was requested.
   struct Following {
@@ -62,12 +73,14 @@ class Http {
 
  private:
   class Handle;
+  class Hedge;
   [[nodiscard]] std::unique_ptr<Handle> take();
   void put_back(std::unique_ptr<Handle> handle);
 
   const Address address_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Handle>> idle_;
+  std::vector<std::unique_ptr<Hedge>> idle_hedges_;
 };
 
 }  // namespace fenceguard::etcd

@@ -257,7 +257,7 @@ LockCalls::Standing LockCalls::look(const Place& place) {
   for (int i = 0; i < attempts_max; ++i) {
     auto mine = place;
     mine.asked_at = BootClock::now();
-    const auto alive = client_.keep_alive(place.lease, part_of(place.ttl));
+    const auto alive = client_.keep_alive(place.lease, hedging_of(place.ttl));
     const auto answer = take_turn(place.key, place.created, place, offset);
     if (answer.succeeded)
       return {granted_after(alive, answer, mine, token_at(place.created, offset.value)), {}, {}, 0, 0};
@@ -281,7 +281,7 @@ LockCalls::Standing LockCalls::look(const Place& place) {
 
 bool LockCalls::keep(const Place& place) {
   try {
-    return client_.keep_alive(place.lease, part_of(place.ttl)).ttl > Ms{0};
+    return client_.keep_alive(place.lease, hedging_of(place.ttl)).ttl > Ms{0};
   } catch (const Error&) {
     return true;  // no answer proves nothing; the next look tells
   }

@@ -105,16 +105,19 @@ class LockCalls {
   [[nodiscard]] std::optional<std::int64_t> lease_of_last_holder(const Ask& ask);
   void remember_holder(const Resource& resource, const Contender& first);
 
-  [[nodiscard]] std::optional<Place> place_of(const Claim& claim, std::optional<AtEach> at_each = {});
+  [[nodiscard]] std::optional<Place> place_of(const Claim& claim, std::optional<Hedging> hedging = {});
   [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, Place place, Ms ttl);
   [[nodiscard]] std::vector<Compare> holds(const Place& place, const Claim& claim) const;
   void remember(const Claim& claim, const Place& place);
   void forget(const Claim& claim);
   static Name name_of(const Claim& claim);
-  // What one endpoint may take of the time that a renewal has.
-  static AtEach part_of(Ms ttl) { return {std::max(ttl / 8, Ms{1})}; }
+  // A call of a renewal reaches the last of many endpoints within a quarter of the time to live.
+  [[nodiscard]] Hedging hedging_of(Ms ttl) const {
+    const auto others = std::max<std::int64_t>(std::ssize(client_.address().endpoints), 3) - 1;
+    return {std::max(ttl / 4 / others, Ms{1})};
+  }
 
-  [[nodiscard]] TxnAnswer read(std::vector<Op> ops, std::optional<AtEach> at_each = {});
+  [[nodiscard]] TxnAnswer read(std::vector<Op> ops, std::optional<Hedging> hedging = {});
   [[nodiscard]] Op marker() const;
   [[nodiscard]] Op first_of(const std::string& lock) const;
 

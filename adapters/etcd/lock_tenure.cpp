@@ -35,9 +35,9 @@ Op LockCalls::marker() const {
   return etcd::remove(client_.address().prefix + "/none");
 }
 
-TxnAnswer LockCalls::read(std::vector<Op> ops, std::optional<AtEach> at_each) {
+TxnAnswer LockCalls::read(std::vector<Op> ops, std::optional<Hedging> hedging) {
   try {
-    return client_.txn({{}, std::move(ops), {marker()}}, at_each);
+    return client_.txn({{}, std::move(ops), {marker()}}, hedging);
   } catch (const OutcomeUnknown& unknown) {
     throw Unavailable(unknown.what());  // it would have changed nothing
   }
@@ -50,12 +50,12 @@ Op LockCalls::first_of(const std::string& lock) const {
   return op;
 }
 
-std::optional<LockCalls::Place> LockCalls::place_of(const Claim& claim, std::optional<AtEach> at_each) {
+std::optional<LockCalls::Place> LockCalls::place_of(const Claim& claim, std::optional<Hedging> hedging) {
   {
     const std::scoped_lock lock{mutex_};
     if (const auto known = places_.find(name_of(claim)); known != places_.end()) return known->second;
   }
-  const auto answer = read({first_of(lock_name_.of(claim.resource))}, at_each);
+  const auto answer = read({first_of(lock_name_.of(claim.resource))}, hedging);
   const auto& found = answer.answers.at(0).found;
   if (found.empty()) return std::nullopt;
   const Contender first{found.front()};
@@ -79,17 +79,17 @@ std::vector<Compare> LockCalls::holds(const Place& place, const Claim& claim) co
 // All of it may be done again, so that a member that hangs costs a part of the term and not the lease.
 std::optional<LockCalls::Ms> LockCalls::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
-  const auto at_each = part_of(ttl);
+  const auto hedging = hedging_of(ttl);
   std::optional<std::int64_t> term_without;  // of raft, in which the lease was said to be gone
   for (int i = 0; i < attempts_max; ++i) {
-    const auto place = place_of(claim, at_each);
+    const auto place = place_of(claim, hedging);
     if (!place) return std::nullopt;
-    const auto alive = client_.keep_alive(place->lease, at_each);
+    const auto alive = client_.keep_alive(place->lease, hedging);
     if (alive.ttl > Ms{0} && alive.ttl < ttl) {
       if (auto longer = lengthen(claim, *place, ttl)) return longer;
       continue;
     }
-    const auto answer = client_.txn({holds(*place, claim), {}, {marker()}}, at_each);
+    const auto answer = client_.txn({holds(*place, claim), {}, {marker()}}, hedging);
     if (answer.succeeded && alive.ttl > Ms{0} && alive.term == answer.term) return alive.ttl;
     // What is known of it may be outdated, or else the leader has changed.
     if (!answer.succeeded || alive.ttl <= Ms{0}) forget(claim);

@@ -132,6 +132,33 @@ TEST(OneHungMember, WhichLedEndsNoLease) {
   expect_kept_beside(cluster, cluster.leader());
 }
 
+// Five members, of which the first answers once the next one is asked as well, and no other answers at all.
+TEST(SlowMember, WhichAnswersWhileTheNextIsAskedIsHeard) {
+  EtcdCluster cluster{1};
+  std::atomic<bool> is_slow{false}, is_next_asked{false};
+  const auto wait = [](const std::function<bool()>& is_over) {
+    while (!is_over()) std::this_thread::sleep_for(Ms{1});
+  };
+  std::vector<std::unique_ptr<Proxy>> members;
+  std::string hosts;
+  for (int i = 0; i < 5; ++i) {
+    members.push_back(std::make_unique<Proxy>(
+        cluster.member(0).port(), [&, i](std::size_t, Proxy::Direction way, std::string_view piece) {
+          if (i > 0 && way == Proxy::Direction::to_server && is_slow) is_next_asked = true;
+          if (way == Proxy::Direction::to_client) wait([&] { return !is_slow || (i == 0 && is_next_asked); });
+          return piece.size();
+        }));
+    hosts += fmt::format("{}127.0.0.1:{}", i == 0 ? "" : ",", members.back()->port());
+  }
+  const auto source = open("etcd://" + hosts);
+  constexpr Ms ttl{8'000};
+  const auto grant = std::get<Grant>(source->try_acquire(resource, Holder::random(), ttl));
+  is_slow = true;
+  EXPECT_NO_THROW(EXPECT_EQ(source->renew(grant.claim, ttl), Renewal::renewed));
+  EXPECT_TRUE(is_next_asked);
+  is_slow = false;
+}
+
 TEST_F(Lost, ALeaseThatIsRevokedAtTheServerIsLost) {
   auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
   ASSERT_TRUE(lease);
