@@ -4,11 +4,12 @@
 
 namespace fenceguard {
 
-SharedLook::Found SharedLook::since(Time since, const Look& look) {
+SharedLook::Found SharedLook::since(Time since, const Look& look, Time meanwhile) {
   std::unique_lock lock{mutex_};
   for (;;) {
     if (last_ && last_->begun >= since) return *last_;
     if (!is_running_) break;
+    if (last_ && last_->begun >= meanwhile) return *last_;
     ended_.wait(lock, [&, ends = ends_] { return ends_ != ends; });
     if (fault_) std::rethrow_exception(fault_);
   }

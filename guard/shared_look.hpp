@@ -24,6 +24,8 @@ class SharedLook {
   // How old a look may be by which a token is refused that a mark, which is kept with every fence, refuses
   // too. It is there for what was raised without a mark.
   static constexpr std::chrono::seconds beside_mark{2};
+  // The same while another caller is at a look, so that a hostile one does not keep every thread waiting.
+  static constexpr std::chrono::seconds beside_mark_meanwhile{60};
 
   // now: the clock.
   explicit SharedLook(std::function<Time()> now = std::chrono::steady_clock::now) : now_{std::move(now)} {}
@@ -35,9 +37,10 @@ class SharedLook {
     std::int64_t number = 0;
   };
   // What a look found that began at since or later: one that was made, one that another caller is at, or
-  // look(), on this thread. Where looks have cost too much lately it is the last one, though older. Throws
-  // what look() throws, also where another caller was at it.
-  [[nodiscard]] Found since(Time since, const Look& look);
+  // look(), on this thread. Where looks have cost too much lately it is the last one, though older; and so it
+  // is while another caller is at one, if it began at meanwhile or later. Throws what look() throws, also
+  // where another caller was at it.
+  [[nodiscard]] Found since(Time since, const Look& look, Time meanwhile = Time::max());
 
  private:
   // So much more than a tenth, in a row.

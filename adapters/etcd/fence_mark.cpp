@@ -51,8 +51,10 @@ std::int64_t look_at_all(Client& client, const FenceKeys& keys) {
   return highest;
 }
 
-SharedLook::Found look_since(Client& client, const FenceKeys& keys, SharedLook::Time since) {
-  return client.full_look().since(since, [&] { return look_at_all(client, keys); });
+SharedLook::Found look_since(Client& client, const FenceKeys& keys, SharedLook::Time since,
+                             SharedLook::Time meanwhile = SharedLook::Time::max()) {
+  return client.full_look().since(
+      since, [&] { return look_at_all(client, keys); }, meanwhile);
 }
 
 Known look_or_make(Client& client, const FenceKeys& keys) {
@@ -94,14 +96,15 @@ Plausibility plausibility_of(Client& client, const FenceKeys& keys, const Claim&
   const auto least = std::max(*known.mark, known.floor);
   if (!is_implausible(claim, least, jump_max)) return {true, least};
   const bool is_open = !is_implausible(claim, std::max(bound_of(*known.mark), known.floor), jump_max);
-  const auto found = look_since(client, keys, is_open ? asked : asked - SharedLook::beside_mark);
+  const auto found = look_since(client, keys, is_open ? asked : asked - SharedLook::beside_mark,
+                                asked - SharedLook::beside_mark_meanwhile);
   const auto highest = std::max(found.number, least);
   if (!is_implausible(claim, highest, jump_max)) return {true, highest};
   if (is_open && found.begun < asked) {
     throw Unavailable(
         fmt::format("whether token {} for '{}' is too far above all that was seen here is not known: that "
                     "takes a look at "
-                    "every fence, and there were too many; try again",
+                    "every fence, and there were too many lately; try again",
                     to_string(claim.token), claim.resource.name()));
   }
   return {false, highest};

@@ -170,8 +170,10 @@ std::int64_t lift_mark(const Seen& in) {
 
 namespace {
 
-SharedLook::Found look_since(const Seen& in, SharedLook::Time since) {
-  return in.looks.fences.since(since, [&] { return lift_mark(in); });
+SharedLook::Found look_since(const Seen& in, SharedLook::Time since,
+                             SharedLook::Time meanwhile = SharedLook::Time::max()) {
+  return in.looks.fences.since(
+      since, [&] { return lift_mark(in); }, meanwhile);
 }
 
 }  // namespace
@@ -219,13 +221,14 @@ bool is_plausible_to_all(const Seen& in, const Claim& claim, std::int64_t jump_m
   const auto position = in.looks.position.since(asked, [&] { return read_position(in); });
   if (!is_implausible(claim, position.number, jump_max)) return true;
   const bool is_open = !is_implausible(claim, std::max(mark.bound(), floor), jump_max);
-  const auto fences = look_since(in, is_open ? asked : asked - SharedLook::beside_mark);
+  const auto fences = look_since(in, is_open ? asked : asked - SharedLook::beside_mark,
+                                 asked - SharedLook::beside_mark_meanwhile);
   if (!is_implausible(claim, std::max(fences.number, floor), jump_max)) return true;
   if (is_open && fences.begun < asked) {
     throw Unavailable(
         fmt::format("whether token {} for '{}' is too far above all that was seen here is not known: that "
                     "takes a look at "
-                    "every fence, and there were too many; try again",
+                    "every fence, and there were too many lately; try again",
                     to_string(claim.token), claim.resource.name()));
   }
   return false;

@@ -54,6 +54,22 @@ TEST_F(SharedLookTest, AFaultIsToldAndTheNextCallerLooksAnew) {
   EXPECT_EQ(shared_.since(asked, look()).number, 1);
 }
 
+TEST(SharedLookThreads, WhoeverTakesAnOlderOneMeanwhileDoesNotWait) {
+  SharedLook shared;
+  const auto start = shared.now();
+  EXPECT_EQ(shared.since(start, [] { return std::int64_t{1}; }).number, 1);
+  std::atomic<bool> has_begun{false}, may_end{false};
+  const auto slow = [&]() -> std::int64_t {
+    has_begun = true;
+    while (!may_end) std::this_thread::yield();
+    return 2;
+  };
+  std::jthread other{[&] { EXPECT_EQ(shared.since(shared.now(), slow).number, 2); }};
+  while (!has_begun) std::this_thread::yield();
+  EXPECT_EQ(shared.since(shared.now(), slow, start).number, 1);
+  may_end = true;
+}
+
 TEST(SharedLookThreads, CallersThatComeMeanwhileShareOneFurtherLook) {
   SharedLook shared;
   std::atomic<int> looks{0}, asked{0};
