@@ -82,13 +82,16 @@ bool give_back(TokenSource& source, const Claim& claim) {
   }
 }
 
-// What call() answers; where it fails a new grant is given back.
+// What call() answers; where it fails a new grant is given back. One that the holder had before stays, and
+// the answer of that ask may have been lost: 'nothing happened' would be wrong.
 auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
   try {
     return call();
   } catch (const Error& error) {
     if (grant.is_new && !give_back(source, grant.claim))
       throw OutcomeUnknown(fmt::format("{}; and the lease could not be given back", error.what()));
+    if (!grant.is_new && error.kind() == FaultKind::unavailable)
+      throw OutcomeUnknown(fmt::format("{}; the lease of an earlier ask may stand", error.what()));
     throw;
   }
 }

@@ -179,6 +179,14 @@ class WhatWasAdvanced(support.BinaryTest):
         self.assertIn("fence init", done.stderr)
         self.expect(1, "lease", "show", *SOURCE, "--resource", "a")
 
+    def test_asking_again_for_a_lease_that_stands_is_unknown_where_the_guard_is_unavailable(self):
+        # The answer of the first ask may have been lost: the holder is not told that nothing happened.
+        mine = [*SOURCE, "--resource", "a", "--holder", "me", "--ttl", "24m"]
+        self.expect(0, "lease", "acquire", *mine)
+        done = self.expect(4, "lease", "acquire", *mine, "--storage", "sqlite:data.db", "--init")
+        self.assertIn("may stand", done.stderr)
+        self.expect(0, "lease", "show", *SOURCE, "--resource", "a")
+
     def test_a_source_that_fell_behind_is_lifted(self):
         parts = ["--storage", "sqlite:data.db", *SOURCE]
         self.expect(0, "fence", "init", "--storage", "sqlite:data.db", "--floor", "5000")
