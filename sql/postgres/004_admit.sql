@@ -36,7 +36,8 @@ create or replace function fenceguard.require_seen_by_cursors(resource text) ret
 language plpgsql as $$
 begin
   perform from pg_catalog.pg_cursor() c
-  where c.name operator(pg_catalog.<>) '' or c.statement operator(pg_catalog.<>) pg_catalog.current_query();
+  where c.name operator(pg_catalog.<>) ''
+     or c.statement operator(pg_catalog.<>) coalesce(pg_catalog.current_query(), '');
   if found then perform fenceguard.require_old_fence(resource); end if;
   return true;
 end $$;
@@ -273,11 +274,12 @@ begin
 end $$;
 
 -- What a cursor has yet to fetch is as old as its opening. Names those that are open (null: none), in this session. The
--- statement that calls this may be a cursor itself: the unnamed one, or one that the protocol named.
+-- statement that calls this may be a cursor itself: the unnamed one, or one that the protocol named. What the protocol calls
+-- without a statement, and a worker of logical replication, has no query.
 create or replace function fenceguard.open_cursors() returns text
 language sql stable as $$
   select string_agg(quote_ident(c.name), ', ') from pg_catalog.pg_cursors c
-  where not (c.statement = current_query() and (c.name = '' or c.statement !~* 'declare'))
+  where not (c.statement = coalesce(current_query(), '') and (c.name = '' or c.statement !~* 'declare'))
 $$;
 
 create or replace function fenceguard.require_no_cursors(resource text) returns void

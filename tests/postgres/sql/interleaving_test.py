@@ -3,11 +3,27 @@
 A test waits until the server says that one session waits for the other; nothing here is left to luck.
 """
 
+import ctypes
 import time
 import unittest
 
 from postgres_server import SqlError, wait_until
 from sessions import ADMIT, BALANCES, WRITES, ServerTest
+
+
+def state_of_call(conninfo, oid):
+    """The SQLSTATE of a function without parameters that is called by the protocol's own message; None: it went well.
+    No text of a query is known to the server meanwhile, as in the workers of logical replication."""
+    pq = ctypes.CDLL("libpq.so.5")
+    pq.PQconnectdb.restype = pq.PQfn.restype = ctypes.c_void_p
+    pq.PQresultErrorField.restype = ctypes.c_char_p
+    connection = ctypes.c_void_p(pq.PQconnectdb(conninfo.encode()))
+    answer, length = ctypes.create_string_buffer(1 << 10), ctypes.c_int()
+    result = ctypes.c_void_p(pq.PQfn(connection, ctypes.c_uint(oid), answer, ctypes.byref(length), 0, None, 0))
+    state = pq.PQresultErrorField(result, ord("C"))
+    pq.PQclear(result)
+    pq.PQfinish(connection)
+    return state and state.decode()
 
 
 class TakeOver(ServerTest):
@@ -428,6 +444,18 @@ class Cursors(ServerTest):
                     self.assertIn("cursor", error.message)
                     session.run("rollback")
                     self.assertEqual(self.sql(BALANCES), "70 100")
+
+    def test_nor_where_the_server_does_not_know_the_text_of_the_query(self):
+        older = self.session()
+        older.run("begin; update account set balance = 100 where id = 9")
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for token, holder in ((34, "a"), (35, "b")):
+            with self.subTest(token):
+                oid = self.sql("create or replace function step() returns text language plpgsql as $$ declare r record; begin "
+                               f"for r in select * from account loop perform fenceguard.admit('accounts/1', {token}, "
+                               f"'{holder}'); end loop; return ''; end $$; select 'step()'::regprocedure::oid::bigint")
+                self.addCleanup(self.server.psql, "drop function if exists step()", self.dbname)
+                self.assertEqual(state_of_call(self.server.conninfo(self.dbname), int(oid)), "40001")
 
     def test_nor_where_its_transaction_saw_the_fence_before_a_savepoint(self):
         """The first claim fails with its savepoint, the second one finds the cursor that is older still."""
