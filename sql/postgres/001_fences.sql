@@ -3,6 +3,9 @@
 -- A fence is what is remembered per resource: the highest token seen and whose it was. Only the functions of the next
 -- files write here; the roles that use them need no right on any table.
 
+-- For this transaction: others may have functions and operators of PostgreSQL's names in the installer's own path.
+set local search_path = pg_catalog, pg_temp;
+
 do $$
 declare
   version text;

@@ -146,6 +146,22 @@ class Install(unittest.TestCase):
         with self.assertRaises(SqlError):
             self.server.install(name, "installer")
 
+    def test_nor_into_one_in_a_schema_of_the_installers_path(self):
+        """Anybody may create there up to PostgreSQL 14. What fits a call better than PostgreSQL's own would be called."""
+        name = self.database()
+        self.server.psql("create table public.trapped (role text); grant insert on public.trapped to public; "
+                         "grant create on schema public to other", name)
+        for parameters in ("text, regprocedure", "text, text, text", "text, regclass"):
+            self.server.psql(f"create function public.format({parameters}) returns text language plpgsql as $$ begin insert "
+                             "into public.trapped values (current_user); return 'select 1'; end $$", name, "other")
+        self.server.install(name)
+        self.server.psql("create function fenceguard.try_admit(text, bigint, text, bigint) returns text language sql as "
+                         "'select null::text'", name)
+        self.server.install(name)
+        self.assertEqual(self.server.psql("select * from public.trapped", name), "")
+        self.assertEqual(self.server.psql("select verdict from fenceguard.try_admit('a', 1); show search_path", name),
+                         'advance\n"$user", public')
+
     def test_a_newer_version_is_not_overwritten(self):
         name = self.database()
         self.server.install(name)
