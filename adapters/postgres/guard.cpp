@@ -256,9 +256,10 @@ pqxx::result Guard::send_guarded(const Claim& claim, const std::string& statemen
   if (!values.empty()) values += ")";
   const auto call = fmt::format("EXECUTE {}{}", name, values);
   // In one message: one transaction, which ends with it. After a refusal the statement is not begun.
-  const auto message = fmt::format("{}; {}; SELECT fenceguard.require_admitted({}); {}", read_committed,
-                                   hear_standby_sql, rule_arguments(tx, claim, options_), call);
-  return unless_warned(connection_, [&] { return tx.exec(message); });
+  const auto message =
+      fmt::format("{}; SELECT {}; SELECT fenceguard.require_admitted({}); {}", read_committed,
+                  hear_standby_sql, rule_arguments(tx, claim, options_), call);
+  return unless_warned_by_standby(tx, [&] { return tx.exec(message); });
 }
 
 Executed Guard::execute(const Claim& claim, const std::string& statement, const Parameters& parameters) {

@@ -23,19 +23,14 @@ constexpr const char* durably =
     "CASE WHEN pg_catalog.current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') "
     "THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true) IS NOT NULL";
 
-// What a statement that commits by itself answers in its last column: empty, or for whom its commit waits.
-constexpr const char* standbys = "pg_catalog.current_setting('synchronous_standby_names')";
-
 // A statement that is not in a transaction of the caller's commits by itself.
 Stage stage_of(const pqxx::transaction_base& tx) {
   return dynamic_cast<const pqxx::nontransaction*>(&tx) != nullptr ? Stage::statement : Stage::before_commit;
 }
 
 // To a condition of what writes: the warning of such a commit reaches the client whatever the session says.
-const char* and_hear_warnings(const pqxx::transaction_base& tx) {
-  return stage_of(tx) == Stage::statement
-             ? " AND pg_catalog.set_config('client_min_messages', 'warning', true) IS NOT NULL"
-             : "";
+std::string and_hear_standby(const pqxx::transaction_base& tx) {
+  return stage_of(tx) == Stage::statement ? std::string{" AND "} + hear_standby_sql : "";
 }
 
 void doom_if_refused(pqxx::transaction_base& tx, RowVerdict verdict) {
@@ -154,12 +149,7 @@ class VersionedTable::Statement {
   pqxx::result run(pqxx::transaction_base& tx, const std::string& sql, Stage stage) const {
     try {
       if (stage != Stage::statement) return exec_values(tx, sql, values_);
-      const Warnings warnings{tx.conn()};
-      auto rows = exec_values(tx, sql, values_);
-      // The caller's triggers may warn of anything.
-      const bool is_awaited = !rows.empty() && *rows[0][rows.columns() - 1].c_str() != '\0';
-      if (is_awaited && !warnings.first().empty()) throw pqxx::in_doubt_error{warnings.first()};
-      return rows;
+      return unless_warned_by_standby(tx, [&] { return exec_values(tx, sql, values_); });
     } catch (...) {
       // A value that its column cannot take is the caller's to correct.
       if (current_state().starts_with("22")) raise_current(stage, "a row of " + schema_.relation);
@@ -213,11 +203,11 @@ VersionedTable::Read VersionedTable::fenced_read(pqxx::transaction_base& tx, con
   const auto rows = statement.run(
       tx, fmt::format("WITH written (is_written, version{}) AS (UPDATE {} AS t SET {} WHERE {} AND {}{} "
                       "RETURNING true, {}{}), present AS ({}) "
-                      "SELECT p.token, p.is_admitted, w.is_written, w.version{}, {} FROM (SELECT) one "
+                      "SELECT p.token, p.is_admitted, w.is_written, w.version{} FROM (SELECT) one "
                       "LEFT JOIN written w ON true LEFT JOIN present p ON true",
                       places, schema_.relation, statement.claim_columns(), statement.key(),
-                      statement.is_admitted(durably), and_hear_warnings(tx), statement.version_text(),
-                      statement.columns(), statement.present(), places, standbys));
+                      statement.is_admitted(durably), and_hear_standby(tx), statement.version_text(),
+                      statement.columns(), statement.present(), places));
   const auto& found = rows[0];
   if (!found[2].is_null()) return {RowVerdict::admitted, row_of(key, found, 3), claim.token.value()};
   if (found[0].is_null()) return {RowVerdict::not_found, std::nullopt, 0};
@@ -259,11 +249,11 @@ VersionedTable::Update VersionedTable::update(pqxx::transaction_base& tx, const 
   const auto rows = statement.run(
       tx, fmt::format("WITH written AS (UPDATE {} AS t SET {} = {}, {} WHERE {} AND {} AND {}{} "
                       "RETURNING {} AS version), present AS ({}) "
-                      "SELECT version, NULL::bigint, NULL::boolean, {} FROM written "
-                      "UNION ALL SELECT version, token, is_admitted, {} FROM present",
+                      "SELECT version, NULL::bigint, NULL::boolean FROM written "
+                      "UNION ALL SELECT version, token, is_admitted FROM present",
                       schema_.relation, schema_.version, statement.next_version(), set, statement.key(),
-                      condition, statement.is_admitted(durably), and_hear_warnings(tx),
-                      statement.version_text(), statement.present(), standbys, standbys));
+                      condition, statement.is_admitted(durably), and_hear_standby(tx),
+                      statement.version_text(), statement.present()));
   if (rows.empty()) return {};
   const auto found = rows[0];
   Update answer{RowVerdict::admitted, found[0].c_str(), claim.token.value()};

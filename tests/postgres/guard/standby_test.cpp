@@ -31,6 +31,8 @@ class Standby : public Accounts {
     database_.run("SELECT pg_reload_conf()");
     EXPECT_TRUE(comes_true(
         [&] { return fmt::format("'{}'", database_.ask("SHOW synchronous_standby_names")) == name; }));
+    // Until its checkpointer has read it as well, no commit waits.
+    database_.run("CHECKPOINT");
   }
 
   // How attempt() ends if the wait for the standby is cancelled each time that there is one.
@@ -147,6 +149,39 @@ TEST_F(Standby, AlsoWhereTheServerHasNoStandbyAnyMoreWhenItIsLookedAt) {
                 (void)table.update(*connection_, claim(34), *row, {{"balance", "5"}});
               }),
               testing::StartsWith("unknown: "));
+}
+
+// The server gets its first standby while the statement waits for a row.
+TEST_F(Standby, AlsoWhereTheServerHadNoStandbyWhenTheStatementBegan) {
+  const auto table = versioned();
+  advance(34);
+  const auto row = table.read(*connection_, {"42"});
+  const auto behind_a_lock = [&](const std::function<void()>& write) {
+    await_standby("''");
+    const auto other = database_.connect();
+    pqxx::work locking{*other};
+    locking.exec("SELECT FROM account FOR UPDATE");
+    const auto changing = std::async(std::launch::async, [&] {
+      EXPECT_TRUE(comes_true([&] {
+        return database_.ask(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                   "AND wait_event_type = 'Lock'") == "1";
+      }));
+      await_standby("'nobody'");
+      locking.abort();
+    });
+    write();
+  };
+  EXPECT_THAT(ending_of([&] {
+                behind_a_lock([&] { (void)table.update(*connection_, claim(34), *row, {{"balance", "5"}}); });
+              }),
+              testing::StartsWith("unknown: "));
+  EXPECT_THAT(ending_of([&] {
+                behind_a_lock([&] {
+                  (void)postgres::Guard{*connection_}.execute(claim(34), "UPDATE account SET balance = 9");
+                });
+              }),
+              testing::StartsWith("unknown: writing accounts/42: "));
 }
 
 TEST_F(Standby, AGrantLikewise) {
