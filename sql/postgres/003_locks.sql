@@ -215,7 +215,7 @@ end $$;
 
 -- The lock of the floor, of the counter, or another one of ours: waits so long, then ends the backends that keep it,
 -- unless cut says no, and refuses where that does not help. How long is not the session's to say: these locks are
--- everybody's, and who holds one is not older than who wants it.
+-- everybody's, and who holds one is not older than who wants it. Whose own lock_timeout is shorter ends nobody.
 drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean),
   fenceguard.hold_tags(bigint, bigint, interval, boolean), fenceguard.tag_lease_row(text),
   fenceguard.keep_note(text, text), fenceguard.note(text, bigint, text), fenceguard.note_last(text),
@@ -223,9 +223,11 @@ drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean),
 create or replace function fenceguard.lock_or_refuse(
   key bigint, wait interval, shared boolean, cut boolean default null) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  own_timeout constant interval := nullif(current_setting('lock_timeout')::interval, interval '0');
 begin
   if fenceguard.lock_within(key, wait, shared) then return; end if;
-  if coalesce(cut, fenceguard.cut_setting())
+  if coalesce(cut, fenceguard.cut_setting()) and coalesce(own_timeout >= wait, true)
      and fenceguard.end_backends(array(select h.transaction from fenceguard.holders_of(key) h
                                        where h.alone or not shared)) > 0
      and fenceguard.lock_within(key, interval '5 s', shared) then
@@ -235,7 +237,7 @@ begin
       case key when fenceguard.floor_lock_key() then 'floor' when fenceguard.counter_lock_key() then 'counter'
                else 'leases' end
     using errcode = 'lock_not_available',
-      detail = format('Waited %s for %s. Nothing was done.', wait, coalesce(
+      detail = format('Waited %s for %s. Nothing was done.', least(wait, own_timeout), coalesce(
         (select string_agg(coalesce('backend ' || h.pid, 'a prepared transaction'), ', ')
          from fenceguard.holders_of(key) h), 'a transaction that is over now')),
       hint = 'Try again when it is over. Advances, leases and fence commands belong into transactions of their own.';

@@ -174,7 +174,8 @@ begin
 end $$;
 
 -- REQUIRES: the fence's lock is had. So of ours only who moves the floor may keep the row locked, and is cut as whoever
--- keeps the floor's lock. Above READ COMMITTED it fails with 40001 if the row was changed after the snapshot.
+-- keeps the floor's lock, however short the session's drain is. Above READ COMMITTED it fails with 40001 if the row was
+-- changed after the snapshot.
 create or replace function fenceguard.lock_fence_row(
   resource text, shared boolean, drain interval default null, cut boolean default null) returns void
 language plpgsql as $$
@@ -185,7 +186,8 @@ begin
     perform from fenceguard.fences f where f.resource = lock_fence_row.resource for update skip locked;
   end if;
   if found or not exists (select from fenceguard.fences f where f.resource = lock_fence_row.resource) then return; end if;
-  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), fenceguard.limit_of(drain), true, cut);
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), greatest(fenceguard.limit_of(drain), interval '5 s'), true,
+                                    cut);
   if shared then
     perform from fenceguard.fences f where f.resource = lock_fence_row.resource for share nowait;
   else

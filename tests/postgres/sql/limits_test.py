@@ -1,6 +1,7 @@
 """Clients that are stopped inside a transaction, strangers that take our locks, and a revoke that names its token: who
 waits for how long, and who is cut."""
 
+import time
 import unittest
 
 from sessions import ADMIT, BALANCES, WRITES, ServerTest
@@ -149,20 +150,40 @@ class Limits(ServerTest):
                   for write in (WRITES["admit"], WRITES["try_admit"])]
         claims += [f"begin isolation level {level}; {WRITES['admit'].format(token=34, holder='a', value=7)}"
                    for level in ("repeatable read", "serializable")]
-        for housekeeping in ("select fenceguard.init(40)", "select fenceguard.compact(40)"):
-            for claim in claims:
-                with self.subTest(f"{housekeeping}: {claim}"):
-                    self.setUp()
-                    self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
-                    stopped, writer = self.session(), self.session()
-                    stopped.run(f"begin; {housekeeping}")
-                    self.assert_fails("55P03", writer.run, "set fenceguard.drain = '0.2 s'; set fenceguard.cut = off; "
-                                                           + claim, 20)
-                    writer.run("rollback; reset fenceguard.cut; " + claim + "; commit")
-                    self.assertEqual(self.sql(BALANCES), "7 100")
-                    self.assert_fails("57P01", stopped.run, "commit")
-                    self.assertEqual(self.sql("select floor || ' ' || token from fenceguard.floor, fenceguard.fences"),
-                                     "0 34")
+        calls = ("select fenceguard.init(40)", "select fenceguard.compact(40)")
+        for housekeeping, claim, cut in zip(calls * 2, claims, ("off", "on", "on", "off")):
+            with self.subTest(f"{housekeeping}: {claim}"):
+                self.setUp()
+                self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                stopped, writer = self.session(), self.session()
+                stopped.run(f"begin; {housekeeping}")
+                writer.run(f"set fenceguard.drain = '0.2 s'; set fenceguard.cut = {cut}")
+                if cut == "off":
+                    self.assert_fails("55P03", writer.run, claim, 20)
+                    writer.run("rollback; reset fenceguard.cut")
+                writer.run(claim + "; commit")
+                self.assertEqual(self.sql(BALANCES), "7 100")
+                self.assert_fails("57P01", stopped.run, "commit")
+                self.assertEqual(self.sql("select floor || ' ' || token from fenceguard.floor, fenceguard.fences"),
+                                 "0 34")
+
+    def test_who_keeps_the_lock_of_the_floor_or_of_the_counter_is_not_cut_sooner_because_a_session_is_impatient(self):
+        """These locks are everybody's, and anybody may claim."""
+        self.server.psql("create role impatient login")
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for call in ("select fenceguard.advance('accounts/2', 50, 'h')", "select fenceguard.acquire('accounts/2')",
+                     "select fenceguard.admit('accounts/1', 34, 'a', 7)",
+                     "begin isolation level repeatable read; select fenceguard.admit('accounts/1', 34, 'a')"):
+            with self.subTest(call):
+                keeper, impatient = self.session(), self.session("impatient")
+                keeper.run("begin; select fenceguard.init(40), pg_advisory_xact_lock(fenceguard.counter_lock_key())")
+                self.assert_fails("55P03", impatient.run, "set fenceguard.drain = '0'; set lock_timeout = '10 ms'; " + call)
+                impatient.run("rollback; reset lock_timeout")
+                impatient.begin_run(call)
+                time.sleep(0.5)
+                self.assertFalse(impatient.is_over())
+                keeper.run("rollback")
+                impatient.wait()
 
     def test_housekeeping_cuts_nobody_and_says_who_is_in_the_way(self):
         stopped = self.session()
