@@ -4,6 +4,23 @@
 --   revoke usage on schema fenceguard from public;
 --   grant usage on schema fenceguard to my_application;
 
+-- Whoever installs: what this installation added belongs to the owner of the schema, with whose rights it runs.
+do $$
+declare
+  owner constant oid := (select n.nspowner from pg_catalog.pg_namespace n where n.nspname = 'fenceguard');
+  f regprocedure;
+  c regclass;
+begin
+  for f in select p.oid from pg_catalog.pg_proc p
+           where p.pronamespace = 'fenceguard'::regnamespace and p.proowner <> owner loop
+    execute format('alter routine %s owner to %I', f, pg_get_userbyid(owner));
+  end loop;
+  for c in select k.oid from pg_catalog.pg_class k
+           where k.relnamespace = 'fenceguard'::regnamespace and k.relkind in ('r', 'v', 'S') and k.relowner <> owner loop
+    execute format('alter table %s owner to %I', c, pg_get_userbyid(owner));
+  end loop;
+end $$;
+
 do $$
 declare
   -- Once: whoever took something away later has decided.

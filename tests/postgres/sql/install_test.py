@@ -88,6 +88,23 @@ class Install(unittest.TestCase):
                                                       "= 'try_admit' and a.grantee = 'other'::regrole", name),
                                      "t" if allowed == {"other"} else "")
 
+    def test_what_a_superusers_upgrade_adds_belongs_to_the_owner_of_the_schema(self):
+        """Else functions that run with their owner's rights may not touch it, or have more rights than his."""
+        name = self.database()
+        self.server.install(name, "installer")
+        self.server.psql("drop function fenceguard.try_admit; drop table fenceguard.commit_looks cascade; "
+                         "drop sequence fenceguard.refused_stale; drop view fenceguard.refusals", name, "installer")
+        self.server.install(name)
+        self.assertEqual(self.server.psql("select proname from pg_proc where pronamespace = 'fenceguard'::regnamespace and "
+                                          "proowner <> 'installer'::regrole union all select relname from pg_class where "
+                                          "relnamespace = 'fenceguard'::regnamespace and relowner <> 'installer'::regrole",
+                                          name), "")
+        self.assertEqual(self.server.psql("select fenceguard.advance('a', 7, 'h')", name, "application"), "admitted")
+        self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 6, 'h')", name, "application")
+        self.assertEqual(self.server.psql("select refusals from fenceguard.refusals where verdict = 'stale'", name,
+                                          "installer"), "1")
+        self.server.install(name, "installer")
+
     def test_a_second_installation_restores_what_protects_the_fences(self):
         name = self.database()
         self.server.install(name)
