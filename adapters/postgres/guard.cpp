@@ -289,8 +289,13 @@ bool Guard::ask(const Claim& claim) {
   if (!claim.sequence) throw InvalidInput("a write without a sequence leaves no trace to ask for");
   return mapped(Stage::before_commit, fmt::format("asking after {}", claim.resource.name()), [&] {
     pqxx::nontransaction tx{connection_};
-    return exec_row(tx, fmt::format("SELECT fenceguard.took_effect({}, {})", claim_arguments(tx, claim),
-                                    to_string(*claim.sequence)))[0]
+    // Its commit waits for whatever that of the write waited for.
+    return unless_warned(
+               connection_,
+               [&] {
+                 return tx.exec(fmt::format("{}; SELECT fenceguard.took_effect({}, {})", hear_warnings_sql,
+                                            claim_arguments(tx, claim), to_string(*claim.sequence)));
+               })[0][0]
         .as<bool>();
   });
 }

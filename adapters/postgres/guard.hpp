@@ -93,7 +93,8 @@ class Guard : public fenceguard::Guard {
 
   // After OutcomeUnknown: true proves that the write with the claim's sequence took effect. False proves
   // nothing, and it stays unknown: it may still be under way, be overtaken, or have been rolled back. Throws
-  // InvalidInput without a sequence; Unavailable. The connection may be a new one.
+  // InvalidInput without a sequence; OutcomeUnknown where the wait for a standby was cancelled again;
+  // Unavailable. The connection may be a new one.
   [[nodiscard]] bool ask(const Claim& claim);
 
  private:

@@ -184,6 +184,16 @@ TEST_F(Standby, AlsoWhereTheServerHadNoStandbyWhenTheStatementBegan) {
               testing::StartsWith("unknown: writing accounts/42: "));
 }
 
+// What it would say rests on the same wait.
+TEST_F(Standby, AskingWhetherAWriteTookEffectLikewise) {
+  const auto written = claim(34).with(Sequence{1});
+  postgres::Guard guard{*connection_};
+  EXPECT_EQ(guard.write(written, [](pqxx::work& tx) { set_balance(tx, 7); }).verdict, Verdict::admitted);
+  EXPECT_THAT(ending_of([&] { (void)guard.ask(written); }),
+              testing::StartsWith("unknown: asking after accounts/42: "));
+  EXPECT_TRUE(guard.ask(written));
+}
+
 TEST_F(Standby, AGrantLikewise) {
   const auto source = postgres::open_source(url());
   EXPECT_THAT(ending_of([&] {
