@@ -200,7 +200,7 @@ Ruling Guard::advance(const Claim& claim) {
 
 Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& apply) {
   const auto doing = writing(claim);
-  const auto tx =
+  auto tx =
       mapped(Stage::before_commit, doing, [&] { return std::make_unique<GuardedWork>(connection_, claim); });
   const auto ruling = mapped(Stage::before_commit, doing, [&] {
     const auto rows = tx->exec(fmt::format("{}; SELECT verdict, highest FROM fenceguard.rule({})",
@@ -209,6 +209,8 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
   });
   if (ruling.verdict != Verdict::admitted) {
     tx->abort();
+    tx.reset();
+    confirm(claim, ruling);
     return ruling;
   }
   apply(*tx);
@@ -276,13 +278,19 @@ Executed Guard::execute(const Claim& claim, const std::string& statement, const 
           return exec_row(tx, "SELECT fenceguard.highest_seen($1)", claim.resource.name())[0]
               .as<std::int64_t>();
         });
-        return {make_ruling(claim, *verdict, highest), {}};
+        const auto ruling = make_ruling(claim, *verdict, highest);
+        confirm(claim, ruling);
+        return {ruling, {}};
       }
       // The statement is prepared no more: the session is another one. Nothing was written.
       if (state != "26000" || !is_first) raise_or_pass(Stage::statement, doing);
       prepared_.erase(statement);
     }
   }
+}
+
+void Guard::confirm(const Claim& claim, const Ruling& ruling) {
+  if (ruling.verdict == Verdict::duplicate) (void)ask(claim);
 }
 
 bool Guard::ask(const Claim& claim) {

@@ -98,6 +98,9 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] bool ask(const Claim& claim);
 
  private:
+  // Of a duplicate, whose first commit may be one whose end nobody saw: returns once it is durable.
+  void confirm(const Claim& claim, const Ruling& ruling);
+
   std::string prepared(const std::string& statement);
   pqxx::result send_guarded(const Claim& claim, const std::string& statement, const Parameters& parameters);
 

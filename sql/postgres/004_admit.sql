@@ -116,6 +116,7 @@ begin
   if verdict <> 'admitted' then
     -- It shares the lock all the same: an older one that advances must not take it for an older writer.
     if verdict = 'advance' then perform fenceguard.hold_tags(fenceguard.lock_key(resource), token); end if;
+    if verdict = 'duplicate' then perform fenceguard.demand_durable_commit(); end if;
     return verdict;
   end if;
   if sequence is null then
@@ -415,6 +416,8 @@ begin
   if verdict = 'advance' then
     verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
   end if;
+  -- The commit that it rests on may be one whose end nobody saw.
+  if verdict = 'duplicate' then perform fenceguard.demand_durable_commit(); end if;
   highest := fenceguard.highest(resource);
 end $$;
 
@@ -608,6 +611,7 @@ begin
     resource := c.resource;
     verdict := fenceguard.look(c.resource, c.token, c.holder, c.sequence);
     if verdict = 'advance' then verdict := 'admitted'; end if;
+    if verdict = 'duplicate' then perform fenceguard.demand_durable_commit(); end if;
     highest := fenceguard.highest(c.resource);
     perform fenceguard.count_refusal(verdict, resource, c.token, highest);
     return next;

@@ -194,6 +194,22 @@ TEST_F(Standby, AskingWhetherAWriteTookEffectLikewise) {
   EXPECT_TRUE(guard.ask(written));
 }
 
+// That it took effect before is no more certain than the commit that it rests on.
+TEST_F(Standby, ADuplicateLikewise) {
+  const auto written = claim(34).with(Sequence{1});
+  postgres::Guard guard{*connection_};
+  const auto write = [&] { return guard.write(written, [](pqxx::work& tx) { set_balance(tx, 7); }).verdict; };
+  const auto execute = [&] {
+    return guard.execute(written, "UPDATE account SET balance = 9").ruling.verdict;
+  };
+  EXPECT_THAT(ending_of([&] { (void)write(); }), testing::StartsWith("unknown: writing accounts/42: "));
+  EXPECT_THAT(ending_of([&] { (void)write(); }), testing::StartsWith("unknown: "));
+  EXPECT_THAT(ending_of([&] { (void)execute(); }), testing::StartsWith("unknown: "));
+  EXPECT_EQ(write(), Verdict::duplicate);
+  EXPECT_EQ(execute(), Verdict::duplicate);
+  EXPECT_EQ(balance(), 7);
+}
+
 TEST_F(Standby, AGrantLikewise) {
   const auto source = postgres::open_source(url());
   EXPECT_THAT(ending_of([&] {

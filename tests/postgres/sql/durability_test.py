@@ -53,6 +53,21 @@ class Durability(ServerTest):
                 self.crash_after(sql)
                 self.assertEqual(self.sql("select token from fenceguard.fence where resource = 'accounts/1'"), "34")
 
+    def test_a_write_that_was_said_to_be_a_duplicate_survives(self):
+        """The first one's commit was asynchronous."""
+        for again in ("select fenceguard.admit('accounts/1', 34, 'a', 7)",
+                      "select verdict from fenceguard.try_admit('accounts/1', 34, 'a', 7)",
+                      "select verdict from fenceguard.rule('accounts/1', 34, 'a', 7)",
+                      "select verdict from fenceguard.admit_all('[{\"resource\": \"accounts/1\", \"token\": 34, "
+                      "\"holder\": \"a\", \"sequence\": 7}]')"):
+            with self.subTest(again):
+                self.setUp()
+                self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+                said = self.crash_after("begin; select fenceguard.admit('accounts/1', 34, 'a', 7); "
+                                        f"update account set balance = 7 where id = 1; commit; {again}")
+                self.assertEqual(said, "admitted\nduplicate")
+                self.assertEqual(self.sql(BALANCES), "7 100")
+
     def test_nobody_talks_the_trigger_out_of_it(self):
         """Neither by firing it too early, however often, nor by a setting."""
         hidden = "execute 'set const' || 'raints all immediate'; "
