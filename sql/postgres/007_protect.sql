@@ -399,13 +399,26 @@ begin
   end loop;
 end $$;
 
+-- Its functions are called in whatever changes a table, a superuser's commands included, so they belong to a superuser, or
+-- there is none.
 do $$
+declare
+  owner constant name := (select pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n where n.nspname = 'fenceguard');
+  p record;
 begin
-  if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user) then
-    drop event trigger if exists fenceguard_children;
+  if not (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user) then return; end if;
+  drop event trigger if exists fenceguard_children;
+  if (select r.rolsuper from pg_catalog.pg_roles r where r.rolname = owner) then
     create event trigger fenceguard_children on ddl_command_end
       when tag in ('CREATE TABLE', 'ALTER TABLE', 'CREATE SCHEMA', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE')
       execute function fenceguard.protect_children();
     alter event trigger fenceguard_children enable always;
+    return;
   end if;
+  raise notice 'fenceguard: no event trigger, because % owns the schema and is no superuser: after a child was added to '
+    'a protected table, run fenceguard.protect() again', owner;
+  -- Statements on the parent fail until then.
+  for p in select * from fenceguard.protected loop
+    perform fenceguard.attach_triggers(p.relation, p.check_function::text, p.resource_expression);
+  end loop;
 end $$;

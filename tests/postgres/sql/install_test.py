@@ -105,6 +105,20 @@ class Install(unittest.TestCase):
                                           "installer"), "1")
         self.server.install(name, "installer")
 
+    def test_a_superuser_makes_no_event_trigger_of_another_roles_functions(self):
+        """They would be called in whatever changes a table, a superuser's commands included."""
+        name = self.database()
+        self.server.install(name, "installer")
+        # As it was made there once.
+        self.server.psql("create event trigger fenceguard_children on ddl_command_end execute function "
+                         "fenceguard.protect_children(); alter event trigger fenceguard_children enable always", name)
+        self.server.psql("create table parent (id text); select fenceguard.protect('parent', 'id')", name, "installer")
+        self.server.install(name)
+        self.assertEqual(self.server.psql("select count(*) from pg_event_trigger", name), "0")
+        # What it saw to is refused now.
+        self.server.psql("create table child () inherits (parent)", name, "installer")
+        self.assert_fails("55000", self.server.psql, "insert into parent values ('a')", name, "installer")
+
     def test_a_second_installation_restores_what_protects_the_fences(self):
         name = self.database()
         self.server.install(name)
