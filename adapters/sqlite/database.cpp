@@ -45,6 +45,14 @@ std::string_view advice(int code) {
   }
 }
 
+// The log's file and size; without methods where none is open.
+int find_log(sqlite3* connection, sqlite3_file*& log, sqlite3_int64& size) {
+  size = 0;
+  const int code = sqlite3_file_control(connection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (code != SQLITE_OK || log->pMethods == nullptr) return code;
+  return log->pMethods->xFileSize(log, &size);
+}
+
 }  // namespace
 
 void throw_error(sqlite3* connection, int code, std::string_view doing) {
@@ -130,6 +138,9 @@ Database::Database(const std::string& path, Mode mode) : busy_tries_max_{busy_tr
     execute(connection, "PRAGMA synchronous = FULL");
     execute(connection, "PRAGMA wal_autocheckpoint = 0");
     execute(connection, "SELECT count(*) FROM sqlite_schema");
+    sqlite3_file* log = nullptr;
+    sqlite3_int64 log_bytes = 0;
+    if (find_log(connection, log, log_bytes) != SQLITE_OK || log_bytes > 0) copy_log_at_close(false);
     const auto note_pages = [](void* self, sqlite3*, const char*, int pages) {
       static_cast<Database*>(self)->log_pages_ = pages;
       return SQLITE_OK;
@@ -161,9 +172,7 @@ void rollback(sqlite3* connection) noexcept {
 void rewrite_log(sqlite3* connection) {
   sqlite3_file* log = nullptr;
   sqlite3_int64 size = 0;
-  int code = sqlite3_file_control(connection, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
-  if (code == SQLITE_OK && log->pMethods == nullptr) return;  // none is open
-  if (code == SQLITE_OK) code = log->pMethods->xFileSize(log, &size);
+  int code = find_log(connection, log, size);
   std::string bytes;
   for (sqlite3_int64 at = 0; code == SQLITE_OK && at < size; at += rewrite_bytes) {
     bytes.resize(static_cast<std::size_t>(std::min<sqlite3_int64>(rewrite_bytes, size - at)));
@@ -197,6 +206,10 @@ CommitEnding Database::commit() {
 
 int Database::checkpoint() noexcept {
   return sqlite3_wal_checkpoint_v2(handle(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+}
+
+void Database::copy_log_at_close(bool copies) noexcept {
+  sqlite3_db_config(handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, copies ? 0 : 1, nullptr);
 }
 
 int Database::truncate_log() noexcept {

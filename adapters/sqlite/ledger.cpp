@@ -29,16 +29,16 @@ Ledger::Ledger(const std::string& path, FenceCache& cache)
   look_again();
 }
 
-// The log is emptied first if no reader is in the way: then there is next to nothing to be written again.
-// Nothing rests on that, since it is synced by the commit only.
+// Then the log is emptied, if no reader is in the way.
 void Ledger::open_log(const std::string& path) {
+  settle_log(database_.handle());
+  database_.copy_log_at_close(true);
   const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
   int code = SQLITE_OK;
   while (((code = database_.checkpoint()) & 0xFF) == SQLITE_BUSY && BootClock::now() < give_up_at)
     std::this_thread::sleep_for(checkpoint_look);
   if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
   (void)database_.truncate_log();
-  settle_log(database_.handle());
 }
 
 void Ledger::look_again() {

@@ -20,6 +20,9 @@ Readers::~Readers() {
   }
   wake_.notify_all();
   for (auto& thread : threads_) thread.join();
+  if (log_is_settled_) {
+    for (auto& database : databases_) database->copy_log_at_close(true);
+  }
 }
 
 void Readers::enqueue(Task task) {

@@ -5,6 +5,7 @@
 //
 // Thread-safe.
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -35,6 +36,9 @@ class Readers {
   ~Readers();
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
+
+  // The log was settled since: at the end it may be copied into the file.
+  void note_log_is_settled() noexcept { log_is_settled_ = true; }
 
   // Runs look(Snapshot&) -> T in one snapshot and answers it; what it throws is answered as unavailable.
   template <class T, class Look>
@@ -72,6 +76,7 @@ class Readers {
   std::condition_variable wake_;
   std::deque<Task> queue_;
   bool is_stopping_ = false;
+  std::atomic<bool> log_is_settled_ = false;
   std::vector<std::unique_ptr<Database>> databases_;
   std::vector<std::thread> threads_;
 };

@@ -25,7 +25,9 @@ void install(sqlite3* connection);
 // Settles what failed syncs, of this process or of one before it, have left in the log. Two kinds of
 // transactions there would be turned round by a crash. One that is in force may be in the kernel's memory
 // only, if the log was read anew from there: the log is written again. One that is not in force may be on the
-// disk: a transaction that changes nothing takes its place. Both are synced by one commit. Throws
+// disk: a transaction that changes nothing takes its place. Both are synced by one commit. Until then the log
+// must not be copied into the file: a crash would bring back an older log, over a part of what was copied.
+// Throws
 // Unavailable. REQUIRES: the tables are there, no transaction is open, synchronous is at least FULL. Cost:
 // that of writing the log's bytes.
 void settle_log(sqlite3* connection);

@@ -27,6 +27,7 @@ class EmbeddedStorage : public Storage {
         lane_state_{committer_, options.jump_max},
         depth_record_{committer_},
         committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }, path} {
+    readers_.note_log_is_settled();
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
   }
 

@@ -172,7 +172,7 @@ TEST_F(FailedCommit, WhatAServiceSeesOfItsOwnStays) {
 class DeadWriter : public FailedCommit {
  protected:
   // Holds the fence of 'z' at 1, and a commit of 2 whose end nobody has seen.
-  void die(const std::string& path) {
+  void die(const std::string& path, const char* sql = "") {
     sqlite::Database database{path, sqlite::Database::Mode::create};
     // A process that dies does not copy its log.
     sqlite3_db_config(database.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -181,6 +181,7 @@ class DeadWriter : public FailedCommit {
     ASSERT_EQ(guard.advance(claim_of("z", 1)).verdict, Verdict::admitted);
     sqlite::Transaction tx{database.handle()};
     ASSERT_EQ(sqlite::admit_in(tx, claim_of("z", 2)).verdict, Verdict::admitted);
+    sqlite::execute(database.handle(), sql);
     disk_.fail_at(1, SQLITE_IOERR_FSYNC, {Operation::sync});
     EXPECT_THROW(sqlite::execute(database.handle(), "COMMIT"), Unavailable);
   }
@@ -240,6 +241,38 @@ TEST_F(DeadWriter, WhatTheNextServiceAcknowledgesIsKept) {
     sqlite::Guard guard{database.handle()};
     EXPECT_EQ(guard.advance(claim_of("z", found)).highest, found);
     EXPECT_EQ(guard.advance(claim_of("y", 1)).highest, writes ? 7 : 1);
+  }
+}
+
+// The power fails while the next guard opens the file: the dead writer's transaction is there as a whole, or
+// not at all.
+TEST_F(DeadWriter, ACutWhileTheNextGuardOpensTearsNothing) {
+  bool is_over = false;
+  for (int n = 1; !is_over; n += stride) {
+    ASSERT_LT(n, 1'000);
+    for (int round = 0; round < scaled(20) && !HasFailure(); ++round) {
+      SCOPED_TRACE("call " + std::to_string(n) + ", round " + std::to_string(round));
+      const auto path = folder_.file(std::to_string(n) + "." + std::to_string(round) + ".db");
+      { const OpenStorage storage{path}; }
+      change(path, "CREATE TABLE data (text TEXT)");
+      for (int i = 0; i < 10; ++i) change(path, "INSERT INTO data VALUES (hex(zeroblob(1500)))");
+      ASSERT_NO_FATAL_FAILURE(die(path, "UPDATE data SET text = hex(randomblob(1500))"));
+      disk_.fail_at(n, SQLITE_IOERR, {Operation::write, Operation::sync, Operation::truncate}, 1'000'000);
+      try {
+        const OpenStorage storage{path};
+        is_over = disk_.failures() == 0;
+        disk_.crash();
+      } catch (const Error&) {
+        disk_.crash();
+      }
+      disk_.restart();
+      const OpenStorage storage{path};
+      const auto highest = storage.advance(claim_of("z", 1, "late")).highest;
+      EXPECT_EQ(query(path, "PRAGMA integrity_check"), "ok");
+      EXPECT_EQ(query(path, "SELECT count(*) FROM data WHERE text <> hex(zeroblob(1500))"),
+                highest == 2 ? "10" : "0");
+    }
+    if (HasFailure()) return;
   }
 }
 
