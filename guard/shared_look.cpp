@@ -13,7 +13,10 @@ SharedLook::Found SharedLook::since(Time since, const Look& look, Time meanwhile
     ended_.wait(lock, [&, ends = ends_] { return ends_ != ends; });
     if (fault_) std::rethrow_exception(fault_);
   }
-  if (last_ && paid_until_ - now_() > debt_max) return *last_;
+  if (last_ && paid_until_ - now_() > debt_max) {
+    if (fault_) std::rethrow_exception(fault_);
+    return *last_;
+  }
   return make(lock, look);
 }
 

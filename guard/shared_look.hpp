@@ -39,7 +39,8 @@ class SharedLook {
   // What a look found that began at since or later: one that was made, one that another caller is at, or
   // look(), on this thread. Where looks have cost too much lately it is the last one, though older; and so it
   // is while another caller is at one, if it began at meanwhile or later. Throws what look() throws, also
-  // where another caller was at it.
+  // where another caller was at it, and where the last one failed and looks have cost too much: an older
+  // number may be long outdated then.
   [[nodiscard]] Found since(Time since, const Look& look, Time meanwhile = Time::max());
 
  private:

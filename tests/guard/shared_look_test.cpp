@@ -54,6 +54,21 @@ TEST_F(SharedLookTest, AFaultIsToldAndTheNextCallerLooksAnew) {
   EXPECT_EQ(shared_.since(asked, look()).number, 1);
 }
 
+// What it would have found may be what the caller needs: an older number is no answer then.
+TEST_F(SharedLookTest, AFaultThatCostTooMuchIsToldAgainUntilItIsPaid) {
+  EXPECT_EQ(shared_.since(shared_.now(), look()).number, 1);
+  now_ += seconds{100};
+  const auto cut = [this]() -> std::int64_t {
+    now_ += seconds{5};
+    throw Unavailable("cut");
+  };
+  EXPECT_THROW((void)shared_.since(shared_.now(), cut), Unavailable);
+  EXPECT_THROW((void)shared_.since(shared_.now(), look()), Unavailable);
+  EXPECT_EQ(looks_, 1);
+  now_ += seconds{50};
+  EXPECT_EQ(shared_.since(shared_.now(), look()).number, 2);
+}
+
 TEST(SharedLookThreads, WhoeverTakesAnOlderOneMeanwhileDoesNotWait) {
   SharedLook shared;
   const auto start = shared.now();
