@@ -68,7 +68,7 @@ class Http::Handle {
   void begin(CURLM* multi, const Request& request) {
     prepared_ = prepare(request);
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(request.time_max.count()));
-    curl_multi_add_handle(multi, easy_.get());
+    if (curl_multi_add_handle(multi, easy_.get()) != CURLM_OK) throw std::bad_alloc{};
   }
   void end(CURLM* multi) noexcept { curl_multi_remove_handle(multi, easy_.get()); }
   [[nodiscard]] bool is_of(const CURL* easy) const noexcept { return easy_.get() == easy; }
@@ -248,7 +248,7 @@ Http::Reply Http::Handle::follow(const Request& request, const Following& follow
   set(CURLOPT_TIMEOUT_MS, 0L);
   const std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)> multi{curl_multi_init(), curl_multi_cleanup};
   if (!multi) throw std::bad_alloc{};
-  curl_multi_add_handle(multi.get(), easy_.get());
+  if (curl_multi_add_handle(multi.get(), easy_.get()) != CURLM_OK) throw std::bad_alloc{};
   const struct Removal {
     CURLM* multi;
     CURL* easy;
