@@ -180,6 +180,7 @@ void rewrite_log(sqlite3* connection) {
     if (code == SQLITE_OK)
       code = log->pMethods->xWrite(log, bytes.data(), static_cast<int>(bytes.size()), at);
   }
+  if (code == SQLITE_OK && size > 0) code = log->pMethods->xSync(log, SQLITE_SYNC_FULL);
   if (code != SQLITE_OK) throw_error(nullptr, code, "rewriting the log");
 }
 

@@ -29,9 +29,10 @@ Ledger::Ledger(const std::string& path, FenceCache& cache)
   look_again();
 }
 
-// Then the log is emptied, if no reader is in the way.
+// What is in force goes to the disk before any of it is copied into the file. On a full disk only a log that
+// was copied has room for the transaction that takes the place of what is not in force, so that comes last.
 void Ledger::open_log(const std::string& path) {
-  settle_log(database_.handle());
+  keep_log(database_.handle());
   database_.copy_log_at_close(true);
   const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
   int code = SQLITE_OK;
@@ -39,6 +40,7 @@ void Ledger::open_log(const std::string& path) {
     std::this_thread::sleep_for(checkpoint_look);
   if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
   (void)database_.truncate_log();
+  settle_log(database_.handle());
 }
 
 void Ledger::look_again() {

@@ -81,6 +81,17 @@ void install(sqlite3* connection) {
   }
 }
 
+void keep_log(sqlite3* connection) {
+  execute(connection, "BEGIN IMMEDIATE");
+  try {
+    rewrite_log(connection);
+  } catch (...) {
+    rollback(connection);
+    throw;
+  }
+  rollback(connection);
+}
+
 void settle_log(sqlite3* connection) {
   try {
     execute(connection, "BEGIN IMMEDIATE");

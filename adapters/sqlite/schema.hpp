@@ -22,14 +22,15 @@ namespace fenceguard::sqlite {
 // Brings the tables to schema_version() in one transaction of its own. Throws Unavailable if they are newer.
 void install(sqlite3* connection);
 
-// Settles what failed syncs, of this process or of one before it, have left in the log. Two kinds of
-// transactions there would be turned round by a crash. One that is in force may be in the kernel's memory
-// only, if the log was read anew from there: the log is written again. One that is not in force may be on the
-// disk: a transaction that changes nothing takes its place. Both are synced by one commit. Until then the log
-// must not be copied into the file: a crash would bring back an older log, over a part of what was copied.
-// Throws
-// Unavailable. REQUIRES: the tables are there, no transaction is open, synchronous is at least FULL. Cost:
-// that of writing the log's bytes.
+// Before anything of a log that another process left is copied into the file: writes it again and syncs it.
+// What is in force may be in the kernel's memory only, if the log was read anew from there, and a crash would
+// bring back an older log, over a part of what was copied. Throws Unavailable. REQUIRES: no transaction is
+// open. Cost: that of writing the log's bytes.
+void keep_log(sqlite3* connection);
+
+// The same, and settles what is not in force and yet may be on the disk, where a crash would turn it round: a
+// transaction that changes nothing takes its place. REQUIRES: the tables are there, no transaction is open,
+// synchronous is at least FULL.
 void settle_log(sqlite3* connection);
 
 // All the SQL for a service's own database: 'fenceguard sql sqlite'. Can be run once; later versions upgrade
