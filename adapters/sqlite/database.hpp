@@ -128,7 +128,7 @@ class Database {
   // The same, and empties the log if readers and writers leave it within a tenth of a second.
   int truncate_log() noexcept;
   // Whether the last connection of the file copies the log into it when it closes, and deletes the log. One
-  // that found a log does not, until this is called: see settle_log().
+  // that found a log does not, until this is called: see keep_log().
   void copy_log_at_close(bool copies) noexcept;
   // Pages in the log after the last commit of this connection.
   [[nodiscard]] int log_pages() const noexcept { return log_pages_; }

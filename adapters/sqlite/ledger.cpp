@@ -40,7 +40,7 @@ void Ledger::open_log(const std::string& path) {
     std::this_thread::sleep_for(checkpoint_look);
   if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
   (void)database_.truncate_log();
-  settle_log(database_.handle());
+  commit_no_change(database_.handle());
 }
 
 void Ledger::look_again() {

@@ -92,10 +92,9 @@ void keep_log(sqlite3* connection) {
   rollback(connection);
 }
 
-void settle_log(sqlite3* connection) {
+void commit_no_change(sqlite3* connection) {
   try {
     execute(connection, "BEGIN IMMEDIATE");
-    rewrite_log(connection);
     // To and fro, because SQLite does not write a page in which no byte was ever changed.
     execute(connection, "UPDATE fenceguard_schema SET version = version + 1");
     execute(connection, "UPDATE fenceguard_schema SET version = version - 1");
@@ -104,6 +103,11 @@ void settle_log(sqlite3* connection) {
     rollback(connection);
     throw;
   }
+}
+
+void settle_log(sqlite3* connection) {
+  keep_log(connection);
+  commit_no_change(connection);
 }
 
 std::string install_sql() {

@@ -28,9 +28,12 @@ void install(sqlite3* connection);
 // open. Cost: that of writing the log's bytes.
 void keep_log(sqlite3* connection);
 
-// The same, and settles what is not in force and yet may be on the disk, where a crash would turn it round: a
-// transaction that changes nothing takes its place. REQUIRES: the tables are there, no transaction is open,
-// synchronous is at least FULL.
+// Commits and syncs a transaction that changes nothing and yet is written: it takes the place of what is not
+// in force and yet may be on the disk, where a crash would turn it round. Throws Unavailable. REQUIRES: the
+// tables are there, no transaction is open, synchronous is at least FULL.
+void commit_no_change(sqlite3* connection);
+
+// Both, which settles what failed syncs, of this process or of one before it, have left in the log.
 void settle_log(sqlite3* connection);
 
 // All the SQL for a service's own database: 'fenceguard sql sqlite'. Can be run once; later versions upgrade
