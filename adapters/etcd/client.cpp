@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <type_traits>
@@ -27,10 +26,6 @@ struct Call {
   bool writes = false;
   std::optional<Hedging> hedging{};
 };
-
-bool only_reads(const std::vector<Op>& ops) {
-  return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
-}
 
 void require_fit(const Txn& txn) {
   std::size_t bytes = 0;

@@ -15,10 +15,6 @@ bool is_good(const Ruling& ruling) {
   return ruling.verdict == Verdict::admitted;
 }
 
-bool only_reads(const std::vector<Op>& ops) {
-  return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
-}
-
 // No version is below 0, not even that of a key that is not there.
 Compare never(const std::string& key) {
   return {.target = Compare::Target::version, .is = Compare::Is::less, .key = key, .number = 0};

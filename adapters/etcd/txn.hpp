@@ -5,6 +5,7 @@
 //
 // Values; the functions are thread-safe.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -68,6 +69,10 @@ struct OpAnswer {
   std::int64_t count = 0;       // range: how many there are; remove: how many were
   bool has_more = false;        // range with a limit
 };
+
+[[nodiscard]] inline bool only_reads(const std::vector<Op>& ops) {
+  return std::ranges::all_of(ops, [](const Op& op) { return op.kind == Op::Kind::range; });
+}
 
 struct Txn {
   std::vector<Compare> compare;  // all must hold
