@@ -1,19 +1,20 @@
 #pragma once
 
-// Which URL scheme belongs to which adapter: the only code that knows all adapters. Thread-safe.
+// open_source(): a token source by its URL, whichever product it is of: the one place of the library that
+// knows them all. Thread-safe.
 
 #include <memory>
 #include <string_view>
 
-#include "guard/scheme.hpp"
+#include "guard/source/url.hpp"
+#include "guard/token_source.hpp"
 
 namespace fenceguard {
 
-// All schemes of this build.
-[[nodiscard]] const SchemeTable& schemes();
-
-// A token source by its URL: open_source("sqlite:/srv/app/leases.db"). A file is created where there is none;
-// a path that is not absolute is looked up from the working directory. Throws InvalidInput or Unavailable.
+// open_source("sqlite:/srv/app/leases.db"). A file is created where there is none; a path that is not
+// absolute is looked up from the working directory. Throws InvalidInput or Unavailable, with a sentence that
+// says what to do.
 [[nodiscard]] std::unique_ptr<TokenSource> open_source(std::string_view url);
+[[nodiscard]] std::unique_ptr<TokenSource> open_source_at(const Url& url);
 
 }  // namespace fenceguard

@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "bench/measure.hpp"
-#include "guard/fence_cache.hpp"
+#include "guard/store/fence_cache.hpp"
 
 namespace fenceguard::bench {
 namespace {

@@ -12,7 +12,7 @@
 namespace fenceguard::bench {
 
 struct Settings {
-  bool quick = false;        // --quick: shorter rounds, for a look; figures for the README come without it
+  bool quick = false;        // --quick: shorter rounds, for a look
   std::string folder = ".";  // --folder PATH: where files are made; a real disk, not a tmpfs
   std::string only;          // --only TEXT: the lines whose name contains TEXT
 

@@ -15,7 +15,7 @@
 #include "adapters/redis/quorum/source.hpp"
 #include "adapters/redis/token_source.hpp"
 #include "bench/side_by_side.hpp"
-#include "guard/clock.hpp"
+#include "guard/support/clock.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::bench {

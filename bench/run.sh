@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds and runs every benchmark, and prints what the README's table holds. Flags: --quick for short rounds,
+# Builds and runs every benchmark, and prints what the tables of bench/README.md hold. Flags: --quick for short rounds,
 # --folder PATH for the disk to measure (the build folder's by default).
 set -eu
 

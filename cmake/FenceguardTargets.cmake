@@ -8,10 +8,11 @@ target_compile_options(fenceguard_warnings INTERFACE -Wall -Wextra -Wpedantic -W
 add_custom_target(fenceguard_installed)
 set_property(GLOBAL PROPERTY FENCEGUARD_COMPONENTS "")
 
-# fenceguard_library(NAME HEADERS … SOURCES …): a library that users link as fenceguard::NAME, and find as the
-# component NAME. What else it needs is in fenceguard-config.cmake.in.
+# fenceguard_library(NAME [UMBRELLA HEADER] HEADERS … SOURCES …): a library that users link as fenceguard::NAME, and
+# find as the component NAME. UMBRELLA: include/fenceguard/HEADER, by which they include it as <fenceguard/HEADER>. What
+# else it needs is in fenceguard-config.cmake.in.
 function(fenceguard_library name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "UMBRELLA" "HEADERS;SOURCES" ${ARGN})
   set(target fenceguard_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(fenceguard::${name} ALIAS ${target})
@@ -19,8 +20,14 @@ function(fenceguard_library name)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${ARG_HEADERS})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fenceguard_warnings>)
+  set(umbrella)
+  if(ARG_UMBRELLA)
+    target_sources(${target} PUBLIC FILE_SET umbrella TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include"
+                   FILES "${PROJECT_SOURCE_DIR}/include/fenceguard/${ARG_UMBRELLA}")
+    set(umbrella FILE_SET umbrella DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  endif()
   install(TARGETS ${target} EXPORT fenceguard-${name} ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-          FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fenceguard")
+          FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/fenceguard" ${umbrella})
   install(EXPORT fenceguard-${name} NAMESPACE fenceguard:: FILE fenceguard-${name}.cmake
           DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/fenceguard")
   set_property(GLOBAL APPEND PROPERTY FENCEGUARD_COMPONENTS ${name})
@@ -42,6 +49,17 @@ function(fenceguard_internal_library name)
   target_link_libraries(fenceguard_${name} PRIVATE fenceguard_warnings)
 endfunction()
 
+# fenceguard_link_products(TARGET): links every adapter of this build, and defines FENCEGUARD_PRODUCT for each.
+function(fenceguard_link_products target)
+  foreach(product SQLITE POSTGRES REDIS ZOOKEEPER ETCD)
+    if(FENCEGUARD_${product})
+      string(TOLOWER ${product} name)
+      target_link_libraries(${target} PRIVATE fenceguard::${name})
+      target_compile_definitions(${target} PRIVATE FENCEGUARD_${product})
+    endif()
+  endforeach()
+endfunction()
+
 # fenceguard_embed_text(TARGET NAMESPACE SYMBOL FILE): compiles a text file into TARGET as
 # `extern const std::string_view NAMESPACE::SYMBOL`, byte for byte.
 function(fenceguard_embed_text target namespace symbol file)
@@ -60,7 +78,7 @@ const std::string_view @symbol@ = R"embedded(@content@)embedded";
 endfunction()
 
 # fenceguard_compile_apart(FILE…): each keeps a translation unit of its own where the others of its target share one,
-# as they do for the sanitizers (CMakePresets.json): it has a name of its own that another of them has, too.
+# as they do in most presets (CMakePresets.json): it has a name of its own that another of them has, too.
 function(fenceguard_compile_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

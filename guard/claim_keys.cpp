@@ -10,7 +10,8 @@
 #include <sstream>
 
 #include "guard/error.hpp"
-#include "guard/private_file.hpp"
+#include "guard/support/private_file.hpp"
+#include "guard/support/text.hpp"
 
 namespace fenceguard {
 namespace {
@@ -60,14 +61,10 @@ void add_netstring(std::string& text, std::string_view part) {
   text += ',';
 }
 
-bool is_visible_ascii(char c) {
-  return c >= 0x21 && c <= 0x7E;
-}
-
 }  // namespace
 
 ClaimKeys::ClaimKeys(std::string path, std::string space) : path_{std::move(path)}, space_{std::move(space)} {
-  if (space_.empty() || space_.size() > space_bytes_max || !std::ranges::all_of(space_, is_visible_ascii)) {
+  if (space_.empty() || space_.size() > space_bytes_max || !is_visible_ascii(space_)) {
     throw InvalidInput("the namespace of signed claims is 1 to 128 bytes of visible ASCII");
   }
   present_->keys = load(path_, Reading::first);

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "guard/error.hpp"
-#include "guard/lease_term.hpp"
+#include "guard/source/lease_term.hpp"
 
 namespace fenceguard {
 
@@ -174,6 +174,14 @@ std::optional<Loss> Lease::loss() const {
 }
 Release Lease::release() {
   return keeper_->release();
+}
+
+std::optional<Lease> TokenSource::acquire(const Resource& resource, const AcquireOptions& options) {
+  require_sensible_ttl(options.ttl);
+  const Holder holder = options.holder.value_or(Holder::random());
+  auto grant = wait_acquire(resource, holder, options);
+  if (!grant) return std::nullopt;
+  return Lease{*this, std::move(*grant)};
 }
 
 }  // namespace fenceguard

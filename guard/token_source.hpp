@@ -18,7 +18,7 @@
 #include <variant>
 
 #include "guard/claim.hpp"
-#include "guard/clock.hpp"
+#include "guard/support/clock.hpp"
 
 namespace fenceguard {
 

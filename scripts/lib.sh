@@ -114,7 +114,8 @@ build_jobs() {
   echo "$jobs"
 }
 
-# build PRESET [TARGET...]: configures if that was not done yet for this folder, and builds.
+# build PRESET [TARGET...]: configures if that was not done yet for this folder, with FENCEGUARD_CMAKE_OPTIONS if there
+# are any, and builds.
 build() {
   local preset="$1" folder="$ROOT/build/$1" fresh=
   shift
@@ -126,7 +127,8 @@ build() {
     fresh=--fresh
   fi
   if [[ -n "$fresh" || ! -e "$folder/build.ninja" ]]; then
-    step "configure $preset" cmake --preset "$preset" $fresh
+    # shellcheck disable=SC2086
+    step "configure $preset" cmake --preset "$preset" $fresh ${FENCEGUARD_CMAKE_OPTIONS:-}
   fi
   if ! ninja -C "$folder" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
     step "build $preset" ninja -C "$folder" -j "$(build_jobs)" "$@"

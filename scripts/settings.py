@@ -17,7 +17,8 @@ precedence. A switch is `true` or `false` in a variable or file. Durations read 
 A variable that resembles the name of a setting and is none (`FENCEGUARD_LISTN`) is refused, as such a line of the file is.
 Others that begin with `FENCEGUARD_`, such as those of a script or of Kubernetes, are left alone.
 
-This page is made from the binary's table of settings by `scripts/settings.py`; a test compares the two.
+Words such as *lane* and *settle* are in the [glossary](glossary.md). This page is made from the binary's table of
+settings by `scripts/settings.py`; a test compares the two.
 
 | flag | environment variable | default | what it is |
 | --- | --- | --- | --- |

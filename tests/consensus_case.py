@@ -11,22 +11,18 @@ import signal
 import subprocess
 
 import support
+from product_case import ProductTest, SECRET, claim_of
 from support import wait_until
 
-SECRET = "tr0ub4dor"
 INIT = "fenceguard fence init"
 _NAMES = itertools.count(1)
-
-
-def claim_of(lease):
-    return ["--resource", lease["resource"], "--token", lease["token"], "--holder", lease["holder"]]
 
 
 def claim_fields(lease):
     return {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
 
 
-class Case(support.BinaryTest):
+class Case(ProductTest):
     """A namespace of its own for each test, on the server of the file."""
 
     scheme = None
@@ -51,30 +47,6 @@ class Case(support.BinaryTest):
     def names_with(self, part):
         """The names of everything at the server that hold part."""
         raise NotImplementedError
-
-    def run_binary(self, *arguments, env=None, limit_s=support.LIMIT_S):
-        done = super().run_binary(*arguments, env=env, limit_s=limit_s)
-        self.assertNotIn(SECRET, done.stdout + done.stderr)
-        return done
-
-    def serve(self, *arguments, env=None):
-        server = support.Server(self.folder, ["--control", "127.0.0.1:0", *arguments],
-                                {"FENCEGUARD_STORAGE": self.url, **(env or {})}, listen=False)
-        self.addCleanup(lambda: self.assertNotIn(SECRET, server.log()))
-        self.addCleanup(server.kill)
-        return server
-
-    def lease(self, status, command, *arguments, url=None):
-        return self.expect(status, "lease", command, "--source", url or self.url, *arguments)
-
-    def lease_json(self, status, command, *arguments, url=None):
-        return self.expect_json(status, "lease", command, "--source", url or self.url, *arguments)
-
-    def fence(self, status, command, *arguments, url=None):
-        return self.expect(status, "fence", command, "--storage", url or self.url, *arguments)
-
-    def fence_json(self, status, command, *arguments, url=None):
-        return self.expect_json(status, "fence", command, "--storage", url or self.url, *arguments)
 
     def advance(self, status, token, holder="h", resource="a"):
         return self.fence_json(status, "advance", "--resource", resource, "--token", str(token), "--holder", holder)

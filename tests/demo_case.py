@@ -1,5 +1,5 @@
-"""What the tests of stories with servers share: 'fenceguard demo' told to its end, or interrupted, in a folder of its
-own, of which nothing may be left."""
+"""What the tests of the scenarios share: 'fenceguard demo' run to its end, or interrupted, in a folder of its own, of
+which nothing may be left."""
 
 import json
 import pathlib
@@ -34,7 +34,7 @@ class DemoTest(support.BinaryTest):
         return done
 
     def report(self, story, *options):
-        """The facts of both tellings, and the whole report, of a story that came out as it must."""
+        """The facts of both runs, and the whole report, of a scenario that came out as expected."""
         done = self.demo(story, "--json", *options)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         report = json.loads(done.stdout)
@@ -51,7 +51,7 @@ class DemoTest(support.BinaryTest):
         return [event for event in report["through"]["events"] if event.get("answer", "").startswith("REFUSED")]
 
     def require_page(self, page):
-        """A page that stands alone, with a picture of each telling."""
+        """A page that stands alone, with a picture of each run."""
         html = page.read_text(encoding="utf-8")
         self.assertEqual(set(re.findall(r"https?://[^'\" ]+", html)), {"http://www.w3.org/2000/svg"})
         pictures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
@@ -77,14 +77,14 @@ class DemoTest(support.BinaryTest):
             self.assertRegex(helped, rf"(?m)^  {story} +\S.*$")
 
     def require_missing(self, story, package, path):
-        """The story told with this PATH names the package that it needs."""
+        """The scenario with this PATH names the package that it needs."""
         done = self.demo(story, "--json", env={"PATH": path})
         self.assertEqual((done.returncode, done.stdout), (3, ""))
         self.assertIn(f"in the package {package}\n", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def interrupted(self, story, number, is_time):
-        """The status of a story that got the signal when is_time() said so. One that was faster is told again."""
+        """The status of a scenario that got the signal when is_time() said so. One that was faster is run again."""
         return support.interrupted(lambda: self.start("demo", story, env=self.variables), number, is_time, LIMIT_S)
 
     def require_clean_interruption(self, story, is_time):

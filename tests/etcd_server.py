@@ -19,18 +19,14 @@ class Server(ServerProcess):
     def __init__(self, password=None):
         super().__init__("etcd")
         self.password = None
-        try:
-            self.start_on_free_ports(self._choose)
-            if password:
-                self.ctl("user", "add", f"root:{password}")
-                self.ctl("user", "grant-role", "root", "root")
-                self.ctl("auth", "enable")
-            self.password = password
-        except BaseException:
-            self.remove()
-            raise
+        self.start_on_free_ports()
+        if password:
+            self.ctl("user", "add", f"root:{password}")
+            self.ctl("user", "grant-role", "root", "root")
+            self.ctl("auth", "enable")
+        self.password = password
 
-    def _choose(self):
+    def choose_ports(self):
         self.port, self._peer_port = free_ports(2)
         shutil.rmtree(os.path.join(self.folder, "data"), ignore_errors=True)  # which would hold the ports before
 

@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.parse
 
-from server_process import free_ports
+from server_process import ServerProcess
 from waiting import LIMIT_S, wait_until
 
 NOTICE_S = 10  # for a backend to find that its postmaster has gone
@@ -95,49 +95,35 @@ class ConnectionLost(SqlError):
     """The connection ended before the answer was complete: what was sent last may or may not have taken effect."""
 
 
-class Server:
+class Server(ServerProcess):
     """A PostgreSQL cluster. Started by its constructor; a context manager that removes it.
 
-    folder holds everything and is the Unix socket's folder; data is the cluster; log_path what the server says.
+    folder holds everything and is the Unix socket's folder; data is the cluster; pid is the postmaster's.
     """
 
+    crash = "QUIT"
     _template = None
 
     def __init__(self, settings=None, data_from=None):
         """settings: more of postgresql.conf by name. data_from: makes the cluster, given where; else initdb does."""
         self.settings = dict(settings or {})
-        self.folder = temporary_folder("fenceguard-pg-")
-        own(self.folder)
-        self.data = os.path.join(self.folder, "data")
-        self.log_path = os.path.join(self.folder, "log")
-        self.process = None
         self._sessions = []
         self._ruler = None
         self._names = itertools.count(1)
-        self._heir = self._watch()
-        atexit.register(self.remove)
-        try:
-            (data_from or self._initialise)(self.data)
-            self._start_on_a_free_port()
-        except BaseException:
-            self.remove()
-            raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
+        super().__init__("pg")
+        self.data = os.path.join(self.folder, "data")
+        (data_from or self._initialise)(self.data)
+        self.start_on_free_ports()
 
     # -- the server's life ------------------------------------------------------------------------------------------
 
-    def _watch(self):
-        """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
-        script = ('read -r line; [ -n "$line" ] && exit; kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" '
-                  '2>/dev/null; sleep 1; rm -rf "$@"')
-        template = self._template_folder()
-        return subprocess.Popen(["sh", "-c", script, "sh", self.folder, template], stdin=subprocess.PIPE, cwd="/",
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    def make_folder(self, prefix):
+        folder = temporary_folder(prefix)
+        own(folder)
+        return folder
+
+    def leftovers(self):
+        return [self._template_folder()]
 
     @classmethod
     def _template_folder(cls):
@@ -156,35 +142,18 @@ class Server:
                           "--locale=C.UTF-8", "--no-sync", "--no-instructions")
         run_as_server("cp", "-a", template, data)
 
-    def _start_on_a_free_port(self):
-        for attempt in itertools.count(1):
-            self.port = free_ports(1)[0]
-            try:
-                self.start()
-                return
-            except AssertionError:
-                if attempt == 5 or "could not bind" not in self.log():
-                    raise
-
-    def start(self, limit_s=LIMIT_S):
-        """Starts it and waits until it accepts connections, which includes its recovery after a crash."""
+    def words(self):
         settings = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.folder,
                     "max_connections": 200, "max_prepared_transactions": 20, "fsync": "on", "shared_buffers": "32MB",
                     **self.settings}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([program("postgres"), "-D", self.data, *options], cwd="/",
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-                                            **server_user())
-        try:
-            wait_until(lambda: self._is_ready() or self.process.poll() is not None, limit_s, "a start of PostgreSQL")
-        except AssertionError:
-            self.kill()
-            raise
-        if self.process.poll() is not None:
-            raise AssertionError(f"PostgreSQL did not start: {self.log()[-2000:]}")
+        return [program("postgres"), "-D", self.data, *options]
 
-    def _is_ready(self):
+    def process_options(self):
+        return {"env": environment(), **server_user()}
+
+    def is_ready(self):
+        """It accepts connections; after a crash it has recovered."""
         try:
             with open(os.path.join(self.data, "postmaster.pid"), encoding="utf-8") as file:
                 lines = file.read().split("\n")
@@ -192,29 +161,16 @@ class Server:
         except FileNotFoundError:
             return False
 
-    @property
-    def pid(self):
-        """Of the postmaster."""
-        return self.process.pid
-
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
-
     def stop(self, mode="fast", limit_s=LIMIT_S):
         """mode: 'smart', 'fast', or 'immediate', which is a crash: the next start recovers."""
         self._dismiss_ruler()
-        if self.is_running():
-            number = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
-            self.process.send_signal(number)
-            self.process.wait(limit_s)
+        self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode], limit_s)
 
     def kill(self):
         """SIGKILL to the postmaster; returns when its backends have gone, which they do by themselves when they notice.
         Those that have not after NOTICE_S are killed as well, as an operator does it."""
         self._dismiss_ruler()
-        if self.is_running():
-            self.process.kill()
-            self.process.wait()
+        super().kill()
         try:
             wait_until(lambda: not self._backends(), NOTICE_S)
         except AssertionError:
@@ -235,20 +191,11 @@ class Server:
         self.stop(mode)
         self.start()
 
-    def log(self):
-        with open(self.log_path, encoding="utf-8", errors="replace") as log:
-            return log.read()
-
     def remove(self):
-        """Ends it and everything that it started, and removes its folder. May be called twice."""
         for session in list(self._sessions):
             session.close()
-        if self.is_running():
-            self.stop("immediate")
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._heir.poll() is None:
-            self._heir.communicate(b"done\n")
-        atexit.unregister(self.remove)
+        self.stop("immediate")
+        super().remove()
 
     def standby(self, settings=None):
         """A Server that streams from this one, asynchronously, and answers reads. See promote()."""

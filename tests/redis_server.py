@@ -16,13 +16,6 @@ from waiting import LIMIT_S, wait_until
 PORT_MAX = 55_000  # a cluster's bus takes the port 10000 above
 
 
-def free_port():
-    while True:
-        port = free_ports(1)[0]
-        if port < PORT_MAX:
-            return port
-
-
 class RedisError(Exception):
     """The server answered with an error: its own words."""
 
@@ -84,14 +77,12 @@ class Server(ServerProcess):
         if password:
             self.options["requirepass"] = password
         super().__init__("redis")
-        try:
-            self.start_on_free_ports(self._choose)
-        except BaseException:
-            self.remove()
-            raise
+        self.start_on_free_ports()
 
-    def _choose(self):
-        self.port = free_port()
+    def choose_ports(self):
+        while (port := free_ports(1)[0]) >= PORT_MAX:
+            pass
+        self.port = port
 
     def words(self):
         settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "no", "save": "",

@@ -70,14 +70,19 @@ class Nowhere:
 
 
 class ServerProcess:
-    """One server; a context manager that removes it. folder holds everything and stays over stop() or kill() and start().
+    """One server; a context manager that removes it. folder holds everything and stays over stop() or kill() and
+    start().
 
-    A class of a product says what is started (words(), environment()) and when it is ready (is_ready()).
+    A class of a product says what is started (words(), process_options()) and when it is ready (is_ready()); and, where
+    that is not as here, which ports it takes, where its folder is, what else is removed with it, and which signal ends
+    it at once.
     """
+
+    crash = "KILL"
 
     def __init__(self, kind):
         self.kind = kind
-        self.folder = tempfile.mkdtemp(prefix=f"fenceguard-{kind}-")
+        self.folder = self.make_folder(f"fenceguard-{kind}-")
         self.log_path = os.path.join(self.folder, "log")
         self.process = None
         self._is_paused = False
@@ -93,20 +98,32 @@ class ServerProcess:
     def words(self):
         raise NotImplementedError
 
+    def process_options(self):
+        """Of the process: its environment, its user."""
+        return {}
+
     def is_ready(self):
         raise NotImplementedError
 
+    def make_folder(self, prefix):
+        return tempfile.mkdtemp(prefix=prefix)
+
+    def leftovers(self):
+        """Folders beside its own that are removed should our process be killed."""
+        return []
+
     def _watch(self):
         """A process that ends the server and removes the folder should ours be killed: our end of its pipe closes."""
-        script = ('read -r line; [ -n "$line" ] && exit; kill -KILL "$(cat "$1/pid")" 2>/dev/null; '
-                  'sleep 1; rm -rf "$1"')
-        return subprocess.Popen(["sh", "-c", script, "sh", self.folder], stdin=subprocess.PIPE, cwd="/",
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        script = (f'read -r line; [ -n "$line" ] && exit; kill -{self.crash} "$(cat "$1/pid")" 2>/dev/null; '
+                  'sleep 1; rm -rf "$@"')
+        return subprocess.Popen(["sh", "-c", script, "sh", self.folder, *self.leftovers()], stdin=subprocess.PIPE,
+                                cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def launch(self):
         """Starts it, and does not wait."""
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.words(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.words(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            **self.process_options())
         with open(os.path.join(self.folder, "pid"), "w", encoding="ascii") as file:
             file.write(str(self.process.pid))
 
@@ -124,16 +141,24 @@ class ServerProcess:
         self.launch()
         self.await_ready(limit_s)
 
-    def start_on_free_ports(self, choose):
-        """choose() takes free ports; again where somebody else was quicker to listen there."""
-        for attempt in range(STARTS_MAX):
-            choose()
-            try:
-                self.start()
-                return
-            except AssertionError:
-                if attempt == STARTS_MAX - 1 or IN_USE not in self.log().lower():
-                    raise
+    def choose_ports(self):
+        """Takes free ports, and writes what depends on them."""
+        self.port = free_ports(1)[0]
+
+    def start_on_free_ports(self):
+        """Starts it; again where another process was quicker to listen there. Removes what did not start."""
+        try:
+            for attempt in range(STARTS_MAX):
+                self.choose_ports()
+                try:
+                    self.start()
+                    return
+                except AssertionError:
+                    if attempt == STARTS_MAX - 1 or IN_USE not in self.log().lower():
+                        raise
+        except BaseException:
+            self.remove()
+            raise
 
     @property
     def pid(self):

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-from server_process import ServerProcess, free_ports
+from server_process import ServerProcess
 from waiting import wait_until
 
 
@@ -20,14 +20,7 @@ class Server(ServerProcess):
         self._backlog = backlog
         self.events_path = os.path.join(self.folder, "events")
         self._listened = 0  # how often, before it was launched
-        try:
-            self.start_on_free_ports(self._choose)
-        except BaseException:
-            self.remove()
-            raise
-
-    def _choose(self):
-        self.port = free_ports(1)[0]
+        self.start_on_free_ports()
 
     def words(self):
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "upstream.py")

@@ -21,13 +21,9 @@ class Server(ServerProcess):
         self._settings = settings or {}
         os.mkdir(os.path.join(self.folder, "data"))
         self.configuration = os.path.join(self.folder, "zoo.cfg")
-        try:
-            self.start_on_free_ports(self._choose)
-        except BaseException:
-            self.remove()
-            raise
+        self.start_on_free_ports()
 
-    def _choose(self):
+    def choose_ports(self):
         self.port = free_ports(1)[0]
         lines = {**SETTINGS, "clientPort": self.port, "dataDir": os.path.join(self.folder, "data"), **self._settings}
         with open(self.configuration, "w", encoding="ascii") as file:

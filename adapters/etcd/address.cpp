@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
-#include "guard/clock.hpp"
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 #include "guard/token.hpp"
 
 namespace fenceguard::etcd {
@@ -16,19 +15,6 @@ constexpr std::chrono::milliseconds timeout_min{10};
 constexpr std::chrono::milliseconds timeout_max{120'000};
 constexpr std::size_t prefix_bytes_max = 128;
 constexpr std::string_view default_port = ":2379";
-
-std::chrono::milliseconds duration(const std::string& name, const std::string& text) {
-  const auto value = parse_duration(text);
-  if (value < timeout_min || value > timeout_max)
-    throw InvalidInput(fmt::format("?{} of an etcd: URL is 10ms to 2m, and this is '{}'", name, text));
-  return value;
-}
-
-bool flag(const std::string& name, const std::string& text) {
-  if (text == "1") return true;
-  if (text == "0") return false;
-  throw InvalidInput(fmt::format("?{} of an etcd: URL is 0 or 1, and this is '{}'", name, text));
-}
 
 // HOST, HOST:PORT, [HOST] or [HOST]:PORT, as it stands in a URL.
 std::string with_port(std::string_view host) {
@@ -44,16 +30,12 @@ std::string with_port(std::string_view host) {
   return std::string{host} + std::string{port.empty() ? default_port : std::string_view{}};
 }
 
-std::vector<std::string> endpoints_of(std::string_view authority, bool is_tls) {
+std::vector<std::string> endpoints_of(const Url& url, bool is_tls) {
   const std::string scheme = is_tls ? "https://" : "http://";
   std::vector<std::string> result;
-  if (authority.empty()) authority = "127.0.0.1";
-  for (;;) {
-    const auto comma = authority.find(',');
-    result.push_back(scheme + with_port(authority.substr(0, comma)));
-    if (comma == authority.npos) return result;
-    authority.remove_prefix(comma + 1);
-  }
+  for (const auto host : url.hosts())
+    result.push_back(scheme + with_port(url.authority.empty() ? "127.0.0.1" : host));
+  return result;
 }
 
 // The slash that begins the path belongs to the URL; one more begins the prefix, as with '/registry'.
@@ -64,8 +46,7 @@ std::string prefix_of(std::string_view path) {
 }
 
 void require_prefix(std::string_view prefix) {
-  const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c > ' ' && c <= '~'; });
-  if (prefix.size() > prefix_bytes_max || !is_plain || prefix.find("//") != prefix.npos) {
+  if (prefix.size() > prefix_bytes_max || !is_visible_ascii(prefix) || prefix.find("//") != prefix.npos) {
     throw InvalidInput(
         "the path of an etcd: URL is a prefix of 1 to 128 visible characters without empty segments");
   }
@@ -80,19 +61,15 @@ void require_prefix(std::string_view prefix) {
 }
 
 void read_tls(Tls& tls, const Url& url) {
-  std::optional<bool> is_on;
-  for (const auto& [name, value] : url.parameters) {
-    if (name == "tls") is_on = flag(name, value);
-    if (name == "cacert") tls.cacert = value;
-    if (name == "cert") tls.cert = value;
-    if (name == "key") tls.key = value;
-    if (name == "server_name") tls.server_name = value;
-  }
+  tls.cacert = url.parameter("cacert").value_or("");
+  tls.cert = url.parameter("cert").value_or("");
+  tls.key = url.parameter("key").value_or("");
+  tls.server_name = url.parameter("server_name").value_or("");
   const bool is_meant =
       !tls.cacert.empty() || !tls.cert.empty() || !tls.key.empty() || !tls.server_name.empty();
-  if (is_on == false && is_meant)
+  tls.is_on = url.flag("tls", is_meant);
+  if (!tls.is_on && is_meant)
     throw InvalidInput("an etcd: URL with ?tls=0 has no use for cacert, cert, key or server_name");
-  tls.is_on = is_on.value_or(is_meant);
   if (tls.cert.empty() != tls.key.empty())
     throw InvalidInput("an etcd: URL has both ?cert and ?key, or neither");
 }
@@ -113,11 +90,10 @@ Address address_of(const Url& url, std::initializer_list<std::string_view> own) 
   address.prefix = prefix_of(url.path);
   require_prefix(address.prefix);
   read_tls(address.tls, url);
-  address.endpoints = endpoints_of(url.authority, address.tls.is_on);
-  for (const auto& [name, value] : url.parameters) {
-    if (name == "timeout") address.timeout = duration(name, value);
-    if (name == "connect_timeout") address.connect_timeout = duration(name, value);
-  }
+  address.endpoints = endpoints_of(url, address.tls.is_on);
+  address.timeout = url.duration("timeout", address.timeout, timeout_min, timeout_max);
+  address.connect_timeout =
+      url.duration("connect_timeout", address.connect_timeout, timeout_min, timeout_max);
   return address;
 }
 

@@ -6,12 +6,12 @@
 #include <optional>
 #include <type_traits>
 
-#include "adapters/etcd/endpoints.hpp"
-#include "adapters/etcd/errors.hpp"
-#include "adapters/etcd/http.hpp"
-#include "adapters/etcd/messages.hpp"
-#include "guard/clock.hpp"
+#include "adapters/etcd/wire/endpoints.hpp"
+#include "adapters/etcd/wire/errors.hpp"
+#include "adapters/etcd/wire/http.hpp"
+#include "adapters/etcd/wire/messages.hpp"
 #include "guard/error.hpp"
+#include "guard/support/clock.hpp"
 
 namespace fenceguard::etcd {
 namespace {

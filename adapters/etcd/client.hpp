@@ -29,15 +29,10 @@
 
 #include "adapters/etcd/address.hpp"
 #include "adapters/etcd/txn.hpp"
-#include "guard/shared_look.hpp"
+#include "adapters/etcd/wire/answers.hpp"
+#include "guard/support/shared_look.hpp"
 
 namespace fenceguard::etcd {
-
-struct LeaseAnswer {
-  std::int64_t id = 0;
-  std::chrono::milliseconds ttl{};  // what was granted, or is left; 0 or less: there is no such lease
-  std::int64_t term = 0;            // of raft, at the member that answered, before it asked the leader
-};
 
 // For a call that may be done any number of times: after each delay without an answer the next endpoint is
 // asked as well, so that members that hang do not use up the time that there is, and one that is slow is
@@ -45,12 +40,6 @@ struct LeaseAnswer {
 // of them gave one.
 struct Hedging {
   std::chrono::milliseconds delay{};
-};
-
-// What is done while the deletion of a key is awaited.
-struct Meanwhile {
-  std::chrono::milliseconds every;
-  std::function<bool()> call;  // false ends the wait
 };
 
 class Client {
@@ -92,16 +81,7 @@ class Client {
   };
   bool wait_for_delete(const Deletion& deletion);
 
-  // What a member says of itself and of its cluster; for doctor. One endpoint of address().endpoints.
-  struct Member {
-    std::string version;
-    std::int64_t leader = 0;  // 0: none
-    std::int64_t id = 0;
-    std::int64_t cluster = 0;
-    std::int64_t revision = 0;
-    std::int64_t database_bytes = 0;
-    std::vector<std::string> errors;
-  };
+  using Member = MemberAnswer;
   [[nodiscard]] Member status(const std::string& endpoint);
 
   // At every fence of the namespace, shared by all who use this client: see fence_mark.hpp.

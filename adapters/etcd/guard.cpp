@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "adapters/etcd/errors.hpp"
-#include "adapters/etcd/fence_check.hpp"
-#include "adapters/etcd/fence_keys.hpp"
-#include "adapters/etcd/fence_mark.hpp"
-#include "adapters/etcd/fence_memory.hpp"
-#include "adapters/etcd/patience.hpp"
+#include "adapters/etcd/fences/claim_transaction.hpp"
+#include "adapters/etcd/fences/fence_cache.hpp"
+#include "adapters/etcd/fences/fence_keys.hpp"
+#include "adapters/etcd/fences/fence_mark.hpp"
+#include "adapters/etcd/lock/retry_budget.hpp"
+#include "adapters/etcd/wire/errors.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::etcd {
@@ -39,7 +39,7 @@ Guard::Guard(Client& client, std::int64_t jump_max, std::size_t fences_max)
     : client_{client},
       jump_max_{jump_max},
       keys_{std::make_unique<FenceKeys>(client.address().prefix)},
-      memory_{std::make_unique<FenceMemory>(fences_max)} {}
+      cache_{std::make_unique<FenceCache>(fences_max)} {}
 
 Guard::~Guard() = default;
 
@@ -63,11 +63,11 @@ void Guard::require_free(const Txn& txn, std::size_t claims) const {
     throw InvalidInput("an operation that writes when the transaction fails would write for a refused claim");
 }
 
-void Guard::require_plausible(const FenceCheck& check) {
+void Guard::require_plausible(const ClaimTransaction& check) {
   for (const auto& claim : check.raising()) {
-    if (!is_implausible(claim, memory_->highest(), jump_max_)) continue;
+    if (!is_implausible(claim, cache_->highest(), jump_max_)) continue;
     const auto [is_plausible, highest] = plausibility_of(client_, *keys_, claim, jump_max_);
-    memory_->learn_highest(highest);
+    cache_->learn_highest(highest);
     if (is_plausible) continue;
     throw Implausible(fmt::format("token {} for '{}' is more than {} above all that was ever seen here",
                                   to_string(claim.token), claim.resource.name(), jump_max_));
@@ -86,20 +86,20 @@ TxnAnswer Guard::send(const Txn& txn, bool may_change) {
 // A cluster without space may have applied what it refused. What only looks and removes needs no space, and
 // the fence tells which of the two it was, unless the write was to leave it as it is. True: it was done.
 // False: judge again; it was not to write anything.
-bool Guard::is_done_all_the_same(const FenceCheck& sent, const Txn& wanted, const OutOfSpace& error) {
-  auto trace = FenceCheck::Trace::other;
+bool Guard::is_done_all_the_same(const ClaimTransaction& sent, const Txn& wanted, const OutOfSpace& error) {
+  auto trace = ClaimTransaction::Trace::other;
   try {
-    trace = sent.trace_in(client_.txn(sent.look()), *memory_);
+    trace = sent.trace_in(client_.txn(sent.look()), *cache_);
   } catch (const Error&) {
     throw error;
   }
-  if (trace == FenceCheck::Trace::none)
+  if (trace == ClaimTransaction::Trace::none)
     throw Unavailable(fmt::format("{}; nothing was written", error.what()));
   if (wanted.then.empty()) return false;
   // The answers of other operations are lost.
   const bool only_puts =
       std::ranges::all_of(wanted.then, [](const Op& op) { return op.kind == Op::Kind::put; });
-  if (trace == FenceCheck::Trace::own && only_puts) return true;
+  if (trace == ClaimTransaction::Trace::own && only_puts) return true;
   throw error;
 }
 
@@ -119,12 +119,12 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
   const bool is_write = any_writes(wanted.then);
   // What writes nothing must not use up a sequence.
   const auto judged = is_write ? std::vector<Claim>{claims.begin(), claims.end()} : without_sequences(claims);
-  Patience patience{client_.address().timeout};
-  while (patience.has_another()) {
-    FenceCheck check{*keys_, judged, *memory_};
+  RetryBudget budget{client_.address().timeout};
+  while (budget.has_another()) {
+    ClaimTransaction check{*keys_, judged, *cache_};
     require_plausible(check);
     if (!check.has_mark()) {
-      memory_->learn_mark(read_mark(client_, *keys_));
+      cache_->learn_mark(read_mark(client_, *keys_));
       continue;
     }
     auto txn = wanted;
@@ -139,17 +139,18 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
       if (!is_done_all_the_same(check, wanted, error)) continue;
       return {check.rulings(), true, true, std::vector<OpAnswer>(wanted.then.size())};
     }
-    const auto ending = check.read(answer, *memory_);
+    const auto ending = check.read(answer, *cache_);
     AllWritten written{check.rulings(),
-                       ending == FenceCheck::Ending::done,
-                       ending != FenceCheck::Ending::compares_failed,
+                       ending == ClaimTransaction::Ending::done,
+                       ending != ClaimTransaction::Ending::compares_failed,
                        {}};
-    if (ending == FenceCheck::Ending::outdated) continue;
-    if (ending == FenceCheck::Ending::done) {
+    if (ending == ClaimTransaction::Ending::outdated) continue;
+    if (ending == ClaimTransaction::Ending::done) {
       answer.answers.resize(wanted.then.size());
       written.answers = std::move(answer.answers);
     }
-    if (ending == FenceCheck::Ending::compares_failed && moves_a_fence) written.rulings = advance_all(judged);
+    if (ending == ClaimTransaction::Ending::compares_failed && moves_a_fence)
+      written.rulings = advance_all(judged);
     return written;
   }
   throw Unavailable(
@@ -178,11 +179,11 @@ Written Guard::read(const Claim& claim, std::vector<Op> ops) {
 Admission Guard::admit_in(const Claim& claim, Txn& txn) {
   require_free(txn, 1);
   const auto judged = any_writes(txn.then) ? claim : claim.without_sequence();
-  auto check = std::make_shared<FenceCheck>(*keys_, std::span{&judged, 1}, *memory_);
+  auto check = std::make_shared<ClaimTransaction>(*keys_, std::span{&judged, 1}, *cache_);
   require_plausible(*check);
   while (!check->has_mark()) {
-    memory_->learn_mark(read_mark(client_, *keys_));
-    check = std::make_shared<FenceCheck>(*keys_, std::span{&judged, 1}, *memory_);
+    cache_->learn_mark(read_mark(client_, *keys_));
+    check = std::make_shared<ClaimTransaction>(*keys_, std::span{&judged, 1}, *cache_);
   }
   check->add_to(txn);
   return Admission{std::move(check)};
@@ -190,14 +191,14 @@ Admission Guard::admit_in(const Claim& claim, Txn& txn) {
 
 Admission::Answer Guard::ruling_of(const Admission& admission, const TxnAnswer& answer) {
   auto check = *admission.check_;
-  switch (check.read(answer, *memory_)) {
-    case FenceCheck::Ending::done:
+  switch (check.read(answer, *cache_)) {
+    case ClaimTransaction::Ending::done:
       return {Admission::Ending::done, check.rulings().front()};
-    case FenceCheck::Ending::compares_failed:
+    case ClaimTransaction::Ending::compares_failed:
       return {Admission::Ending::compares_failed, check.rulings().front()};
-    case FenceCheck::Ending::refused:
+    case ClaimTransaction::Ending::refused:
       return {Admission::Ending::refused, check.rulings().front()};
-    case FenceCheck::Ending::outdated:
+    case ClaimTransaction::Ending::outdated:
       break;
   }
   return {Admission::Ending::again, check.rulings().front()};

@@ -29,9 +29,9 @@
 
 namespace fenceguard::etcd {
 
-class FenceCheck;
+class ClaimTransaction;
 class FenceKeys;
-class FenceMemory;
+class FenceCache;
 class OutOfSpace;
 
 struct Written {
@@ -69,8 +69,8 @@ class Admission {
 
  private:
   friend class Guard;
-  explicit Admission(std::shared_ptr<FenceCheck> check) : check_{std::move(check)} {}
-  std::shared_ptr<FenceCheck> check_;
+  explicit Admission(std::shared_ptr<ClaimTransaction> check) : check_{std::move(check)} {}
+  std::shared_ptr<ClaimTransaction> check_;
 };
 
 class Guard : public fenceguard::Guard {
@@ -119,15 +119,16 @@ class Guard : public fenceguard::Guard {
  private:
   [[nodiscard]] AllWritten apply(std::span<const Claim> claims, const Txn& wanted);
   [[nodiscard]] std::vector<Ruling> advance_all(std::span<const Claim> claims);
-  [[nodiscard]] bool is_done_all_the_same(const FenceCheck& sent, const Txn& wanted, const OutOfSpace& error);
+  [[nodiscard]] bool is_done_all_the_same(const ClaimTransaction& sent, const Txn& wanted,
+                                          const OutOfSpace& error);
   void require_free(const Txn& txn, std::size_t claims) const;
-  void require_plausible(const FenceCheck& check);
+  void require_plausible(const ClaimTransaction& check);
   [[nodiscard]] TxnAnswer send(const Txn& txn, bool may_change);
 
   Client& client_;
   const std::int64_t jump_max_;
   const std::unique_ptr<const FenceKeys> keys_;
-  const std::unique_ptr<FenceMemory> memory_;
+  const std::unique_ptr<FenceCache> cache_;
 };
 
 }  // namespace fenceguard::etcd

@@ -1,63 +1,59 @@
 #include "adapters/etcd/token_source.hpp"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
-#include "adapters/etcd/lock_calls.hpp"
+#include "adapters/etcd/lock/lock_client.hpp"
 #include "guard/error.hpp"
+#include "guard/source/acquire_deadline.hpp"
+#include "guard/support/sleep.hpp"
 
 namespace fenceguard::etcd {
 namespace {
 
 using Ms = std::chrono::milliseconds;
 
-constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
 constexpr Ms look_again_after{10'000};  // where nothing was heard: nobody promises that a watch tells all
 constexpr Ms pause_after_fault{200};
 
 // One wait of one thread for one lock. Its place is given up with it, unless it was granted.
 class Wait {
  public:
-  Wait(LockCalls& calls, const LockCalls::Ask& ask, const AcquireOptions& options)
-      : calls_{calls},
-        ask_{ask},
-        stop_{options.stop},
-        // Bounded, so that 'for ever' (milliseconds::max()) does not overflow.
-        deadline_{BootClock::now() + std::min(options.wait, wait_max)} {}
+  Wait(LockClient& calls, const LockClient::Ask& ask, const AcquireOptions& options)
+      : client_{calls}, ask_{ask}, stop_{options.stop}, deadline_{options} {}
   ~Wait() { give_up(); }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
   std::optional<Grant> run() {
-    auto standing = calls_.ask(ask_);
+    auto status = client_.ask(ask_);
+    deadline_.reached();
     for (;;) {
-      take(standing);
-      if (standing.grant) return standing.grant;
+      take(status);
+      if (status.grant) return status.grant;
       if (stop_.stop_requested()) return std::nullopt;
-      const bool is_over = BootClock::now() >= deadline_;
+      const bool is_over = deadline_.is_over();
       if (is_over && is_last_look_) return std::nullopt;
       is_last_look_ = is_over;
-      if (!is_over && place_) watch(standing);
+      if (!is_over && position_) watch(status);
       if (stop_.stop_requested()) return std::nullopt;
-      standing = look();
+      status = look();
     }
   }
 
  private:
-  void take(const LockCalls::Standing& standing) {
+  void take(const LockClient::QueueStatus& status) {
     // A place that was granted is the lease's now; one that another tenure of the same holder made needless
     // is given up.
-    if (standing.grant && standing.grant->is_new) place_.reset();
-    if (standing.place) place_ = std::make_unique<LockCalls::Place>(*standing.place);
+    if (status.grant && status.grant->is_new) position_.reset();
+    if (status.position) position_ = std::make_unique<LockClient::QueuePosition>(*status.position);
   }
 
-  void watch(const LockCalls::Standing& standing) {
-    const auto left = std::chrono::ceil<Ms>(deadline_ - BootClock::now());
-    const Meanwhile keeping{place_->ttl / 3, [this] { return calls_.keep(*place_); }};
+  void watch(const LockClient::QueueStatus& status) {
+    const Meanwhile keeping{position_->ttl / 3, [this] { return client_.keep(*position_); }};
     const auto since = BootClock::now();
     try {
-      if (calls_.wait({standing.ahead, standing.revision, std::min(left, look_again_after), stop_, keeping}))
+      if (client_.wait(
+              {status.ahead, status.revision, std::min(deadline_.left(), look_again_after), stop_, keeping}))
         return;
     } catch (const InvalidInput&) {
       throw;
@@ -65,80 +61,72 @@ class Wait {
       // Told nothing: the look that follows finds out.
     }
     // One that ends at once, as behind a proxy that passes on no streams, must not make looking a hot loop.
-    const auto now = BootClock::now();
-    if (const auto until = std::min(since + pause_after_fault, deadline_); now < until)
-      pause(std::chrono::ceil<Ms>(until - now));
+    const auto until = std::min(since + pause_after_fault, deadline_.time());
+    sleep_for(until - BootClock::now(), stop_);
   }
 
   // Outlasts a change of the leader: a look may be repeated, whatever became of the one before.
-  LockCalls::Standing look() {
+  LockClient::QueueStatus look() {
     for (;;) {
       try {
-        if (place_) {
-          auto standing = calls_.look(*place_);
-          if (standing.grant || standing.place) return standing;
+        if (position_) {
+          auto status = client_.look(*position_);
+          if (status.grant || status.position) return status;
           give_up();
         }
-        return calls_.ask(ask_);  // the place was lost: the next one is the last in line
+        return client_.ask(ask_);  // the place was lost: the next one is the last in line
       } catch (const InvalidInput&) {
         throw;
       } catch (const Error&) {
+        deadline_.outlast();
         if (stop_.stop_requested()) return {};
-        if (BootClock::now() >= deadline_) throw;
       }
-      pause(pause_after_fault);
+      sleep_for(pause_after_fault, stop_);
     }
   }
 
-  void pause(Ms time) const {
-    std::mutex mutex;
-    std::condition_variable_any stopped;
-    std::unique_lock lock{mutex};
-    stopped.wait_for(lock, stop_, time, [] { return false; });
-  }
-
   void give_up() noexcept {
-    if (place_) calls_.leave(*place_);
-    place_.reset();
+    if (position_) client_.leave(*position_);
+    position_.reset();
   }
 
-  LockCalls& calls_;
-  const LockCalls::Ask& ask_;
+  LockClient& client_;
+  const LockClient::Ask& ask_;
   const std::stop_token stop_;
-  const BootClock::time_point deadline_;
+  AcquireDeadline deadline_;
   bool is_last_look_ = false;
-  std::unique_ptr<LockCalls::Place> place_;  // in the line; none: it was lost
+  std::unique_ptr<LockClient::QueuePosition> position_;  // in the line; none: it was lost
 };
 
 class EtcdSource : public TokenSource {
  public:
-  EtcdSource(const Address& address, const std::string& lock_key) : calls_{address, lock_key} {}
+  EtcdSource(const Address& address, const std::string& lock_key) : client_{address, lock_key} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
-    auto standing = calls_.ask({resource, holder, ttl});
-    if (standing.grant) return *std::move(standing.grant);
-    return Held{calls_.remaining(standing.holder_lease)};
+    auto status = client_.ask({resource, holder, ttl});
+    if (status.grant) return *std::move(status.grant);
+    return Held{client_.remaining(status.holder_lease)};
   }
 
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                     const AcquireOptions& options) override {
-    const LockCalls::Ask ask{resource, holder, options.ttl, options.wait > Ms{0}};
-    if (!ask.waits) return calls_.ask(ask).grant;
-    return Wait{calls_, ask, options}.run();
+    const LockClient::Ask ask{resource, holder, options.ttl, options.wait > Ms{0}};
+    if (!ask.waits) return client_.ask(ask).grant;
+    return Wait{client_, ask, options}.run();
   }
 
   Renewal renew(const Claim& claim, Ms ttl) override {
-    return calls_.renew(claim, ttl) ? Renewal::renewed : Renewal::lost;
+    return client_.renew(claim, ttl) ? Renewal::renewed : Renewal::lost;
   }
-  Release release(const Claim& claim) override { return calls_.release(claim); }
-  Release end(const Resource& resource) override { return calls_.end(resource); }
-  std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
-  void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
-  Token draw() override { return calls_.draw(); }
-  std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
+  Release release(const Claim& claim) override { return client_.release(claim); }
+  Release end(const Resource& resource) override { return client_.end(resource); }
+  std::optional<LeaseRecord> show(const Resource& resource) override { return client_.show(resource); }
+  void raise(const Resource& resource, Token mark) override { client_.raise(resource, mark); }
+  Token draw() override { return client_.draw(); }
+  std::optional<Token> lowest_live() override { return client_.lowest_live(); }
 
  private:
-  LockCalls calls_;
+  LockClient client_;
 };
 
 }  // namespace

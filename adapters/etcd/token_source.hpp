@@ -10,8 +10,8 @@
 
 #include <memory>
 
+#include "guard/source/url.hpp"
 #include "guard/token_source.hpp"
-#include "guard/url.hpp"
 
 namespace fenceguard::etcd {
 

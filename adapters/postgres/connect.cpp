@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
-#include "guard/percent.hpp"
+#include "guard/support/percent.hpp"
 
 namespace fenceguard::postgres {
 namespace {

@@ -22,16 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "adapters/postgres/admit_options.hpp"
 #include "guard/guard.hpp"
 
 namespace fenceguard::postgres {
-
-// How an advance treats older transactions that are still open, and what it takes for absurd.
-struct AdmitOptions {
-  std::optional<std::chrono::milliseconds> drain{};  // waits so long for them; left out: the database's, 5 s
-  std::optional<bool> cut{};  // then ends their backends; left out: the database's, yes
-  std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
-};
 
 // After an exec() that failed, libpqxx 6.4 has rolled tx back: what is then sent by exec_params() or
 // exec_prepared() runs alone and commits at once, guarded by nothing. Do not catch the failure and go on.

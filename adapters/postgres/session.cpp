@@ -2,10 +2,8 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
-
+#include "adapters/postgres/fences/schema.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
-#include "adapters/postgres/schema.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -24,14 +22,6 @@ Address address_with_limits(Url url, std::initializer_list<std::string_view> own
   Address address = address_of(url, own);
   address.shown = std::move(shown);
   return address;
-}
-
-Fault one_line_fault() {
-  Fault fault = current_fault();
-  // libpq tells of each host on a line of its own.
-  std::ranges::replace_if(
-      fault.message, [](char c) { return c == '\n' || c == '\t'; }, ' ');
-  return fault;
 }
 
 Session::Running::Running(Session& running) : session{running} {

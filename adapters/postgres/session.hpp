@@ -18,23 +18,13 @@
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
-#include "guard/clock.hpp"
 #include "guard/error.hpp"
+#include "guard/support/clock.hpp"
 
 namespace fenceguard::postgres {
 
 // The address with limits after which a peer that is gone counts as gone, where the URL says nothing.
 [[nodiscard]] Address address_with_limits(Url url, std::initializer_list<std::string_view> own);
-
-// The fault now being handled, in one line. REQUIRES: inside a catch block.
-[[nodiscard]] Fault one_line_fault();
-
-// Thrown by a function of run() where the server rolled the transaction back by itself, and it may simply be
-// made again.
-class RolledBack : public Unavailable {
- public:
-  explicit RolledBack(const std::string& why) : Unavailable{why + "; rolled back, try again"} {}
-};
 
 // Whether the fences must be installed for a call to make sense.
 enum class Needs { fences, nothing };

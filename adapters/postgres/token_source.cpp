@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "adapters/postgres/errors.hpp"
-#include "adapters/postgres/lease_calls.hpp"
-#include "adapters/postgres/lease_kept.hpp"
-#include "adapters/postgres/patience.hpp"
-#include "adapters/postgres/schema.hpp"
-#include "adapters/postgres/waiter.hpp"
+#include "adapters/postgres/fences/schema.hpp"
+#include "adapters/postgres/lock/lease_client.hpp"
+#include "adapters/postgres/lock/release_listener.hpp"
+#include "adapters/postgres/lock/session_lock_source.hpp"
 #include "guard/error.hpp"
+#include "guard/source/acquire_deadline.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -22,7 +22,7 @@ class TtlSource : public TokenSource {
   using Ms = std::chrono::milliseconds;
 
   explicit TtlSource(const std::vector<Address>& addresses)
-      : pool_{addresses}, releases_{addresses.front()} {}
+      : pool_{addresses}, listener_{addresses.front()} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     require_sensible_ttl(ttl);
@@ -45,22 +45,22 @@ class TtlSource : public TokenSource {
 
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                     const AcquireOptions& options) override {
-    Patience patience{options};
-    std::optional<Releases::Watch> watch;
+    AcquireDeadline deadline{options};
+    std::optional<ReleaseListener::Watch> watch;
     for (;;) {
       const auto asked_at = BootClock::now();
-      auto answer = patience.ask([&] { return try_acquire(resource, holder, options.ttl); });
+      auto answer = deadline.ask([&] { return try_acquire(resource, holder, options.ttl); });
       if (auto* grant = std::get_if<Grant>(&answer)) {
         grant->asked_at = asked_at;
         return std::move(*grant);
       }
-      if (patience.is_over()) return std::nullopt;
-      const auto until = patience.until(std::get<Held>(answer).retry_after);
+      if (deadline.gives_up()) return std::nullopt;
+      const auto until = deadline.until(std::get<Held>(answer).retry_after);
       if (watch) {
         watch->wait(until);
       } else {
         // Asks once more from here on, so that a release before the listening began is not missed.
-        watch.emplace(releases_, resource, until, options.stop);
+        watch.emplace(listener_, resource, until, options.stop);
       }
       if (options.stop.stop_requested()) return std::nullopt;
     }
@@ -68,8 +68,8 @@ class TtlSource : public TokenSource {
 
  private:
   Pool pool_;
-  LeaseCalls calls_{pool_};
-  Releases releases_;
+  LeaseClient calls_{pool_};
+  ReleaseListener listener_;
 };
 
 // A connection whose machine went away without a word is noticed in half a minute; one that is being made,
@@ -128,7 +128,7 @@ std::unique_ptr<TokenSource> open_source(const Url& url) {
   }
   require_fit(addresses.front(), lock);
   if (lock == "ttl") return std::make_unique<TtlSource>(addresses);
-  return std::make_unique<KeptSource>(addresses, lock == "row" ? KeptBy::row : KeptBy::advisory);
+  return std::make_unique<SessionLockSource>(addresses, lock == "row" ? LockKind::row : LockKind::advisory);
 }
 
 }  // namespace fenceguard::postgres

@@ -7,8 +7,8 @@
 
 #include "adapters/postgres/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/fences/rulings.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
-#include "adapters/postgres/rulings.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::postgres {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "guard/clock.hpp"
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 #include "guard/token.hpp"
 
 namespace fenceguard::redis {
@@ -14,6 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds timeout_min{10};
 constexpr std::chrono::milliseconds timeout_max{120'000};
 constexpr std::size_t prefix_bytes_max = 64;
+constexpr std::int64_t database_max = 1'000'000;
 
 int number(std::string_view what, std::string_view text, std::int64_t max) {
   const auto value = parse_decimal(text);
@@ -23,16 +24,8 @@ int number(std::string_view what, std::string_view text, std::int64_t max) {
   return static_cast<int>(*value);
 }
 
-std::chrono::milliseconds duration(const std::string& name, const std::string& text) {
-  const auto value = parse_duration(text);
-  if (value < timeout_min || value > timeout_max)
-    throw InvalidInput(fmt::format("?{} of a redis: URL is 10ms to 2m, and this is '{}'", name, text));
-  return value;
-}
-
 void require_prefix(const std::string& prefix) {
-  const bool is_plain = std::ranges::all_of(prefix, [](char c) { return c > ' ' && c <= '~'; });
-  if (prefix.empty() || prefix.size() > prefix_bytes_max || !is_plain ||
+  if (prefix.empty() || prefix.size() > prefix_bytes_max || !is_visible_ascii(prefix) ||
       prefix.find_first_of("{}*?[]\\") != prefix.npos) {
     throw InvalidInput(
         "?prefix of a redis: URL is 1 to 64 visible characters, without braces, '*', '?', '[', ']' and '\\'");
@@ -46,25 +39,15 @@ void require_prefix(const std::string& prefix) {
   }
 }
 
-// 'h1,h2:6380' in their order.
-std::vector<Endpoint> endpoints_of(std::string_view authority) {
-  std::vector<Endpoint> result;
-  for (;;) {
-    const auto comma = authority.find(',');
-    result.push_back(parse_endpoint(authority.substr(0, comma)));
-    if (comma == authority.npos) return result;
-    authority.remove_prefix(comma + 1);
-  }
-}
-
 // What follows the authority: '/3' is a database; without an authority a path is a Unix socket's.
 void place(Address& address, const Url& url) {
   std::string_view path = url.path;
   const auto rest = path.substr(path.starts_with('/') ? 1 : 0);
   const bool is_number = std::ranges::all_of(rest, [](char c) { return c >= '0' && c <= '9'; });
   if (!url.authority.empty() || is_number) {
-    address.endpoints = endpoints_of(url.authority.empty() ? "127.0.0.1" : url.authority);
-    if (!rest.empty()) address.database = number("the database", rest, 1'000'000);
+    for (const auto host : url.hosts())
+      address.endpoints.push_back(parse_endpoint(url.authority.empty() ? "127.0.0.1" : host));
+    if (!rest.empty()) address.database = number("the database", rest, database_max);
     return;
   }
   address.endpoints = {Endpoint{.host = {}, .port = 0, .socket = url.path}};
@@ -107,6 +90,12 @@ Address Address::at(const Endpoint& endpoint) const {
 }
 
 Address address_of(const Url& url, std::initializer_list<std::string_view> own) {
+  if (url.scheme == "rediss") {
+    throw InvalidInput(
+        "rediss: is Redis over TLS, which the client library (hiredis 0.14) cannot speak; use redis: through "
+        "a "
+        "tunnel, such as stunnel or ssh -L");
+  }
   std::vector<std::string_view> known{"prefix", "timeout", "connect_timeout", "db"};
   known.insert(known.end(), own.begin(), own.end());
   url.require_known_parameters(known);
@@ -115,12 +104,11 @@ Address address_of(const Url& url, std::initializer_list<std::string_view> own) 
   address.password = url.password;
   address.shown = url.redacted();
   place(address, url);
-  for (const auto& [name, value] : url.parameters) {
-    if (name == "prefix") address.prefix = value;
-    if (name == "timeout") address.timeout = duration(name, value);
-    if (name == "connect_timeout") address.connect_timeout = duration(name, value);
-    if (name == "db") address.database = number("?db", value, 1'000'000);
-  }
+  address.prefix = url.parameter("prefix").value_or(address.prefix);
+  address.timeout = url.duration("timeout", address.timeout, timeout_min, timeout_max);
+  address.connect_timeout =
+      url.duration("connect_timeout", address.connect_timeout, timeout_min, timeout_max);
+  address.database = static_cast<int>(url.number("db", address.database, database_max));
   require_prefix(address.prefix);
   return address;
 }

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "guard/url.hpp"
+#include "guard/source/url.hpp"
 
 namespace fenceguard::redis {
 

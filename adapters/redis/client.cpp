@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "adapters/redis/errors.hpp"
-#include "guard/looking.hpp"
-#include "guard/url.hpp"
+#include "adapters/redis/wire/errors.hpp"
+#include "guard/source/url.hpp"
+#include "guard/support/read_only_call.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -78,7 +78,7 @@ void Client::open() {
 
 void Client::learn_slots(const Endpoint& from, Connection& connection) {
   const std::string_view words[] = {"CLUSTER", "SLOTS"};
-  const auto reply = looking([&] { return connection.call(words); });
+  const auto reply = read_only_call([&] { return connection.call(words); });
   if (reply.is_error())
     throw Unavailable(fmt::format("{} does not tell its cluster's slots: {}", to_string(from), reply.text));
   slots_.learn(reply, from);

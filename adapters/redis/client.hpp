@@ -17,11 +17,11 @@
 #include <string_view>
 #include <vector>
 
-#include "adapters/redis/cluster.hpp"
-#include "adapters/redis/commands.hpp"
-#include "adapters/redis/connection.hpp"
 #include "adapters/redis/keys.hpp"
-#include "adapters/redis/script.hpp"
+#include "adapters/redis/wire/cluster.hpp"
+#include "adapters/redis/wire/commands.hpp"
+#include "adapters/redis/wire/connection.hpp"
+#include "adapters/redis/wire/script.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard {

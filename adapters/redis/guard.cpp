@@ -7,8 +7,8 @@
 #include <deque>
 #include <string>
 
-#include "adapters/redis/errors.hpp"
-#include "adapters/redis/scripts.hpp"
+#include "adapters/redis/wire/errors.hpp"
+#include "adapters/redis/wire/scripts.hpp"
 
 namespace fenceguard::redis {
 namespace {
@@ -168,7 +168,7 @@ Written Guard::write(const Claim& claim, const Command& command) {
   return apply(claim, {&command, 1});
 }
 
-Written Guard::write_all(const Claim& claim, const std::vector<Command>& commands) {
+Written Guard::write_batch(const Claim& claim, const std::vector<Command>& commands) {
   return apply(claim, commands);
 }
 

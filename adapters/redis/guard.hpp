@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "adapters/redis/client.hpp"
-#include "adapters/redis/reply.hpp"
+#include "adapters/redis/wire/reply.hpp"
 #include "guard/guard.hpp"
 
 namespace fenceguard::redis {
@@ -58,7 +58,7 @@ class Guard : public fenceguard::Guard {
 
   // Several commands under one claim. They run in their order up to the first that fails, and what was run
   // before it stays, as in MULTI; the sequence counts if any of them wrote.
-  [[nodiscard]] Written write_all(const Claim& claim, const std::vector<Command>& commands);
+  [[nodiscard]] Written write_batch(const Claim& claim, const std::vector<Command>& commands);
 
   // Several writes in one round trip (under Redis Cluster: one per server), each judged by itself, in their
   // order for each resource.

@@ -7,9 +7,9 @@
 #include <optional>
 #include <set>
 
-#include "adapters/sqlite/fence_table.hpp"
-#include "adapters/sqlite/file.hpp"
-#include "adapters/sqlite/schema.hpp"
+#include "adapters/sqlite/fences/fence_table.hpp"
+#include "adapters/sqlite/file/file.hpp"
+#include "adapters/sqlite/file/schema.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::sqlite {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "adapters/sqlite/calls.hpp"
-#include "adapters/sqlite/depth_record.hpp"
-#include "adapters/sqlite/file.hpp"
-#include "adapters/sqlite/lane_state.hpp"
-#include "adapters/sqlite/object_store.hpp"
+#include "adapters/sqlite/fences/lane_state.hpp"
+#include "adapters/sqlite/fences/resource_depth.hpp"
+#include "adapters/sqlite/file/file.hpp"
+#include "adapters/sqlite/file/submit.hpp"
+#include "adapters/sqlite/objects/object_store.hpp"
 #include "adapters/sqlite/token_source.hpp"
-#include "guard/answered_fences.hpp"
+#include "guard/store/answered_fences.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -63,9 +63,9 @@ class EmbeddedStorage : public Storage {
 
 // Looks beside a running guard. Of all changes only the first init is possible, because an uninitialised
 // guard has nothing in its cache and looks for it.
-class LookedAtFences : public FenceStore {
+class FenceInspector : public FenceStore {
  public:
-  explicit LookedAtFences(const std::string& path) : path_{path}, readers_{path, 1} {}
+  explicit FenceInspector(const std::string& path) : path_{path}, readers_{path, 1} {}
 
   [[nodiscard]] StoreStatus status() const override {
     Database database{path_, Database::Mode::look};
@@ -78,11 +78,9 @@ class LookedAtFences : public FenceStore {
   void compact(Token, Done<Compaction> done) override { done(refusal()); }
   void rebase(Rebase, Done<FenceView> done) override { done(refusal()); }
   void show(Resource resource, Done<FenceView> done) override {
-    const auto look = [resource = std::move(resource)](Snapshot& snapshot) {
-      const auto row = snapshot.fences.load_namespace();
-      return FenceView{snapshot.fences.load(resource.name()), row ? row->floor : 0};
-    };
-    readers_.ask<FenceView>(look, std::move(done));
+    readers_.ask<FenceView>(
+        [resource = std::move(resource)](Snapshot& snapshot) { return snapshot.fences.view(resource); },
+        std::move(done));
   }
   void list(FenceListing listing, Done<FencePage> done) override {
     readers_.ask<FencePage>(
@@ -122,38 +120,15 @@ class LookedAtFences : public FenceStore {
   Readers readers_;
 };
 
-class LookedAtStorage : public Storage {
+class InspectorStorage : public Storage {
  public:
-  explicit LookedAtStorage(const std::string& path) : fences_{path} {}
+  explicit InspectorStorage(const std::string& path) : fences_{path} {}
   FenceStore& fences() override { return answered_; }
 
  private:
   AnsweredFences answered_;  // first, so that it ends last
-  LookedAtFences fences_;
+  FenceInspector fences_;
   AnsweredFences::Access access_{answered_, fences_};
-};
-
-class SqliteDoor : public UnguardedDoor {
- public:
-  explicit SqliteDoor(const std::string& path)
-      : database_{path, Database::Mode::read_write}, objects_{database_.handle()} {}
-
-  std::optional<std::string> read(const std::string& path) override {
-    auto object = objects_.load(path, "");
-    if (!object) return std::nullopt;
-    return std::move(object->body);
-  }
-
-  void write(const std::string& path, const std::string& body) override {
-    database_.begin();
-    const auto version = objects_.version(path).value_or(0) + 1;
-    objects_.store({ObjectWrite::Kind::put, path, body, "text/plain", {}, {}}, version);
-    if (database_.commit() != CommitEnding::committed) throw OutcomeUnknown("the commit's end was not seen");
-  }
-
- private:
-  Database database_;
-  ObjectTable objects_;
 };
 
 }  // namespace
@@ -161,15 +136,10 @@ class SqliteDoor : public UnguardedDoor {
 std::unique_ptr<Storage> open_storage(const std::string& path, const StorageOptions& options) {
   if (options.mode == StorageOptions::Mode::inspect) {
     prepare_file(path, Missing::refuse);
-    return std::make_unique<LookedAtStorage>(path);
+    return std::make_unique<InspectorStorage>(path);
   }
   prepare_file(path, Missing::create, options.lock_wait);
   return std::make_unique<EmbeddedStorage>(path, options);
-}
-
-std::unique_ptr<UnguardedDoor> open_unguarded(const std::string& path) {
-  prepare_file(path, Missing::refuse);
-  return std::make_unique<SqliteDoor>(path);
 }
 
 }  // namespace fenceguard::sqlite

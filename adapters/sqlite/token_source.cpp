@@ -1,7 +1,7 @@
 #include "adapters/sqlite/token_source.hpp"
 
-#include "adapters/sqlite/calls.hpp"
-#include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/file/file.hpp"
+#include "adapters/sqlite/file/submit.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -87,6 +87,10 @@ std::optional<Token> LeaseSource::lowest_live() {
 std::unique_ptr<TokenSource> open_source(const std::string& path) {
   prepare_file(path, Missing::create);
   return std::make_unique<OwnFileSource>(path);
+}
+
+std::unique_ptr<TokenSource> open_source(const Url& url) {
+  return open_source(path_of(url));
 }
 
 }  // namespace fenceguard::sqlite

@@ -8,7 +8,8 @@
 
 #include <memory>
 
-#include "adapters/sqlite/committer.hpp"
+#include "adapters/sqlite/file/committer.hpp"
+#include "guard/source/url.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::sqlite {
@@ -35,5 +36,6 @@ class LeaseSource : public TokenSource {
 // A source of its own on a file, which is created if it is not there: its data is new as well.
 // Throws Unavailable with a sentence that says what to do.
 [[nodiscard]] std::unique_ptr<TokenSource> open_source(const std::string& path);
+[[nodiscard]] std::unique_ptr<TokenSource> open_source(const Url& url);
 
 }  // namespace fenceguard::sqlite

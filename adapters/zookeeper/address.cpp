@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "guard/clock.hpp"
 #include "guard/error.hpp"
 #include "guard/token.hpp"
 
@@ -14,15 +13,6 @@ namespace {
 constexpr int default_port = 2181;
 constexpr std::chrono::milliseconds timeout_min{10};
 constexpr std::chrono::milliseconds timeout_max{24LL * 3600 * 1000};
-
-std::chrono::milliseconds duration(const std::string& name, const std::string& text) {
-  const auto value = parse_duration(text);
-  if (value < timeout_min || value > timeout_max) {
-    throw InvalidInput(
-        fmt::format("?{} of a zookeeper: URL is 10ms to 24 hours, and this is '{}'", name, text));
-  }
-  return value;
-}
 
 // 'host:port', with the port that is meant where none is given.
 std::string host_of(std::string_view text) {
@@ -44,15 +34,10 @@ std::string host_of(std::string_view text) {
   return port.empty() ? fmt::format("{}:{}", host, default_port) : std::string{text};
 }
 
-std::string hosts_of(std::string_view authority) {
+std::string hosts_of(const Url& url) {
   std::string hosts;
-  for (;;) {
-    const auto comma = authority.find(',');
-    if (!hosts.empty()) hosts += ',';
-    hosts += host_of(authority.substr(0, comma));
-    if (comma == authority.npos) return hosts;
-    authority.remove_prefix(comma + 1);
-  }
+  for (const auto host : url.hosts()) hosts += (hosts.empty() ? "" : ",") + host_of(host);
+  return hosts;
 }
 
 // What ZooKeeper takes for a path and the C client, which knows no more than bytes, passes on.
@@ -96,7 +81,7 @@ Address address_of(const Url& url, std::initializer_list<std::string_view> own) 
   known.insert(known.end(), own.begin(), own.end());
   url.require_known_parameters(known);
   Address address;
-  address.hosts = hosts_of(url.authority);
+  address.hosts = hosts_of(url);
   address.root = root_of(url.path);
   address.user = url.user;
   address.password = url.password;
@@ -105,11 +90,10 @@ Address address_of(const Url& url, std::initializer_list<std::string_view> own) 
   if (!has_user && !url.password.empty()) throw InvalidInput("a zookeeper: URL has a password and no user");
   if (url.user.find(':') != url.user.npos) throw InvalidInput("a user of ZooKeeper holds no ':'");
   address.acl = has_user ? Acl::creator : Acl::open;
-  for (const auto& [name, value] : url.parameters) {
-    if (name == "session_timeout") address.session_timeout = duration(name, value);
-    if (name == "timeout") address.timeout = duration(name, value);
-    if (name == "acl") address.acl = acl_of(value, has_user);
-  }
+  if (url.parameters.contains("session_timeout"))
+    address.session_timeout = url.duration("session_timeout", {}, timeout_min, timeout_max);
+  address.timeout = url.duration("timeout", address.timeout, timeout_min, timeout_max);
+  if (const auto acl = url.parameter("acl")) address.acl = acl_of(*acl, has_user);
   return address;
 }
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "guard/url.hpp"
+#include "guard/source/url.hpp"
 
 namespace fenceguard::zookeeper {
 

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "adapters/zookeeper/fence_paths.hpp"
+#include "adapters/zookeeper/fences/fence_paths.hpp"
 #include "adapters/zookeeper/session.hpp"
-#include "guard/shared_look.hpp"
+#include "guard/support/shared_look.hpp"
 
 namespace fenceguard::zookeeper {
 

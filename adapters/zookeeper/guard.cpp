@@ -6,8 +6,8 @@
 #include <chrono>
 #include <set>
 
-#include "adapters/zookeeper/fence_record.hpp"
 #include "guard/error.hpp"
+#include "guard/support/fence_text.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -98,7 +98,7 @@ struct Guard::Attempt {
   const Request& request;
   const std::vector<Resource>& resources;
   Client::Connection connection{};
-  std::vector<Sighting> sightings{};
+  std::vector<VersionedFence> versioned_fences{};
   bool is_from_cache = false;
   std::vector<Ruling> rulings{};
 
@@ -110,24 +110,24 @@ struct Guard::Attempt {
   [[nodiscard]] std::int64_t raised_to() const {
     std::int64_t token = 0;
     for (std::size_t i = 0; i < rulings.size(); ++i) {
-      const bool is_raised = rulings[i].changed && rulings[i].highest > sightings[i].view.highest();
+      const bool is_raised = rulings[i].changed && rulings[i].highest > versioned_fences[i].view.highest();
       if (is_raised) token = std::max(token, rulings[i].highest);
     }
     return token;
   }
 
-  [[nodiscard]] const std::optional<HighestMark>& mark() const { return sightings.front().mark; }
+  [[nodiscard]] const std::optional<HighestMark>& mark() const { return versioned_fences.front().mark; }
 
   // The proof that all is as it was seen, and the fences as they are to be: the floor, then one for each
   // claim, and where a fence is raised the mark.
   [[nodiscard]] std::vector<Op> proof(const FencePaths& paths) const {
-    std::vector<Op> ops{sightings.front().check_floor(paths)};
+    std::vector<Op> ops{versioned_fences.front().check_floor(paths)};
     for (std::size_t i = 0; i < resources.size(); ++i) {
       auto path = paths.fence(resources[i]);
-      const auto version = sightings[i].version;
+      const auto version = versioned_fences[i].version;
       if (!rulings[i].changed) {
         ops.push_back(check(std::move(path), version));
-      } else if (sightings[i].view.record) {
+      } else if (versioned_fences[i].view.record) {
         ops.push_back(set(std::move(path), text_of(*rulings[i].fence), version));
       } else {
         ops.push_back(create(std::move(path), text_of(*rulings[i].fence)));
@@ -141,19 +141,19 @@ struct Guard::Attempt {
 };
 
 Guard::Guard(Client& client, GuardOptions options)
-    : client_{client}, options_{options}, mirror_{options.cache_entries} {}
+    : client_{client}, options_{options}, cache_{options.cache_entries} {}
 
 // Judges all claims. False if it must be done again by what the ensemble says: a cached fence refuses nobody.
 bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
-  auto cached = is_cache_trusted ? mirror_.find(attempt.connection.tenure, attempt.resources) : std::nullopt;
+  auto cached = is_cache_trusted ? cache_.find(attempt.connection.tenure, attempt.resources) : std::nullopt;
   attempt.is_from_cache = cached.has_value();
-  attempt.sightings =
+  attempt.versioned_fences =
       cached ? *std::move(cached) : read_fences(attempt.connection, client_.paths(), attempt.resources);
   attempt.rulings.clear();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
     if (!attempt.is_from_cache)
-      mirror_.put(attempt.connection.tenure, attempt.resources[i], attempt.sightings[i]);
-    attempt.rulings.push_back(judge(attempt.sightings[i].view, attempt.request.claims[i]));
+      cache_.put(attempt.connection.tenure, attempt.resources[i], attempt.versioned_fences[i]);
+    attempt.rulings.push_back(judge(attempt.versioned_fences[i].view, attempt.request.claims[i]));
   }
   return !attempt.is_from_cache || std::ranges::all_of(attempt.rulings, is_admitted);
 }
@@ -161,7 +161,7 @@ bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
 // What looks implausible by what this guard has seen so far may be plausible by what others wrote.
 void Guard::require_plausible(const Attempt& attempt) {
   for (const auto& claim : attempt.request.claims) {
-    if (!is_implausible(claim, mirror_.highest(), options_.jump_max)) continue;
+    if (!is_implausible(claim, cache_.highest(), options_.jump_max)) continue;
     if (is_plausible_to_all({attempt.connection, client_.paths(), client_.looks()}, claim, options_.jump_max))
       continue;
     throw Implausible(fmt::format("token {} for '{}' is more than {} above the highest seen",
@@ -173,16 +173,16 @@ void Guard::require_plausible(const Attempt& attempt) {
 void Guard::remember(const Attempt& attempt) {
   const auto token = attempt.raised_to();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
-    auto sighting = attempt.sightings[i];
-    if (token > 0) sighting.mark = sighting.mark->after(token);
+    auto versioned_fence = attempt.versioned_fences[i];
+    if (token > 0) versioned_fence.mark = versioned_fence.mark->after(token);
     if (attempt.rulings[i].changed) {
-      sighting.version = sighting.view.record ? version_after(sighting.version) : 0;
-      sighting.view.record = attempt.rulings[i].fence;
+      versioned_fence.version = versioned_fence.view.record ? version_after(versioned_fence.version) : 0;
+      versioned_fence.view.record = attempt.rulings[i].fence;
     }
-    if (sighting.version == any_version) {
-      mirror_.forget(attempt.resources[i]);
+    if (versioned_fence.version == any_version) {
+      cache_.forget(attempt.resources[i]);
     } else {
-      mirror_.put(attempt.connection.tenure, attempt.resources[i], sighting);
+      cache_.put(attempt.connection.tenure, attempt.resources[i], versioned_fence);
     }
   }
 }
@@ -193,7 +193,8 @@ bool Guard::keep_tokens(Attempt& attempt, Applied& applied, const MultiAnswer& a
   const auto proofs = attempt.proofs();
   attempt.rulings.clear();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i)
-    attempt.rulings.push_back(judge_refused_write(attempt.sightings[i].view, attempt.request.claims[i]));
+    attempt.rulings.push_back(
+        judge_refused_write(attempt.versioned_fences[i].view, attempt.request.claims[i]));
   if (attempt.changes_fences()) {
     const auto ops = attempt.proof(client_.paths());
     if (!certain([&] { return attempt.connection.multi(ops); }).is_ok()) return false;

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "adapters/zookeeper/client.hpp"
-#include "adapters/zookeeper/fence_views.hpp"
+#include "adapters/zookeeper/fences/versioned_fence.hpp"
 #include "guard/guard.hpp"
 
 namespace fenceguard::zookeeper {
@@ -81,8 +81,8 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] FencedRead read(const Claim& claim, const std::string& path);
 
   // The highest token that this guard has seen in the namespace; 0 before the first call.
-  [[nodiscard]] std::int64_t highest_seen() const { return mirror_.highest(); }
-  void saw(std::int64_t token) { mirror_.saw(token); }
+  [[nodiscard]] std::int64_t highest_seen() const { return cache_.highest(); }
+  void saw(std::int64_t token) { cache_.saw(token); }
 
  private:
   struct Request;
@@ -98,7 +98,7 @@ class Guard : public fenceguard::Guard {
 
   Client& client_;
   const GuardOptions options_;
-  FenceMirror mirror_;
+  FenceCache cache_;
 };
 
 }  // namespace fenceguard::zookeeper

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "adapters/zookeeper/handle.hpp"
+#include "adapters/zookeeper/wire/handle.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -72,9 +72,9 @@ CallType& call_of(const void* data) {
 
 // The completions of the C client, and what a multi writes into.
 struct Session::Calls {
-  using One = Handle::CallFor<Answer>;
+  using One = SessionHandle::CallFor<Answer>;
 
-  static std::unique_ptr<One> one(Handle& handle, Access access, std::string_view doing,
+  static std::unique_ptr<One> one(SessionHandle& handle, Access access, std::string_view doing,
                                   const std::string& path) {
     return std::make_unique<One>(handle, access, std::string{doing} + " " + path);
   }
@@ -106,11 +106,11 @@ struct Session::Calls {
 
   static void finish(One& call, int code) {
     if (const auto answer = code_of(code)) call.answer.code = *answer;
-    Handle::answered(call, code);
+    SessionHandle::answered(call, code);
   }
 
-  struct Multi : Handle::CallFor<MultiAnswer> {
-    Multi(Handle& h, const std::vector<Op>& all)
+  struct Multi : SessionHandle::CallFor<MultiAnswer> {
+    Multi(SessionHandle& h, const std::vector<Op>& all)
         : CallFor{h, Access::write, "a multi that begins at " + (all.empty() ? "nothing" : all.front().path)},
           ops{all},
           sent(all.size()),
@@ -162,12 +162,12 @@ struct Session::Calls {
   static void on_multi(int code, const void* data) {
     auto& call = call_of<Multi>(data);
     call.fill_in(code);
-    Handle::answered(call, code);
+    SessionHandle::answered(call, code);
   }
 };
 
 Session::Session(const Address& address, std::chrono::milliseconds session_timeout, Listener listener)
-    : handle_{std::make_unique<Handle>(address, session_timeout, std::move(listener))} {}
+    : handle_{std::make_unique<SessionHandle>(address, session_timeout, std::move(listener))} {}
 
 Session::~Session() = default;
 
@@ -204,7 +204,7 @@ Pending<Answer> Session::begin_get(const std::string& path, Watch watch) {
   auto asked = Calls::one(*handle_, Access::read, "reading", path);
   asked->watch = handle_->add_watch(std::move(watch));
   return handle_->begin(std::move(asked), [&](auto& call) {
-    return zoo_awget(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : Handle::on_watch,
+    return zoo_awget(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : SessionHandle::on_watch,
                      reinterpret_cast<void*>(call.watch), Calls::on_data, &call);
   });
 }
@@ -214,7 +214,7 @@ Pending<Answer> Session::begin_exists(const std::string& path, Watch watch) {
   asked->watch = handle_->add_watch(std::move(watch));
   asked->watches_absent = true;
   return handle_->begin(std::move(asked), [&](auto& call) {
-    return zoo_awexists(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : Handle::on_watch,
+    return zoo_awexists(handle_->get(), path.c_str(), call.watch == 0 ? nullptr : SessionHandle::on_watch,
                         reinterpret_cast<void*>(call.watch), Calls::on_stat, &call);
   });
 }

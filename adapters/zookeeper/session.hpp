@@ -26,20 +26,16 @@
 
 #include "adapters/zookeeper/address.hpp"
 #include "adapters/zookeeper/answer.hpp"
+#include "adapters/zookeeper/wire/session_state.hpp"
 
 namespace fenceguard::zookeeper {
 
+class SessionHandle;
+
 class Session {
  public:
-  enum class State {
-    connecting,  // not yet, or not any more, connected: whatever lives by the session is no longer certain
-    connected,
-    expired,  // over: the ensemble ended the session, or the Session was closed
-    refused,  // the credentials were refused: over as well
-  };
-  // What happened to a node that was looked at with a watch; a watch tells once, unless the call that set it
-  // failed. The session's end tells as well, with 'gone' false; the destructor does so on its own thread.
-  using Watch = std::function<void(bool gone)>;
+  using State = SessionState;
+  using Watch = NodeWatch;
   using Listener = std::function<void(State)>;
 
   // Begins to connect; does not wait. listener hears of every change of state until the destructor begins.
@@ -108,9 +104,8 @@ class Session {
   void make_path(const std::string& path, Mode mode = Mode::persistent);
 
  private:
-  class Handle;
   struct Calls;
-  std::unique_ptr<Handle> handle_;
+  std::unique_ptr<SessionHandle> handle_;
 };
 
 }  // namespace fenceguard::zookeeper

@@ -8,16 +8,15 @@
 #include <mutex>
 #include <utility>
 
-#include "adapters/zookeeper/attempt.hpp"
+#include "adapters/zookeeper/wire/attempt.hpp"
 #include "guard/error.hpp"
+#include "guard/source/acquire_deadline.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
 
 using Ms = std::chrono::milliseconds;
 
-constexpr Ms wait_max = std::chrono::hours{24 * 365 * 10};
-constexpr Ms away_retry{100};
 constexpr std::size_t before_max = 10'000;
 
 struct LockOptions {
@@ -29,11 +28,11 @@ class ZooKeeperSource : public TokenSource {
  public:
   ZooKeeperSource(const Address& address, const LockOptions& options)
       : calls_{address.root, options.lock_path, options.layout},
-        sessions_{address, [this](const SessionLife& life) { tenures_.lose_all(life); }} {}
+        sessions_{address, [this](const SessionLife& life) { leases_.lose_all(life); }} {}
 
   ~ZooKeeperSource() override {
-    tenures_.stop();
-    sweeper_.stop();
+    leases_.stop();
+    cleaner_.stop();
     sessions_.close();
   }
 
@@ -45,41 +44,44 @@ class ZooKeeperSource : public TokenSource {
   Release end(const Resource& resource) override;
   std::optional<LeaseRecord> show(const Resource& resource) override;
   void raise(const Resource& /*resource*/, Token mark) override {
-    sessions_.healed([&](const Stay& stay) { calls_.raise(*stay.session, mark); });
+    sessions_.healed(
+        [&](const ConnectionGeneration& generation) { calls_.raise(*generation.session, mark); });
   }
   Token draw() override {
-    return sessions_.healed([&](const Stay& stay) { return calls_.draw(*stay.session); });
+    return sessions_.healed(
+        [&](const ConnectionGeneration& generation) { return calls_.draw(*generation.session); });
   }
   std::optional<Token> lowest_live() override {
-    return sessions_.healed([&](const Stay& stay) { return calls_.lowest_live(*stay.session); });
+    return sessions_.healed(
+        [&](const ConnectionGeneration& generation) { return calls_.lowest_live(*generation.session); });
   }
   bool lives_by_connection() const noexcept override { return true; }
-  std::stop_token lost(const Claim& claim) override { return tenures_.lost(claim); }
+  std::stop_token lost(const Claim& claim) override { return leases_.lost(claim); }
 
  private:
   // A thread that waits; another that is granted the lock for the same holder calls it.
   struct Waiting {
     const Resource& resource;
     const Holder& holder;
-    std::shared_ptr<Bell> bell = std::make_shared<Bell>();
+    std::shared_ptr<Event> event = std::make_shared<Event>();
   };
   class Queued;
 
-  [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, tenures_, sweeper_, vigil_}; }
+  [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, leases_, cleaner_, watcher_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
-  [[nodiscard]] std::optional<Ms> confirm(const Tenure& tenure, Ms ttl);
-  [[nodiscard]] Release remove_contender(const std::string& path, const Tenure* own);
+  [[nodiscard]] std::optional<Ms> confirm(const HeldLease& lease, Ms ttl);
+  [[nodiscard]] Release remove_contender(const std::string& path, const HeldLease* own);
   void call_same_holder(const Claim& claim);
   [[nodiscard]] bool is_still_held(const Resource& resource);
   void remember_before(const Resource& resource, const std::string& path);
 
-  LockCalls calls_;
-  Sweeper sweeper_{calls_};
-  Tenures tenures_{sweeper_};
-  Vigil vigil_;
-  SessionKeeper sessions_;
+  LockClient calls_;
+  OrphanCleaner cleaner_{calls_};
+  HeldLeases leases_{cleaner_};
+  DeletionWatcher watcher_;
+  SessionManager sessions_;
   std::mutex mutex_;                        // guards what follows
-  std::map<Resource, std::string> before_;  // the contender that the last attempt found before it
+  std::map<Resource, std::string> before_;  // the entry that the last attempt found before it
   std::list<Waiting*> waiting_;
 };
 
@@ -113,7 +115,7 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
     }
     remember_before(resource, *attempt.before());
   }
-  if (const auto other = tenures_.find(resource)) {
+  if (const auto other = leases_.find(resource)) {
     const auto left = std::chrono::ceil<Ms>(other->expires_at - BootClock::now());
     return Held{std::clamp(left, Ms{1}, ttl_max)};
   }
@@ -124,31 +126,28 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
 std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, const Holder& holder,
                                                    const AcquireOptions& options) {
   require_sensible_ttl(options.ttl);
-  // Bounded, so that 'for ever' (milliseconds::max()) does not overflow.
-  const auto deadline = BootClock::now() + std::min(options.wait, wait_max);
-  const auto is_over = [&] { return options.stop.stop_requested() || BootClock::now() >= deadline; };
+  AcquireDeadline deadline{options};
   Waiting waiting{resource, holder};
   const Queued queued{*this, waiting};
   Attempt attempt{parts(), resource, holder, options};
-  // Once a server was there, its going away is waited out.
-  for (bool was_reached = false;;) {
-    auto until = deadline;
+  for (;;) {
+    auto until = deadline.time();
     try {
-      if (was_reached && !sessions_.is_ready()) throw Unavailable("the connection to ZooKeeper is lost");
+      if (deadline.was_reached() && !sessions_.is_ready())
+        throw Unavailable("the connection to ZooKeeper is lost");
       if (auto grant = again(resource, holder, options.ttl)) return grant;
       if (auto grant = attempt.ask()) {
         call_same_holder(grant->claim);
         return grant;
       }
-      was_reached = true;
-      if (is_over()) return std::nullopt;
-      attempt.ring_when_next(waiting.bell);
+      deadline.reached();
+      if (deadline.gives_up()) return std::nullopt;
+      attempt.set_when_next(waiting.event);
     } catch (const Unavailable&) {
-      if (options.stop.stop_requested()) return std::nullopt;
-      if (!was_reached || is_over()) throw;
-      until = std::min(deadline, BootClock::now() + away_retry);
+      deadline.outlast();
+      until = deadline.until(AcquireDeadline::outage_retry);
     }
-    if (!waiting.bell->wait(options.stop, until) && is_over()) return std::nullopt;
+    if (!waiting.event->wait(options.stop, until) && deadline.gives_up()) return std::nullopt;
   }
 }
 
@@ -163,7 +162,7 @@ bool ZooKeeperSource::is_still_held(const Resource& resource) {
     path = found->second;
   }
   try {
-    if (LockCalls::is_there(*sessions_.stay().session, path)) return true;
+    if (LockClient::is_there(*sessions_.generation().session, path)) return true;
   } catch (const Unavailable&) {
     // The attempt says what is wrong, if it still is.
   }
@@ -178,25 +177,25 @@ void ZooKeeperSource::remember_before(const Resource& resource, const std::strin
   before_.insert_or_assign(resource, path);
 }
 
-// The tenure of the same holder, if the quorum still knows it.
+// The lease of the same holder, if the quorum still knows it.
 std::optional<Grant> ZooKeeperSource::again(const Resource& resource, const Holder& holder, Ms ttl) {
-  const auto tenure = tenures_.find(resource);
-  if (!tenure || tenure->claim.holder != holder) return std::nullopt;
+  const auto lease = leases_.find(resource);
+  if (!lease || lease->claim.holder != holder) return std::nullopt;
   const auto asked_at = BootClock::now();
-  const auto term = confirm(*tenure, ttl);
-  if (!term || !tenures_.extend(tenure->claim, asked_at + *term, Tenures::Shorten::no)) {
-    tenures_.lose(tenure->claim);
+  const auto term = confirm(*lease, ttl);
+  if (!term || !leases_.extend(lease->claim, asked_at + *term, HeldLeases::Shorten::no)) {
+    leases_.lose(lease->claim);
     return std::nullopt;
   }
-  return Grant{tenure->claim, *term, false, asked_at};
+  return Grant{lease->claim, *term, false, asked_at};
 }
 
 // The term for which the lease goes on where ttl is asked for, if its node is there. Throws Unavailable.
-std::optional<Ms> ZooKeeperSource::confirm(const Tenure& tenure, Ms ttl) {
-  const auto session = tenure.contender.session.lock();
-  if (!session || !tenure.since.is_unbroken()) return std::nullopt;
+std::optional<Ms> ZooKeeperSource::confirm(const HeldLease& lease, Ms ttl) {
+  const auto session = lease.entry.session.lock();
+  if (!session || !lease.since.is_unbroken()) return std::nullopt;
   try {
-    if (!calls_.confirm(*session, tenure.contender.path)) return std::nullopt;
+    if (!calls_.confirm(*session, lease.entry.path)) return std::nullopt;
     return lease_term(*session, ttl);
   } catch (const OutcomeUnknown& fault) {
     throw Unavailable(fault.what());  // it changes nothing
@@ -206,51 +205,53 @@ std::optional<Ms> ZooKeeperSource::confirm(const Tenure& tenure, Ms ttl) {
 void ZooKeeperSource::call_same_holder(const Claim& claim) {
   const std::scoped_lock lock{mutex_};
   for (const auto* waiting : waiting_) {
-    if (waiting->resource == claim.resource && waiting->holder == claim.holder) waiting->bell->ring();
+    if (waiting->resource == claim.resource && waiting->holder == claim.holder) waiting->event->set();
   }
 }
 
 Renewal ZooKeeperSource::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
-  const auto tenure = tenures_.find(claim);
-  if (!tenure) return Renewal::lost;
+  const auto lease = leases_.find(claim);
+  if (!lease) return Renewal::lost;
   const auto asked_at = BootClock::now();
-  const auto term = confirm(*tenure, ttl);
-  if (term && tenures_.extend(claim, asked_at + *term, Tenures::Shorten::yes)) return Renewal::renewed;
-  tenures_.lose(claim);
+  const auto term = confirm(*lease, ttl);
+  if (term && leases_.extend(claim, asked_at + *term, HeldLeases::Shorten::yes)) return Renewal::renewed;
+  leases_.lose(claim);
   return Renewal::lost;
 }
 
 Release ZooKeeperSource::release(const Claim& claim) {
-  const auto tenure = tenures_.release(claim);
-  if (!tenure) return Release::not_held;
+  const auto lease = leases_.release(claim);
+  if (!lease) return Release::not_held;
   try {
-    return remove_contender(tenure->contender.path, &*tenure);
+    return remove_contender(lease->entry.path, &*lease);
   } catch (const Error&) {
-    sweeper_.remove(tenure->contender);
+    cleaner_.remove(lease->entry);
     throw;
   }
 }
 
 Release ZooKeeperSource::end(const Resource& resource) {
   const auto lock = calls_.lock_of(resource);
-  const auto head = sessions_.healed([&](const Stay& stay) { return calls_.head(*stay.session, lock); });
-  return head ? remove_contender(head->contender, nullptr) : Release::not_held;
+  const auto head = sessions_.healed(
+      [&](const ConnectionGeneration& generation) { return calls_.head(*generation.session, lock); });
+  return head ? remove_contender(head->entry, nullptr) : Release::not_held;
 }
 
 // No other node ever has this path, so it may be asked for again where the answer was lost. own: whose it is,
 // if it is ours; once that session is over, the node was lost with it, and once its connection broke before
 // anything was sent, the lease was lost by that.
-Release ZooKeeperSource::remove_contender(const std::string& path, const Tenure* own) {
+Release ZooKeeperSource::remove_contender(const std::string& path, const HeldLease* own) {
   bool may_be_done = false;
-  return sessions_.healed([&](const Stay& stay) {
-    if (own != nullptr && stay.session != own->contender.session.lock()) return Release::not_held;
+  return sessions_.healed([&](const ConnectionGeneration& generation) {
+    if (own != nullptr && generation.session != own->entry.session.lock()) return Release::not_held;
     if (own != nullptr && !may_be_done && !own->since.is_unbroken()) {
-      sweeper_.remove(own->contender);
+      cleaner_.remove(own->entry);
       return Release::not_held;
     }
     try {
-      return LockCalls::remove(*stay.session, path) || may_be_done ? Release::released : Release::not_held;
+      return LockClient::remove(*generation.session, path) || may_be_done ? Release::released
+                                                                          : Release::not_held;
     } catch (const OutcomeUnknown&) {
       may_be_done = true;
       throw;
@@ -260,10 +261,11 @@ Release ZooKeeperSource::remove_contender(const std::string& path, const Tenure*
 
 std::optional<LeaseRecord> ZooKeeperSource::show(const Resource& resource) {
   const auto lock = calls_.lock_of(resource);
-  const auto head = sessions_.healed([&](const Stay& stay) { return calls_.head(*stay.session, lock); });
+  const auto head = sessions_.healed(
+      [&](const ConnectionGeneration& generation) { return calls_.head(*generation.session, lock); });
   if (!head) return std::nullopt;
   const Claim claim{resource, head->token, head->holder, std::nullopt};
-  const auto own = tenures_.find(claim);
+  const auto own = leases_.find(claim);
   // How long another process goes on without renewing is known to that process.
   if (!own) return LeaseRecord{claim, AcquireOptions{}.ttl};
   const auto left = std::chrono::ceil<Ms>(own->expires_at - BootClock::now());

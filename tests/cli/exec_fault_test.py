@@ -3,12 +3,12 @@
 import http.server
 import os
 import signal
-import socket
 import threading
 import time
 import unittest
 
 import support
+from fault_proxy import Listener
 from support import processes_with, wait_until
 
 SOURCE = ["--source", "sqlite:leases.db", "--resource", "a"]
@@ -24,26 +24,14 @@ def is_pending(pid, number):
     return any(int(masks[name], 16) >> (number - 1) & 1 for name in ("SigPnd", "ShdPnd"))
 
 
-class HungGuard:
+class HungGuard(Listener):
     """A control side that grants a lease and answers nothing any more: what comes then is kept waiting."""
 
     def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.asked = []  # the methods, in their order
-        self.links = []
         self.may_grant = threading.Event()
         self.may_grant.set()
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        try:
-            while True:
-                link, _ = self.listener.accept()
-                self.links.append(link)
-                threading.Thread(target=self.answer, args=(link,), daemon=True).start()
-        except OSError:
-            pass
+        super().__init__(self.answer)
 
     def answer(self, link):
         head = b""
@@ -57,11 +45,6 @@ class HungGuard:
         link.sendall(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\n"
                      b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         link.close()
-
-    def close(self):
-        self.listener.close()
-        for link in self.links:
-            link.close()
 
 
 class BusyGuard:

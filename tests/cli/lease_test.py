@@ -3,11 +3,11 @@
 import os
 import re
 import socket
-import threading
 import time
 import unittest
 
 import support
+from fault_proxy import FaultProxy, Listener
 
 SOURCE = ["--source", "sqlite:leases.db"]
 
@@ -225,18 +225,6 @@ class WhatWasAdvanced(support.BinaryTest):
             self.assertEqual(process.returncode, 0, told)
 
 
-def whole_request(link):
-    """A request with its body, as it came."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += link.recv(65536)
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = int(re.search(rb"(?i)content-length: (\d+)", head).group(1))
-    while len(body) < length:
-        body += link.recv(65536)
-    return head + b"\r\n\r\n" + body
-
-
 class Faults(support.BinaryTest):
     def test_no_server_is_3(self):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -247,55 +235,34 @@ class Faults(support.BinaryTest):
 
     def test_an_answer_that_never_comes_whole_is_4(self):
         # A server that hangs up after half an answer; shown for what grants, renews, releases and advances.
-        listener = socket.create_server(("127.0.0.1", 0))
+        def hang_up(link):
+            with link:
+                link.recv(65536)
+                link.sendall(b"HTTP/1.1 201 Created\r\nContent-Le")
+        listener = Listener(hang_up)
         self.addCleanup(listener.close)
-
-        def hang_up():
-            while True:
-                try:
-                    link, _ = listener.accept()
-                except OSError:
-                    return
-                with link:
-                    link.recv(65536)
-                    link.sendall(b"HTTP/1.1 201 Created\r\nContent-Le")
-        threading.Thread(target=hang_up, daemon=True).start()
-        way = ["--server", f"http://127.0.0.1:{listener.getsockname()[1]}", "--resource", "a"]
+        way = ["--server", listener.url, "--resource", "a"]
         self.expect(4, "lease", "acquire", *way, "--wait", "0s")
         for command in [["lease", "renew"], ["lease", "release"], ["fence", "advance"]]:
             self.expect(4, *command, *way, "--token", "1", "--holder", "h")
-        listener.shutdown(socket.SHUT_RDWR)
 
     def test_a_lost_answer_is_asked_for_again_by_the_same_holder(self):
-        # A relay loses the first answer after the server has granted; the second try must get the very same
+        # A proxy loses the first answer after the server has granted; the second try must get the very same
         # grant.
         server = self.serve()
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-        seen = []
+        seen = {}
 
-        def relay():
-            while True:
-                try:
-                    link, _ = listener.accept()
-                except OSError:
-                    return
-                with link:
-                    seen.append(whole_request(link))
-                    host, _, port = server.control.rpartition(":")
-                    with socket.create_connection((host, int(port))) as upstream:
-                        own_host = b"Host: " + server.control.encode()
-                        upstream.sendall(re.sub(rb"Host: \S+", own_host, seen[-1]))
-                        answer = upstream.recv(65536)
-                    if len(seen) > 1:
-                        link.sendall(answer)
-        threading.Thread(target=relay, daemon=True).start()
-        relayed = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        lease = self.expect_json(0, "lease", "acquire", "--server", relayed, "--resource", "a", "--wait", "20s")
-        self.assertEqual(len(seen), 2)
+        def lose_first(connection, to_server, piece):
+            if not to_server:
+                return None if connection == 0 else piece
+            seen[connection] = seen.get(connection, b"") + piece
+            return re.sub(rb"Host: \S+", b"Host: " + server.control.encode(), piece)
+        proxy = FaultProxy(int(server.control.rpartition(":")[2]), lose_first)
+        self.addCleanup(proxy.close)
+        lease = self.expect_json(0, "lease", "acquire", "--server", proxy.url, "--resource", "a", "--wait", "20s")
+        self.assertEqual(sorted(seen), [0, 1])
         self.assertEqual(seen[0].split(b"\r\n\r\n")[1], seen[1].split(b"\r\n\r\n")[1])
         self.assertEqual(lease["token"], server.call("GET", "/v1/fences/a").json["token"])
-        listener.shutdown(socket.SHUT_RDWR)
 
     def test_bearer_tokens(self):
         self.write_private("tokens", "lease for-leases-0123456\nadmin for-admins-0123456\n")

@@ -38,7 +38,7 @@ class Demo(PostgresTest):
         self.assertEqual([event.get("status") for event in refused], [None])
         with open(self.path("page.html"), encoding="utf-8") as page:
             text = page.read()
-        self.assertIn("REFUSED: stale, token", text)
+        self.assertIn("REFUSED as stale: token", text)
         self.assertNotIn("412", text)
 
     def test_an_interrupt_drops_its_table(self):

@@ -3,12 +3,12 @@
 import itertools
 import json
 import signal
-import socket
 import threading
 import unittest
 
 import postgres_server
 import support
+from fault_proxy import FaultProxy
 from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
 
 
@@ -140,7 +140,7 @@ class Hosts(PostgresTest):
     def test_one_hung_host_of_several_does_not_end_a_lease(self):
         """It takes connections and answers nothing, as a server does whose process is stopped: a proxy that freezes between
         two renewals. The command outlives two terms of its lease."""
-        hung, well = FreezingProxy(self.server.port), FreezingProxy(self.server.port)
+        hung, well = FaultProxy(self.server.port), FaultProxy(self.server.port)
         self.addCleanup(hung.close)
         self.addCleanup(well.close)
         url = f"postgres://postgres:{SECRET}@127.0.0.1:{hung.port},127.0.0.1:{well.port}/{self.database}"
@@ -156,48 +156,6 @@ class Hosts(PostgresTest):
         command.join()
         self.assertEqual([(done.returncode, done.stderr) for done in ended if done.returncode], [])
         self.assertEqual(len(ended), 1)
-
-
-class FreezingProxy:
-    """Hands bytes on between its clients and a port of this machine, until it freezes."""
-
-    def __init__(self, to_port):
-        self.to_port = to_port
-        self.sockets = []
-        self.is_frozen = threading.Event()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client = self.listener.accept()[0]
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self.to_port))
-            self.sockets += [client, server]
-            for ends in ((client, server), (server, client)):
-                threading.Thread(target=self.carry, args=ends, daemon=True).start()
-
-    def carry(self, source, target):
-        try:
-            while data := source.recv(65536):
-                if self.is_frozen.is_set():
-                    return
-                target.sendall(data)
-            target.close()
-        except OSError:
-            pass
-
-    def freeze(self):
-        self.is_frozen.set()
-
-    def close(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        for one in self.sockets:
-            one.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "adapters/etcd/storage.hpp"
+#include "adapters/etcd/fences/storage.hpp"
 #include "tests/conformance/fence_store_suite.hpp"
 #include "tests/etcd/cluster.hpp"
 

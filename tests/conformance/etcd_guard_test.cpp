@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "adapters/etcd/fence_keys.hpp"
+#include "adapters/etcd/fences/fence_keys.hpp"
 #include "adapters/etcd/guard.hpp"
 #include "tests/conformance/guard_suite.hpp"
 #include "tests/etcd/cluster.hpp"
@@ -26,8 +26,8 @@ class EtcdSpace : public GuardSpace {
       (void)client_.txn({{}, {etcd::put(key, value)}, {}});
     };
     set(keys_.floor(), std::to_string(start.floor));
-    for (const auto& [resource, fence] : start.records) set(keys_.fence(resource), etcd::fence_text(fence));
-    set(keys_.fence(other().resource), etcd::fence_text({other().token, other().holder, {}}));
+    for (const auto& [resource, fence] : start.records) set(keys_.fence(resource), text_of(fence));
+    set(keys_.fence(other().resource), text_of({other().token, other().holder, {}}));
   }
 
   std::unique_ptr<GuardConnection> connect() override {

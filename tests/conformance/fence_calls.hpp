@@ -3,13 +3,9 @@
 // The calls of a storage's fences for tests: each waits for its answer and throws the fault as an exception.
 // Thread-safe as the store is.
 
-#include <chrono>
-#include <functional>
-#include <stdexcept>
-#include <thread>
-
-#include "guard/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/store/storage.hpp"
+#include "guard/support/wait_for.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
 
@@ -46,16 +42,6 @@ inline FenceView rebase(Storage& storage, const std::string& resource, std::int6
   return wait_for<FenceView>([&](Done<FenceView> done) {
     storage.fences().rebase({Resource{resource}, Token{to}, "ann"}, std::move(done));
   });
-}
-
-// Throws std::runtime_error where it does not come about.
-inline void wait_until(const std::function<bool()>& condition,
-                       std::chrono::seconds limit = std::chrono::seconds{60}) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
 }
 
 }  // namespace fenceguard::test

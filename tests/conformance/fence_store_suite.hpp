@@ -5,8 +5,10 @@
 // what a change, a refusal and a look at it answer. An adapter runs it in some 30 lines: a FenceSpace, and
 // INSTANTIATE_TEST_SUITE_P with what makes one.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -18,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "guard/storage.hpp"
+#include "guard/store/storage.hpp"
 #include "tests/conformance/fence_calls.hpp"
 
 namespace fenceguard::test {
@@ -32,6 +34,8 @@ class FenceSpace {
   [[nodiscard]] virtual bool can_be_inspected() const { return true; }
   // Whether floor, listing and compaction are there, and a fence can be set by hand beside a guard.
   [[nodiscard]] virtual bool can_be_rebased() const { return true; }
+  // Whether an advance tells that it raised the fence (Ruling::changed).
+  [[nodiscard]] virtual bool tells_changes() const { return true; }
 };
 
 struct FenceKind {
@@ -85,8 +89,8 @@ class Answers {
 class FenceStoreSuite : public testing::TestWithParam<FenceKind> {
  protected:
   // Ready to be used.
-  [[nodiscard]] std::unique_ptr<Storage> open() {
-    auto storage = space_->open({.initialise = true});
+  [[nodiscard]] std::unique_ptr<Storage> open(std::int64_t jump_max = 0) {
+    auto storage = space_->open({.initialise = true, .jump_max = jump_max});
     if (storage->fences().status().state != StoreState::ready) (void)init(*storage, 0);
     return storage;
   }
@@ -122,6 +126,24 @@ TEST_P(FenceStoreSuite, EveryCallIsAnsweredOnceAndAfterItReturned) {
   }
   EXPECT_EQ(answers.count(), 3 * calls_of_all);
   EXPECT_EQ(answers.wrong(), 0);
+}
+
+TEST_P(FenceStoreSuite, ChangesOfOneResourceAreMadeAndAnsweredInTheOrderOfTheirCalls) {
+  const auto storage = open();
+  constexpr std::int64_t count = 100;
+  std::mutex mutex;
+  std::vector<std::int64_t> admitted;
+  std::atomic<int> answered{0};
+  for (std::int64_t token = 1; token <= count; ++token) {
+    storage->fences().advance(claim("a", token), [&, token](const Outcome<Ruling>& outcome) {
+      const std::scoped_lock lock{mutex};
+      if (outcome.ok() && outcome.value().verdict == Verdict::admitted) admitted.push_back(token);
+      ++answered;
+    });
+  }
+  wait_until([&] { return answered == count; });
+  EXPECT_EQ(admitted.size(), count);
+  EXPECT_TRUE(std::ranges::is_sorted(admitted));
 }
 
 // A caller may hold what his answer needs.
@@ -199,6 +221,91 @@ TEST_P(FenceStoreSuite, WhatIsOnlyLookedAtRefusesEveryChangeInTheSameWay) {
   EXPECT_EQ(answers.wrong(), 0);
   EXPECT_EQ(answers.unavailable(), calls_of_all - 2) << "all but show and list";
   EXPECT_EQ(show(*storage, "r").highest(), 5);
+  EXPECT_FALSE(show(*storage, "s").record);
+  EXPECT_EQ(storage->own_source(), nullptr);
+  EXPECT_THAT([&] { (void)advance(*storage, claim("r", 6)); },
+              testing::ThrowsMessage<Unavailable>(testing::HasSubstr("only looked at here")));
+}
+
+TEST_P(FenceStoreSuite, AnAdvanceTellsVerdictHighestAndWhetherItRaisedTheFence) {
+  const auto storage = open();
+  const auto first = advance(*storage, claim("a", 5));
+  EXPECT_EQ(first.verdict, Verdict::admitted);
+  EXPECT_EQ(first.highest, 5);
+  EXPECT_EQ(first.changed, space_->tells_changes());
+  EXPECT_FALSE(advance(*storage, claim("a", 5)).changed);
+  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
+  EXPECT_EQ(advance(*storage, claim("a", 5, "other")).verdict, Verdict::conflict);
+  EXPECT_EQ(advance(*storage, claim("a", 6, "other")).changed, space_->tells_changes());
+}
+
+TEST_P(FenceStoreSuite, AnAdvanceUsesUpNoSequence) {
+  const auto storage = open();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(advance(*storage, claim("a", 5).with(Sequence{9})).verdict, Verdict::admitted);
+  EXPECT_FALSE(show(*storage, "a").record->sequence);
+}
+
+TEST_P(FenceStoreSuite, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
+  const auto storage = open();
+  EXPECT_FALSE(revoke(*storage, "a").record) << "nothing was there to be closed";
+  (void)advance(*storage, claim("a", 5));
+  EXPECT_TRUE(revoke(*storage, "a").record->closed);
+  const auto ruling = advance(*storage, claim("a", 5));
+  EXPECT_EQ(ruling.verdict, Verdict::stale);
+  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
+  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
+  EXPECT_FALSE(show(*storage, "a").record->closed);
+}
+
+TEST_P(FenceStoreSuite, ARevokeCutsOffALeaseThatHasNotAdvancedYet) {
+  const auto storage = open();
+  (void)advance(*storage, claim("a", 5));
+  EXPECT_EQ(revoke(*storage, "a", claim("a", 8, "new")).record,
+            (Fence{Token{8}, Holder{"new"}, std::nullopt, true}));
+  EXPECT_EQ(advance(*storage, claim("a", 8, "new")).verdict, Verdict::stale);
+  EXPECT_EQ(revoke(*storage, "a", claim("a", 6)).record->token, Token{8}) << "a lease older than the fence";
+  EXPECT_EQ(revoke(*storage, "b", claim("b", 9)).record, (Fence{Token{9}, Holder{"h"}, std::nullopt, true}));
+}
+
+TEST_P(FenceStoreSuite, ATokenBeyondTheBoundIsImplausibleAndMovesNothing) {
+  const auto storage = open(100);
+  (void)advance(*storage, claim("a", 50));
+  EXPECT_THROW((void)advance(*storage, claim("b", 151)), Implausible);
+  EXPECT_FALSE(show(*storage, "b").record);
+  EXPECT_EQ(advance(*storage, claim("b", 150)).verdict, Verdict::admitted);
+}
+
+TEST_P(FenceStoreSuite, AListIsSortedBytewiseAndComesInPages) {
+  const auto storage = open();
+  for (const auto* name : {"a/1", "a/10", "a/2", "b", "ä", "A"}) (void)advance(*storage, claim(name, 5));
+  const auto page = [&](const FenceListing& listing) {
+    std::vector<std::string> names;
+    const auto found = list(*storage, listing);
+    for (const auto& entry : found.entries) names.push_back(entry.resource.name());
+    return std::pair{names, found.has_more};
+  };
+  using Page = std::pair<std::vector<std::string>, bool>;
+  EXPECT_EQ(page({}), (Page{{"A", "a/1", "a/10", "a/2", "b", "ä"}, false}));
+  EXPECT_EQ(page({.prefix = "a/", .after = "", .limit = 2}), (Page{{"a/1", "a/10"}, true}));
+  EXPECT_EQ(page({.prefix = "a/", .after = "a/10", .limit = 2}), (Page{{"a/2"}, false}));
+  EXPECT_EQ(page({.prefix = "a/", .after = "A", .limit = 1}), (Page{{"a/1"}, true}));
+  EXPECT_EQ(page({.prefix = "a/", .after = "b", .limit = 2}), (Page{{}, false}));
+  EXPECT_EQ(page({.prefix = "zz", .after = "", .limit = 2}), (Page{{}, false}));
+}
+
+TEST_P(FenceStoreSuite, StatusFollowsTheFences) {
+  const auto storage = open();
+  const auto& fences = storage->fences();
+  EXPECT_EQ(fences.status().state, StoreState::ready);
+  (void)advance(*storage, claim("a", 7));
+  (void)advance(*storage, claim("b", 6));
+  EXPECT_EQ(fences.status().highest, 7) << "at once";
+  wait_until([&] { return fences.status().resources == 2; });
+  (void)init(*storage, 9);
+  EXPECT_EQ(fences.status().floor, 9) << "at once";
+  EXPECT_EQ(fences.status().highest, 9);
+  EXPECT_EQ(fences.status().reason, "");
 }
 
 TEST_P(FenceStoreSuite, AChangeIsSeenByTheNextLook) {

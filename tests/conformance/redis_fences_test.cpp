@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "adapters/redis/storage.hpp"
+#include "adapters/redis/fences/storage.hpp"
 #include "tests/conformance/fence_store_suite.hpp"
 #include "tests/redis/server.hpp"
 

@@ -79,7 +79,7 @@ class WaysSpace : public GuardSpace {
       const auto key = key_of(claim.resource);
       if (way_ == Way::one_command) return guard_.write(claim, {"SET", key, value}).ruling;
       const redis::Write all{claim, {{"DEL", key}, {"APPEND", key, value}, {"GET", key}}};
-      if (way_ == Way::several_commands) return guard_.write_all(claim, all.commands).ruling;
+      if (way_ == Way::several_commands) return guard_.write_batch(claim, all.commands).ruling;
       // Between two of another resource, whose rulings are their own.
       const Claim other{Resource{"other"}, Token{INT64_MAX}, Holder{"o"}, {}};
       const auto outcomes = guard_.pipeline(

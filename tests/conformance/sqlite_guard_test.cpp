@@ -1,8 +1,8 @@
-#include "adapters/sqlite/fence_table.hpp"
-#include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/fences/fence_table.hpp"
+#include "adapters/sqlite/file/file.hpp"
 #include "adapters/sqlite/guard.hpp"
 #include "adapters/sqlite/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 #include "tests/conformance/guard_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
 

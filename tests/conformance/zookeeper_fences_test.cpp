@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "adapters/zookeeper/storage.hpp"
+#include "adapters/zookeeper/fences/storage.hpp"
 #include "tests/conformance/fence_store_suite.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 

@@ -1,4 +1,4 @@
-#include "guard/clock.hpp"
+#include "guard/support/clock.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 
 namespace fenceguard {
 namespace {

@@ -1,4 +1,4 @@
-#include "guard/fence_cache.hpp"
+#include "guard/store/fence_cache.hpp"
 
 #include <gtest/gtest.h>
 

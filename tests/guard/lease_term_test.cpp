@@ -1,4 +1,4 @@
-#include "guard/lease_term.hpp"
+#include "guard/source/lease_term.hpp"
 
 #include <gtest/gtest.h>
 

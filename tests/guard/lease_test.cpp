@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "guard/error.hpp"
+#include "guard/source/acquire_deadline.hpp"
 #include "tests/guard/memory_source.hpp"
 
 namespace fenceguard {
@@ -247,6 +248,58 @@ TEST(Acquire, EachGrantHasAHolderOfItsOwnUnlessOneIsNamed) {
   const auto second = source.acquire(account)->claim().holder;
   EXPECT_NE(first, second);
   EXPECT_EQ(source.acquire(account, {.holder = Holder{"me"}})->claim().holder, Holder{"me"});
+}
+
+// A source whose server is away for some of the asks, as told: 'a' away, 'h' held, 'u' unknown, then granted.
+class ScriptedSource : public MemorySource {
+ public:
+  explicit ScriptedSource(std::string script) : script_{std::move(script)} {}
+
+  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
+                                        std::chrono::milliseconds ttl) override {
+    if (asked_ == script_.size()) return MemorySource::try_acquire(resource, holder, ttl);
+    const char next = script_[asked_++];
+    if (next == 'h') return Held{1ms};
+    if (next == 'u') throw OutcomeUnknown("no answer came");
+    throw Unavailable("the server is away");
+  }
+  [[nodiscard]] std::size_t asked() const { return asked_; }
+
+ private:
+  const std::string script_;
+  std::size_t asked_ = 0;
+};
+
+TEST(Wait, OutlastsAnOutageOfAServerThatWasThereBefore) {
+  ScriptedSource source{"haah"};
+  EXPECT_TRUE(source.wait_acquire(account, Holder{"mine"}, {.wait = 60s}));
+  EXPECT_EQ(source.asked(), 4);
+}
+
+TEST(Wait, FailsAtOnceWhereTheServerWasNeverReached) {
+  ScriptedSource source{"ah"};
+  EXPECT_THROW((void)source.wait_acquire(account, Holder{"mine"}, {.wait = 60s}), Unavailable);
+  EXPECT_EQ(source.asked(), 1);
+}
+
+TEST(Wait, EndsWithTheOutageWhereItsTimeIsOver) {
+  ScriptedSource source{"h" + std::string(1'000, 'a')};
+  EXPECT_THROW((void)source.wait_acquire(account, Holder{"mine"}, {.wait = 300ms}), Unavailable);
+}
+
+TEST(Wait, AnOutageAtItsEndIsAFaultAndNotANo) {
+  AcquireDeadline deadline{{.wait = 20ms}};
+  EXPECT_TRUE(
+      std::holds_alternative<Held>(deadline.ask([]() -> std::variant<Grant, Held> { return Held{1ms}; })));
+  const auto away = []() -> std::variant<Grant, Held> { throw Unavailable("away"); };
+  EXPECT_TRUE(std::holds_alternative<Held>(deadline.ask(away)));
+  std::this_thread::sleep_until(std::chrono::steady_clock::now() + 50ms);
+  EXPECT_THROW((void)deadline.gives_up(), Unavailable);
+}
+
+TEST(Wait, LeavesAnUnknownOutcomeToTheCaller) {
+  ScriptedSource source{"hu"};
+  EXPECT_THROW((void)source.wait_acquire(account, Holder{"mine"}, {.wait = 60s}), OutcomeUnknown);
 }
 
 }  // namespace

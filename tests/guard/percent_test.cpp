@@ -1,4 +1,4 @@
-#include "guard/percent.hpp"
+#include "guard/support/percent.hpp"
 
 #include <gtest/gtest.h>
 

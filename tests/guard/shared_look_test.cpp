@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
-#include "guard/shared_look.hpp"
+#include "guard/support/shared_look.hpp"
 
 namespace fenceguard {
 namespace {

@@ -1,4 +1,4 @@
-#include "guard/url.hpp"
+#include "guard/source/url.hpp"
 
 #include <gtest/gtest.h>
 

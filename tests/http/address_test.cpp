@@ -1,10 +1,10 @@
-#include "guard/http/address.hpp"
+#include "server/net/address.hpp"
 
 #include <gtest/gtest.h>
 
 #include "guard/error.hpp"
 
-namespace fenceguard::http {
+namespace fenceguard::net {
 namespace {
 
 TEST(Address, ReadsHostAndPort) {
@@ -62,4 +62,4 @@ TEST(Address, LoopbackIsWhatOnlyThisMachineReaches) {
 }
 
 }  // namespace
-}  // namespace fenceguard::http
+}  // namespace fenceguard::net

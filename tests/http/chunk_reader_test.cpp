@@ -1,4 +1,4 @@
-#include "guard/http/chunk_reader.hpp"
+#include "server/http/wire/chunk_reader.hpp"
 
 #include <gtest/gtest.h>
 

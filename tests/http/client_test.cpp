@@ -1,4 +1,4 @@
-#include "guard/http/client.hpp"
+#include "server/http/client.hpp"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST_F(ClientTest, SendsAndReceives) {
 }
 
 TEST_F(ClientTest, SpeaksToUnixSockets) {
-  TemporaryFolder folder;
+  test::TempDir folder;
   const auto path = server.listen("unix:" + folder.file("s"), handler, {});
   Client client{path};
   EXPECT_EQ(client.send(request_of("GET", "/x")).body, "GET /x ");

@@ -1,6 +1,6 @@
 // A deadline that has passed ends every wait, not only the one that it happened to meet.
 
-#include "guard/http/connection.hpp"
+#include "server/net/connection.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ class ConnectionTest : public testing::Test {
     peer_ = ends[1];
     Socket socket{loop_->context()};
     socket.assign(asio::generic::stream_protocol{AF_UNIX, 0}, ends[0]);
-    connection_.emplace(*loop_, Channel{std::move(socket)});
+    connection_.emplace(*loop_, Transport{std::move(socket)});
   }
   ~ConnectionTest() override { ::close(peer_); }
 

@@ -52,7 +52,7 @@ class CrowdTest : public ::testing::TestWithParam<bool> {
 
   // More than a Unix socket holds.
   const std::string large = std::string(500'000, 'x');
-  TemporaryFolder folder;
+  test::TempDir folder;
   AnsweringHandler handler{*this};
   ScriptedStreams streams;
   Server server{1};

@@ -45,7 +45,7 @@ class ListenerTest : public ::testing::Test {
   }
 
   EchoHandler handler;
-  TemporaryFolder folder;
+  test::TempDir folder;
   std::string path = folder.file("guard.sock");
   std::string address = "unix:" + path;
   Server server{1};

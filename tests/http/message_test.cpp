@@ -1,4 +1,4 @@
-#include "guard/http/message.hpp"
+#include "server/http/wire/message.hpp"
 
 #include <gtest/gtest.h>
 

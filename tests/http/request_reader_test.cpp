@@ -1,4 +1,4 @@
-#include "guard/http/request_reader.hpp"
+#include "server/http/wire/request_reader.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ State scan(std::string_view data) {
   return HeadScanner{}.scan(data);
 }
 
-std::optional<Refusal> refusal_of(std::string_view head, std::size_t body_bytes_max = 1000) {
+std::optional<Rejection> refusal_of(std::string_view head, std::size_t body_bytes_max = 1000) {
   RequestReader reader{body_bytes_max};
   return reader.read_head(head);
 }

@@ -1,4 +1,4 @@
-#include "guard/http/response_writer.hpp"
+#include "server/http/wire/response_writer.hpp"
 
 #include <gtest/gtest.h>
 

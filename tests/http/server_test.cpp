@@ -1,4 +1,4 @@
-#include "guard/http/server.hpp"
+#include "server/http/server.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ TEST_F(ServerTest, HalfClosedClientGetsItsAnswer) {
 
 class PreviewHandler : public EchoHandler {
  public:
-  std::optional<Response> preview(const Request& head) override {
+  std::optional<Response> preview(Request& head) override {
     if (head.target != "/refused") return std::nullopt;
     return refuse(428, "missing");
   }
@@ -165,7 +165,7 @@ class FaultyHandler : public EchoHandler {
     if (request.target == "/twice") reply(text_response("first"));
     EchoHandler::handle(std::move(request), std::move(caller), std::move(reply));
   }
-  std::optional<Response> preview(const Request& head) override {
+  std::optional<Response> preview(Request& head) override {
     if (head.target == "/throw-early") throw std::runtime_error("broken");
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-#include "guard/http/stream.hpp"
+#include "server/http/stream.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -8,12 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
-#include "guard/http/address.hpp"
+#include "server/net/address.hpp"
 
 namespace fenceguard::http {
 namespace {
@@ -24,25 +23,6 @@ bool same_name(std::string_view left, std::string_view right) {
 }
 
 }  // namespace
-
-bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
-
-TemporaryFolder::TemporaryFolder()
-    : path_{(std::filesystem::temp_directory_path() / "fenceguard-XXXXXX").string()} {
-  if (!::mkdtemp(path_.data())) throw std::runtime_error("no temporary folder");
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 std::optional<std::string> Answer::field(std::string_view name) const {
   std::string_view rest = head;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of the HTTP server share: a client that sends exactly the bytes it is told to, handlers, and
-// waiting for a condition with a limit.
+// What the tests of the HTTP server share: a client that sends exactly the bytes it is told to, and
+// handlers.
 
 #include <chrono>
 #include <condition_variable>
@@ -14,9 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "guard/http/message.hpp"
-#include "guard/http/server.hpp"
-#include "guard/http/stream.hpp"
+#include "server/http/server.hpp"
+#include "server/http/stream.hpp"
+#include "server/http/wire/message.hpp"
+#include "tests/conformance/temp_dir.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::http {
 
@@ -25,22 +27,7 @@ using namespace std::chrono_literals;
 // Far beyond what anything takes, also under a sanitizer on a busy machine.
 inline constexpr auto patience = 30s;
 
-// Waits until condition holds. False at the limit.
-[[nodiscard]] bool eventually(const std::function<bool()>& condition,
-                              std::chrono::milliseconds limit = patience);
-
-// A folder that is removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using test::eventually;
 
 // An answer as it came over the wire.
 struct Answer {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "guard/http/address.hpp"
+#include "server/net/address.hpp"
 
 namespace fenceguard::http {
 namespace {

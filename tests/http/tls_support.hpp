@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "guard/http/tls.hpp"
+#include "server/net/tls.hpp"
 #include "tests/http/support.hpp"
 
 namespace fenceguard::http {
@@ -35,7 +35,7 @@ class Certificates {
 
  private:
   Certificates();
-  TemporaryFolder folder_;
+  test::TempDir folder_;
 };
 
 // A blocking connection under TLS.

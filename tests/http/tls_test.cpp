@@ -1,4 +1,4 @@
-#include "guard/http/tls.hpp"
+#include "server/net/tls.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -151,7 +151,7 @@ TEST_F(WatchTest, ThrowingCallbacksDoNoHarm) {
 }
 
 TEST_F(WatchTest, WorksOverAUnixSocket) {
-  TemporaryFolder folder;
+  test::TempDir folder;
   const auto path = "unix:" + folder.file("guard.sock");
   ASSERT_EQ(server.listen(path, handler, {}), path);
   RawClient client{path};

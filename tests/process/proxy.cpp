@@ -3,6 +3,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -56,14 +57,15 @@ bool Proxy::pass(const Pair& pair, Direction direction) {
   if (size < 0 && errno == EAGAIN) return true;
   if (size <= 0) return false;
   const auto all = static_cast<std::size_t>(size);
-  const auto allowed = filter_ ? filter_(pair.number, direction, {buffer, all}) : all;
+  const auto answer = filter_ ? filter_(pair.number, direction, {buffer, all}) : all;
+  const auto allowed = std::min(answer, all);
   std::size_t sent = 0;
   while (sent < allowed) {
     const auto now = send(is_forth ? pair.server : pair.client, buffer + sent, allowed - sent, MSG_NOSIGNAL);
     if (now <= 0) return false;
     sent += static_cast<std::size_t>(now);
   }
-  return allowed == all;
+  return answer == all;
 }
 
 void Proxy::run(const std::stop_token& stop) {

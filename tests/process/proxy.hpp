@@ -18,9 +18,12 @@ namespace fenceguard::test {
 class Proxy {
  public:
   enum class Direction { to_server, to_client };
-  // How many bytes of this piece are passed on; fewer than all of them: then the connection is cut, with what
-  // was sent before still on its way. connection counts from 0.
+  // How many bytes of this piece are passed on; fewer than all of them, or all_and_cut: then the connection
+  // is cut, with what was sent before still on its way. connection counts from 0. byte_cut.hpp and
+  // message_cut.hpp have filters.
   using Filter = std::function<std::size_t(std::size_t connection, Direction, std::string_view piece)>;
+
+  static constexpr std::size_t all_and_cut = ~std::size_t{0};
 
   explicit Proxy(int server_port, Filter filter = {});
   ~Proxy();

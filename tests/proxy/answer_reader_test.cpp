@@ -1,20 +1,20 @@
-#include "adapters/http/answer_reader.hpp"
+#include "server/proxy/upstream/response_parser.hpp"
 
 #include <gtest/gtest.h>
 
-#include "guard/http/request_reader.hpp"
+#include "server/http/wire/request_reader.hpp"
 
 namespace fenceguard::proxy {
 namespace {
 
-std::optional<AnswerHead> read(const std::string& block) {
+std::optional<ResponseHead> read(const std::string& block) {
   http::HeadScanner scanner;
   if (scanner.scan(block) != http::HeadScanner::State::complete) return std::nullopt;
   return read_answer_head(block);
 }
 
-std::optional<AnswerHead> with_fields(const std::string& fields,
-                                      const std::string& line = "HTTP/1.1 200 OK") {
+std::optional<ResponseHead> with_fields(const std::string& fields,
+                                        const std::string& line = "HTTP/1.1 200 OK") {
   static std::string block;
   block = line + "\r\n" + fields + "\r\n";
   return read(block);
@@ -109,7 +109,7 @@ struct Fed {
     }
     left = pending;
   }
-  AnswerBody body;
+  ResponseBody body;
   std::string out;
   std::string left;
 };

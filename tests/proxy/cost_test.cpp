@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <ctime>
 
-#include "adapters/http/answer_reader.hpp"
-#include "adapters/http/request_writer.hpp"
-#include "guard/http/request_reader.hpp"
-#include "guard/sidecar/conditions.hpp"
+#include "server/data/conditions.hpp"
+#include "server/http/wire/request_reader.hpp"
+#include "server/proxy/upstream/request_writer.hpp"
+#include "server/proxy/upstream/response_parser.hpp"
 
 namespace fenceguard::proxy {
 namespace {

@@ -9,7 +9,7 @@
 #include <boost/crc.hpp>
 #include <thread>
 
-#include "adapters/http/upstream_pool.hpp"
+#include "server/proxy/upstream/upstream_pool.hpp"
 #include "tests/http/edge_cases.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream.hpp"

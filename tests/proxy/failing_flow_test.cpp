@@ -8,8 +8,8 @@
 #include <future>
 #include <new>
 
-#include "adapters/http/flow.hpp"
 #include "adapters/sqlite/storage.hpp"
+#include "server/proxy/proxied_request.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream.hpp"
 
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 // A PUT that fails where it is read on or watched, as it does where no memory is left.
 class FailingStream : public http::Stream {
  public:
-  FailingStream(http::Loop& loop, std::int64_t token) : loop_{loop} {
+  FailingStream(net::Loop& loop, std::int64_t token) : loop_{loop} {
     for (const auto& [name, value] : test::claim(token, {{"Host", "guard"}}))
       request_.fields.add(name, value);
   }
@@ -34,28 +34,28 @@ class FailingStream : public http::Stream {
   bool expects_continue() const noexcept override { return false; }
   bool is_tls() const noexcept override { return false; }
   const std::string& peer() const noexcept override { return peer_; }
-  http::Loop& loop() noexcept override { return loop_; }
+  net::Loop& loop() noexcept override { return loop_; }
   bool take_whole_body(std::string&) override { return false; }
-  http::Task<http::Piece> read_body(std::string& out, std::size_t bytes_max) override {
+  net::Task<http::Piece> read_body(std::string& out, std::size_t bytes_max) override {
     if (++pieces_ > 1) throw std::bad_alloc{};
     out.append(bytes_max, 'x');
     co_return http::Piece::some;
   }
-  void limit_body(std::chrono::milliseconds, http::SteadyTime) override {}
+  void limit_body(std::chrono::milliseconds, net::SteadyTime) override {}
   http::Response refused() const override { return {}; }
-  http::Task<bool> respond(http::Response response) override {
+  net::Task<bool> respond(http::Response response) override {
     answer = std::move(response);
     co_return true;
   }
-  http::Task<bool> begin(http::Response, std::optional<std::uint64_t>) override { co_return false; }
-  http::Task<bool> write(std::string_view) override { co_return false; }
-  http::Task<bool> finish() override { co_return false; }
+  net::Task<bool> begin(http::Response, std::optional<std::uint64_t>) override { co_return false; }
+  net::Task<bool> write(std::string_view) override { co_return false; }
+  net::Task<bool> finish() override { co_return false; }
   void limit_write(std::chrono::milliseconds) override {}
   void watch(std::function<void()>) override { throw std::bad_alloc{}; }
-  http::Task<void> stop_watching() override { co_return; }
+  net::Task<void> stop_watching() override { co_return; }
 
  private:
-  http::Loop& loop_;
+  net::Loop& loop_;
   http::Request request_{"PUT", "/a", {}, {}, false};
   const std::string peer_ = "192.0.2.7";
   int pieces_ = 0;
@@ -74,13 +74,13 @@ class FailingFlowTest : public testing::Test {
   std::exception_ptr run(FailingStream& stream) {
     const ServiceContext context{.metrics = metrics_, .log = log_, .limits = {}};
     UpstreamPool pool{*options_, loop_};
-    Flow flow{context, *lanes_, pool, stream};
+    ProxiedRequest flow{context, *lanes_, pool, stream};
     std::exception_ptr thrown;
-    http::asio::co_spawn(loop_->context(), flow.run(), [&](const std::exception_ptr& failure) {
+    net::asio::co_spawn(loop_->context(), flow.run(), [&](const std::exception_ptr& failure) {
       thrown = failure;
       loop_->context().stop();
     });
-    const auto work = http::asio::make_work_guard(loop_->context());
+    const auto work = net::asio::make_work_guard(loop_->context());
     loop_->context().run_for(http::patience);
     // The loop of a server goes on.
     loop_->context().restart();
@@ -103,11 +103,11 @@ class FailingFlowTest : public testing::Test {
   const test::TempDir folder_;
   const Upstream upstream_;
   LaneOptions lane_;
-  std::optional<Lanes> lanes_;
+  std::optional<LaneScheduler> lanes_;
   Metrics metrics_{"http"};
   RefusalLog log_;
   std::optional<UpstreamOptions> options_;
-  const std::shared_ptr<http::Loop> loop_ = std::make_shared<http::Loop>();
+  const std::shared_ptr<net::Loop> loop_ = std::make_shared<net::Loop>();
 };
 
 TEST_F(FailingFlowTest, AFailureAfterAWriteWasLetInIsAnUnknownOutcome) {

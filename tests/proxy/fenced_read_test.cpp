@@ -76,7 +76,7 @@ TEST_F(FencedReadTest, ARevokedHoldersReadIsNotPassedOnEither) {
   (void)upstream_.wait_for("seen", 2);
   // It does not wait for reads.
   (void)wait_for<FenceView>(
-      [&](Done<FenceView> done) { guarded_.lanes().fences().revoke(Resource{"a"}, {}, std::move(done)); });
+      [&](Done<FenceView> done) { guarded_.lanes().revoke(Resource{"a"}, {}, std::move(done)); });
   EXPECT_EQ(guarded_.put("/b", 1).status, 201U);
   EXPECT_EQ(client.receive().status, 412U);
 }

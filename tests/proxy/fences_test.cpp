@@ -1,7 +1,7 @@
 // The fences of a lane, as those of every storage.
 
-#include "adapters/http/storage.hpp"
 #include "adapters/sqlite/storage.hpp"
+#include "server/proxy/storage.hpp"
 #include "tests/conformance/fence_store_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
 
@@ -17,6 +17,7 @@ class LaneSpace : public FenceSpace {
   }
   [[nodiscard]] bool can_be_inspected() const override { return false; }
   [[nodiscard]] bool can_be_rebased() const override { return false; }
+  [[nodiscard]] bool tells_changes() const override { return false; }
 
  private:
   TempDir folder_;

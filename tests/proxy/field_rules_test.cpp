@@ -1,11 +1,11 @@
-#include "adapters/http/field_rules.hpp"
+#include "server/proxy/request/field_rules.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "adapters/http/field_names.hpp"
+#include "server/proxy/request/field_names.hpp"
 
 namespace fenceguard::proxy {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "adapters/http/proxy_service.hpp"
-#include "guard/http/client.hpp"
-#include "guard/sidecar/metrics.hpp"
-#include "guard/sidecar/refusal_log.hpp"
+#include "server/control/metrics.hpp"
+#include "server/control/refusal_log.hpp"
+#include "server/http/client.hpp"
+#include "server/proxy/proxy_service.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/http/support.hpp"
@@ -44,7 +44,7 @@ class Guarded {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] proxy::ProxyService& service() noexcept { return *service_; }
-  [[nodiscard]] proxy::Lanes& lanes() noexcept { return *lanes_; }
+  [[nodiscard]] proxy::LaneScheduler& lanes() noexcept { return *lanes_; }
   // The value behind NAME in the metrics, labels included in NAME; 0 if there is none.
   [[nodiscard]] double metric(const std::string& name);
   [[nodiscard]] http::RawClient connect() const { return http::RawClient{address_}; }
@@ -61,7 +61,7 @@ class Guarded {
   Metrics metrics_{"http"};
   RefusalLog log_;
   LaneOptions lane_;
-  std::unique_ptr<proxy::Lanes> lanes_;
+  std::unique_ptr<proxy::LaneScheduler> lanes_;
   std::unique_ptr<proxy::ProxyService> service_;
   std::string address_;
 };

@@ -110,7 +110,7 @@ TEST_F(LaneCutOff, APairThatWaitsForOneOfItsLanesIsJudgedAgainInBoth) {
   EXPECT_EQ(lanes_.table.figures().waiting, 0U);
 }
 
-TEST_F(LaneCutOff, WhomTheNewFloorLeavesInIsLetInInTheOrderInWhichItCame) {
+TEST_F(LaneCutOff, WaitersAboveNewFloorKeepFifoOrder) {
   const Ticket old = begin("a", 33);
   const Ticket first = lanes_.write("a", 34, 1);
   const Ticket second = lanes_.write("a", 34, 2);

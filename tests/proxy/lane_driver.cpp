@@ -18,7 +18,7 @@ Ticket LaneDriver::ask(Kind kind, std::vector<Claim> claims) {
   const Ticket ticket = next_++;
   states_[ticket] = "waiting";
   Actions actions;
-  table.ask({ticket, kind, std::move(claims)}, now, actions);
+  table.ask({ticket, kind, std::move(claims)}, {now, actions});
   take(std::move(actions));
   return ticket;
 }
@@ -38,19 +38,19 @@ Ticket LaneDriver::revoke(const std::string& resource) {
 
 void LaneDriver::end(Ticket ticket, Ending ending) {
   Actions actions;
-  table.ended(ticket, ending, now, actions);
+  table.ended(ticket, ending, {now, actions});
   take(std::move(actions));
 }
 
 void LaneDriver::end_read(Ticket ticket) {
   Actions actions;
-  table.end_read(ticket, now, actions);
+  table.end_read(ticket, {now, actions});
   take(std::move(actions));
 }
 
 bool LaneDriver::withdraw(Ticket ticket) {
   Actions actions;
-  const bool is_withdrawn = table.withdraw(ticket, now, actions);
+  const bool is_withdrawn = table.withdraw(ticket, {now, actions});
   if (is_withdrawn) states_[ticket] = "withdrawn";
   take(std::move(actions));
   return is_withdrawn;
@@ -58,14 +58,14 @@ bool LaneDriver::withdraw(Ticket ticket) {
 
 void LaneDriver::forget_fences() {
   Actions actions;
-  table.forget_fences(now, actions);
+  table.forget_fences({now, actions});
   take(std::move(actions));
 }
 
 void LaneDriver::wait(Time time) {
   now += time;
   Actions actions;
-  table.tick(now, actions);
+  table.tick({now, actions});
   take(std::move(actions));
 }
 
@@ -128,15 +128,15 @@ void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fau
     return ruling;
   };
   if (const auto* load = std::get_if<Load>(&call)) {
-    table.loaded(load->resource, outcome(fault, store[load->resource.name()]), now, actions);
+    table.loaded(load->resource, outcome(fault, store[load->resource.name()]), {now, actions});
   } else if (const auto* raise = std::get_if<Raise>(&call)) {
-    table.raised(raise->claim, outcome(fault, rule(raise->claim)), now, actions);
+    table.raised(raise->claim, outcome(fault, rule(raise->claim)), {now, actions});
   } else if (const auto* close = std::get_if<Close>(&call)) {
     FenceView& view = store[close->resource.name()];
     if (view.record && is_applied) view.record->closed = true;
-    table.closed(close->resource, close->ticket, outcome(fault, view), now, actions);
+    table.closed(close->resource, close->ticket, outcome(fault, view), {now, actions});
   } else if (const auto* record = std::get_if<Record>(&call)) {
-    table.recorded(record->claim, record->ticket, outcome(fault, rule(record->claim)), now, actions);
+    table.recorded(record->claim, record->ticket, outcome(fault, rule(record->claim)), {now, actions});
   }
   take(std::move(actions));
 }

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "adapters/http/lane_table.hpp"
+#include "server/lane/lane_table.hpp"
 
 namespace fenceguard::test {
 

@@ -5,8 +5,8 @@
 #include <future>
 #include <thread>
 
-#include "adapters/http/lanes.hpp"
-#include "guard/lane_state.hpp"
+#include "guard/store/lane_state.hpp"
+#include "server/lane/lane_scheduler.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
 #include "tests/sqlite/faulty_vfs.hpp"
@@ -57,7 +57,7 @@ class LanesOnAFailingDisk : public testing::Test {
   FaultyVfs disk_{folder_.path()};
   const std::string path_ = folder_.file("state.db");
   std::shared_ptr<Storage> state_;
-  std::optional<Lanes> lanes_;
+  std::optional<LaneScheduler> lanes_;
 };
 
 class FullDisk : public LanesOnAFailingDisk, public testing::WithParamInterface<FaultyVfs::Operation> {};

@@ -168,8 +168,8 @@ TEST_F(LaneOrder, BothClaimsAreJudgedBeforeEitherMovesAFence) {
   EXPECT_EQ(lanes_.state(write), "stale");
   EXPECT_EQ(lanes_.refusal(write).claim, 1u);
   EXPECT_EQ(lanes_.store["a"].highest(), 34);
-  const Ticket turned = pair("b", 49, "a", 40);
-  EXPECT_EQ(lanes_.refusal(turned).claim, 0u) << "as asked, whatever the order of the lanes";
+  const Ticket rejection = pair("b", 49, "a", 40);
+  EXPECT_EQ(lanes_.refusal(rejection).claim, 0u) << "as asked, whatever the order of the lanes";
 }
 
 TEST_F(LaneOrder, TwoResourcesAreEnteredAtOneInstantOrNotAtAll) {

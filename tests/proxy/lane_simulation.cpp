@@ -68,7 +68,7 @@ void LaneSimulation::act() {
     const auto found = operations_.find(ticket);
     if (found == operations_.end() || found->second.life != life_) return;
     feed([&](Actions& actions) {
-      if (table_->withdraw(ticket, now_, actions))
+      if (table_->withdraw(ticket, {now_, actions}))
         found->second.is_answered = found->second.is_refused = true;
     });
   }
@@ -93,7 +93,7 @@ void LaneSimulation::ask(Kind kind, std::vector<Claim> claims) {
   operations_.emplace(ticket, std::move(operation));
   // As Lanes does: durably, before the first write is let in.
   if (kind == Kind::write) is_marked_ = true;
-  feed([&](Actions& actions) { table_->ask({ticket, kind, std::move(claims)}, now_, actions); });
+  feed([&](Actions& actions) { table_->ask({ticket, kind, std::move(claims)}, {now_, actions}); });
 }
 
 void LaneSimulation::let_in(const Entered& entered) {
@@ -138,7 +138,7 @@ void LaneSimulation::pass_on_read(Ticket ticket, int parts, std::int64_t seen) {
   }
   if (stands && parts > 1) return read(ticket, parts - 1);
   ++(stands ? counts_.reads : counts_.overtaken_reads);
-  feed([&](Actions& actions) { table_->end_read(ticket, now_, actions); });
+  feed([&](Actions& actions) { table_->end_read(ticket, {now_, actions}); });
 }
 
 // What becomes of a write: answered, refused, never sent, or its end is not seen.
@@ -199,7 +199,7 @@ void LaneSimulation::end(Ticket ticket, Ending ending) {
   } else {
     operation.is_refused = true;
   }
-  feed([&](Actions& actions) { table_->ended(ticket, ending, now_, actions); });
+  feed([&](Actions& actions) { table_->ended(ticket, ending, {now_, actions}); });
 }
 
 void LaneSimulation::note_refusal(const Refused& refused) {
@@ -263,7 +263,9 @@ void LaneSimulation::compact() {
         });
         return true;
       },
-      [this](const Outcome<bool>&, Actions& late) { table_->forget_fences(now_, late); });
+      [this](const Outcome<bool>&, Actions& late) {
+        table_->forget_fences({now_, late});
+      });
 }
 
 // Above every grant, by hand. Once that was told, only what was granted later is let in.
@@ -275,7 +277,7 @@ void LaneSimulation::raise_floor() {
         return true;
       },
       [this, floor](const Outcome<bool>& outcome, Actions& late) {
-        table_->forget_fences(now_, late);
+        table_->forget_fences({now_, late});
         if (outcome.ok()) floor_told_ = std::max(floor_told_, floor);
       });
 }
@@ -286,7 +288,7 @@ void LaneSimulation::check_end() {
     if (operation.life == life_ && !operation.is_answered) violate("an operation was never answered");
   }
   now_ += settings_.settle + Time{1};
-  feed([&](Actions& actions) { table_->tick(now_, actions); });
+  feed([&](Actions& actions) { table_->tick({now_, actions}); });
   while (!events_.empty() && violation_.empty()) run_events();
   for (const auto& [resource, grants] : grants_) {
     const Ticket ticket = next_ticket_;
@@ -306,7 +308,7 @@ void LaneSimulation::feed(const std::function<void(Actions&)>& event) {
   if (due) {
     schedule(std::max(*due - now_, Time{0}), [this, life = life_] {
       if (life != life_ || !table_->due() || *table_->due() > now_) return;
-      feed([&](Actions& late) { table_->tick(now_, late); });
+      feed([&](Actions& late) { table_->tick({now_, late}); });
     });
   }
   take(actions);
@@ -328,12 +330,12 @@ void LaneSimulation::take(const Actions& actions) {
         return FenceView{found == records_.end() ? std::nullopt : std::optional{found->second}, floor_};
       };
       call_store<FenceView>(look, [this, resource = load->resource](const auto& outcome, Actions& late) {
-        table_->loaded(resource, outcome, now_, late);
+        table_->loaded(resource, outcome, {now_, late});
       });
     } else if (const auto* raise = std::get_if<Raise>(&action)) {
       call_store<Ruling>([this, claim = raise->claim] { return rule(claim); },
                          [this, claim = raise->claim](const auto& outcome, Actions& late) {
-                           table_->raised(claim, outcome, now_, late);
+                           table_->raised(claim, outcome, {now_, late});
                          });
     } else if (const auto* close = std::get_if<Close>(&action)) {
       const auto apply = [this, name = close->resource.name()] {
@@ -343,12 +345,12 @@ void LaneSimulation::take(const Actions& actions) {
         return FenceView{found->second, floor_};
       };
       call_store<FenceView>(apply, [this, call = *close](const auto& outcome, Actions& late) {
-        table_->closed(call.resource, call.ticket, outcome, now_, late);
+        table_->closed(call.resource, call.ticket, outcome, {now_, late});
       });
     } else if (const auto* record = std::get_if<Record>(&action)) {
       call_store<Ruling>([this, claim = record->claim] { return rule(claim); },
                          [this, call = *record](const auto& outcome, Actions& late) {
-                           table_->recorded(call.claim, call.ticket, outcome, now_, late);
+                           table_->recorded(call.claim, call.ticket, outcome, {now_, late});
                          });
     }
   }

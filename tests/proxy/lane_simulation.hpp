@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "adapters/http/lane_table.hpp"
+#include "server/lane/lane_table.hpp"
 
 namespace fenceguard::test {
 

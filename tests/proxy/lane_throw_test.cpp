@@ -5,8 +5,8 @@
 #include <future>
 #include <new>
 
-#include "adapters/http/lanes.hpp"
-#include "guard/lane_state.hpp"
+#include "guard/store/lane_state.hpp"
+#include "server/lane/lane_scheduler.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
 
@@ -99,7 +99,7 @@ class LanesOnAThrowingState : public testing::Test {
 
   const TempDir folder_;
   const std::shared_ptr<ThrowingState> state_ = std::make_shared<ThrowingState>(folder_.file("state.db"));
-  std::optional<Lanes> lanes_;
+  std::optional<LaneScheduler> lanes_;
 };
 
 class ThrowingCall : public LanesOnAThrowingState, public testing::WithParamInterface<Method> {};
@@ -121,7 +121,7 @@ TEST_F(LanesOnAThrowingState, ARevokeThatThrowsIsAnsweredAndTheNextClosesTheFenc
   EXPECT_FALSE(write(claim_of("a", 1)));
   const auto revoke = [&] {
     return wait_for<FenceView>(
-        [&](Done<FenceView> done) { lanes_->fences().revoke(Resource{"a"}, std::nullopt, std::move(done)); });
+        [&](Done<FenceView> done) { (*lanes_).revoke(Resource{"a"}, std::nullopt, std::move(done)); });
   };
   state_->throws = Method::revoke;
   EXPECT_THROW((void)revoke(), Unavailable);

@@ -1,6 +1,6 @@
 // Lanes in front of a real state: threads, the store's answers, the mark, the timer.
 
-#include "adapters/http/lanes.hpp"
+#include "server/lane/lane_scheduler.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <set>
 #include <thread>
 
-#include "guard/lane_state.hpp"
+#include "guard/store/lane_state.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -41,7 +41,7 @@ class OpenLanes {
     options_.state = sqlite::open_storage(path, initialised());
     start(settle_time);
   }
-  [[nodiscard]] Lanes* operator->() { return &*lanes_; }
+  [[nodiscard]] LaneScheduler* operator->() { return &*lanes_; }
 
   // Asks; the answer when it comes.
   [[nodiscard]] std::future<Entry> ask(Ask ask) {
@@ -83,9 +83,9 @@ class OpenLanes {
   }
   [[nodiscard]] FenceView revoke(const std::string& resource, const std::optional<Claim>& lease = {}) {
     return wait_for<FenceView>(
-        [&](Done<FenceView> done) { lanes_->fences().revoke(Resource{resource}, lease, std::move(done)); });
+        [&](Done<FenceView> done) { (*lanes_).revoke(Resource{resource}, lease, std::move(done)); });
   }
-  [[nodiscard]] Ruling advance(const Claim& claim) { return StoreGuard{lanes_->fences()}.advance(claim); }
+  [[nodiscard]] Ruling advance(const Claim& claim) { return StoreGuard{(*lanes_)}.advance(claim); }
   [[nodiscard]] LaneState& state() { return *options_.state->lane_state(); }
   // The lanes end; the state stays open.
   void stop() { lanes_.reset(); }
@@ -96,7 +96,7 @@ class OpenLanes {
 
  private:
   LaneOptions options_;
-  std::optional<Lanes> lanes_;
+  std::optional<LaneScheduler> lanes_;
 };
 
 class LanesTest : public testing::Test {
@@ -194,19 +194,19 @@ TEST_F(LanesTest, TheFencesBehindTheLanesAreCompactedButNotSetByHand) {
   OpenLanes lanes{path_};
   lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
   lanes.leave(lanes.enter(claim_of("b", 40)), Ending::took_effect);
-  const auto compaction = wait_for<Compaction>(
-      [&](Done<Compaction> done) { lanes->fences().compact(Token{40}, std::move(done)); });
+  const auto compaction =
+      wait_for<Compaction>([&](Done<Compaction> done) { lanes->compact(Token{40}, std::move(done)); });
   EXPECT_EQ(compaction.dropped, 1);
   EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 34)).get()), Verdict::stale);
   try {
     (void)wait_for<FenceView>([&](Done<FenceView> done) {
-      lanes->fences().rebase({Resource{"a"}, Token{7}, "tester"}, std::move(done));
+      lanes->rebase({Resource{"a"}, Token{7}, "tester"}, std::move(done));
     });
     FAIL() << "a running guard's fence was set by hand";
   } catch (const Unavailable& error) {
     EXPECT_THAT(error.what(), HasSubstr("fenceguard fence rebase --storage sqlite:STATE"));
   }
-  EXPECT_EQ(lanes->fences().status().state, StoreState::ready);
+  EXPECT_EQ(lanes->status().state, StoreState::ready);
 }
 
 TEST_F(LanesTest, AFloorThatWasRaisedCountsForWhoWaits) {
@@ -214,7 +214,7 @@ TEST_F(LanesTest, AFloorThatWasRaisedCountsForWhoWaits) {
   const Ticket old = lanes.enter(claim_of("a", 33));
   auto waiting = lanes.write(lanes->new_ticket(), claim_of("a", 34));
   EXPECT_TRUE(becomes([&] { return lanes->is_overtaken(Resource{"a"}, Token{33}); }));
-  EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->fences().init(100, done); }), 100);
+  EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(100, done); }), 100);
   lanes.leave(old, Ending::took_effect);
   EXPECT_EQ(verdict_of(waiting.get()), Verdict::stale);
 }
@@ -306,9 +306,7 @@ TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
     EXPECT_THAT(std::get<Failed>(entry).fault.message, HasSubstr(command));
   }
   EXPECT_FALSE(lanes.state().is_marked_open());
-  EXPECT_EQ(
-      wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->fences().init(30, std::move(done)); }),
-      30);
+  EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(30, std::move(done)); }), 30);
   EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 30)).get()), Verdict::stale);
   lanes.leave(lanes.enter(claim_of("a", 31)), Ending::took_effect);
 }
@@ -338,13 +336,13 @@ TEST_F(LanesTest, OfAPairWithAnAbsurdTokenNeitherFenceMoves) {
 }
 
 TEST_F(LanesTest, AStorageThatCannotKeepTheStateIsRefused) {
-  EXPECT_THROW((Lanes{LaneOptions{}, 0, 10}), InvalidInput);
+  EXPECT_THROW((LaneScheduler{LaneOptions{}, 0, 10}), InvalidInput);
   LaneOptions options;
   { const OpenStorage made{path_}; }
   StorageOptions inspecting;
   inspecting.mode = StorageOptions::Mode::inspect;
   options.state = sqlite::open_storage(path_, inspecting);
-  EXPECT_THROW((Lanes{options, 0, 10}), InvalidInput);
+  EXPECT_THROW((LaneScheduler{options, 0, 10}), InvalidInput);
 }
 
 // Threads write with rising tokens, and forget at times what became of a write; at no moment are writes of

@@ -1,4 +1,4 @@
-#include "adapters/http/location.hpp"
+#include "server/proxy/request/location.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "adapters/http/operation.hpp"
+#include "server/proxy/request/operation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,17 +9,17 @@ namespace {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 using testing::HasSubstr;
 
-std::variant<Operation, Turned> parse(const std::string& method, const std::string& target,
-                                      const Pairs& fields = {}, std::size_t depth = 0) {
+std::variant<Operation, Rejection> parse(const std::string& method, const std::string& target,
+                                         const Pairs& fields = {}, std::size_t depth = 0) {
   http::Request request{method, target, {}, {}, false};
   request.fields.add("Host", "guard");
   for (const auto& [name, value] : fields) request.fields.add(name, value);
   return parse_operation(request, {depth, nullptr});
 }
 
-unsigned status(const std::variant<Operation, Turned>& parsed) {
-  const auto* turned = std::get_if<Turned>(&parsed);
-  return turned == nullptr ? 0 : turned->response.status;
+unsigned status(const std::variant<Operation, Rejection>& parsed) {
+  const auto* rejection = std::get_if<Rejection>(&parsed);
+  return rejection == nullptr ? 0 : rejection->response.status;
 }
 
 Pairs with_claim(Pairs fields) {
@@ -59,7 +59,7 @@ TEST(OperationTest, WhatReachesTheMembersOfACollectionIsToldNotToWhereTheyHaveFe
     for (const auto* wrong : {"infinity", "Infinity", "1", "", "0, infinity"}) {
       const auto parsed = tried({{"Depth", wrong}}, 0);
       ASSERT_EQ(status(parsed), 400U) << method << " " << wrong;
-      EXPECT_THAT(std::get<Turned>(parsed).response.body, HasSubstr("Depth: 0"));
+      EXPECT_THAT(std::get<Rejection>(parsed).response.body, HasSubstr("Depth: 0"));
     }
     EXPECT_EQ(status(tried({{"Depth", "0"}, {"Depth", "infinity"}}, 0)), 400U) << method;
     EXPECT_EQ(status(tried({{"Overwrite", "T"}}, 0)), is_pair ? 400U : 0U) << method;
@@ -103,7 +103,7 @@ TEST(OperationTest, EveryWriteNeedsAToken) {
        {"PUT", "POST", "PATCH", "DELETE", "MKCOL", "PROPPATCH", "LOCK", "UNLOCK", "MOVE", "COPY"}) {
     const auto parsed = parse(method, "/a", {{"Destination", "/b"}});
     EXPECT_EQ(status(parsed), 428U) << method;
-    EXPECT_EQ(std::get<Turned>(parsed).why, Turned::Why::missing);
+    EXPECT_EQ(std::get<Rejection>(parsed).why, Rejection::Why::missing);
   }
   EXPECT_EQ(status(parse("PUT", "/a", with_claim({}))), 0U);
 }
@@ -112,7 +112,7 @@ TEST(OperationTest, AMethodThatIsNotKnownIs405EvenWithAToken) {
   for (const auto* method : {"TRACE", "CONNECT", "get", "PURGE", "MKCALENDAR", "PUTX"}) {
     const auto parsed = parse(method, "/a", with_claim({}));
     EXPECT_EQ(status(parsed), 405U) << method;
-    EXPECT_THAT(std::string{*std::get<Turned>(parsed).response.fields.single("Allow")},
+    EXPECT_THAT(std::string{*std::get<Rejection>(parsed).response.fields.single("Allow")},
                 HasSubstr("PROPFIND"));
   }
 }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/http/upstream_pool.hpp"
+#include "server/proxy/upstream/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream.hpp"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/problem.hpp"
+#include "server/data/problem.hpp"
 
 namespace fenceguard {
 namespace {

@@ -1,4 +1,4 @@
-#include "adapters/http/request_writer.hpp"
+#include "server/proxy/upstream/request_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -171,9 +171,8 @@ TEST_F(EndlessUploadTest, IsCutOffOnceALaterHolderHasWaitedLongEnough) {
 
 TEST_F(EndlessUploadTest, OfAHolderThatIsCutOffIsCutOffToo) {
   std::promise<Outcome<FenceView>> revoked;
-  impatient_.lanes().fences().revoke(Resource{"big"}, std::nullopt, [&](Outcome<FenceView> outcome) {
-    revoked.set_value(std::move(outcome));
-  });
+  impatient_.lanes().revoke(Resource{"big"}, std::nullopt,
+                            [&](Outcome<FenceView> outcome) { revoked.set_value(std::move(outcome)); });
   auto ruled = revoked.get_future();
   EXPECT_EQ(ruled.wait_for(http::patience), std::future_status::ready);
   EXPECT_EQ(answer().field("Fencing-Verdict"), "unknown");

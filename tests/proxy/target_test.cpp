@@ -1,4 +1,4 @@
-#include "adapters/http/target.hpp"
+#include "server/proxy/request/target.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

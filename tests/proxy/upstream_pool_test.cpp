@@ -1,7 +1,7 @@
 // How connections to the upstream end: with the process, whatever our kernel still holds of what was sent;
 // in order, where everything was taken.
 
-#include "adapters/http/upstream_pool.hpp"
+#include "server/proxy/upstream/upstream_pool.hpp"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -54,7 +54,7 @@ class SlowReader {
     ::listen(listener_, 1);
     ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
     options_.endpoints.emplace_back(
-        http::asio::ip::tcp::endpoint{http::asio::ip::address_v4::loopback(), ntohs(address.sin_port)});
+        net::asio::ip::tcp::endpoint{net::asio::ip::address_v4::loopback(), ntohs(address.sin_port)});
   }
   ~SlowReader() {
     ::close(listener_);
@@ -87,22 +87,22 @@ class SlowReader {
   int connection_ = -1;
 };
 
-http::Task<void> send_all_that_is_taken(UpstreamPool& pool, std::string bytes, std::function<void()> sent) {
+net::Task<void> send_all_that_is_taken(UpstreamPool& pool, std::string bytes, std::function<void()> sent) {
   const auto connection = co_await pool.connect(std::chrono::steady_clock::now() + http::patience);
   std::string_view none;
-  for (http::Channel::Error error; connection && !error;) {
+  for (net::Transport::Error error; connection && !error;) {
     std::string_view rest = bytes;
-    error = connection->channel().write_now(rest, none);
+    error = connection->transport().write_now(rest, none);
     if (bytes.size() < 100) break;
   }
   sent();
 }
 
 void run_client(const UpstreamOptions& options, const std::string& bytes, std::function<void()> sent) {
-  const auto loop = std::make_shared<http::Loop>();
+  const auto loop = std::make_shared<net::Loop>();
   UpstreamPool pool{options, loop};
-  http::asio::co_spawn(loop->context(), send_all_that_is_taken(pool, bytes, std::move(sent)),
-                       [&](const std::exception_ptr&) { loop->context().stop(); });
+  net::asio::co_spawn(loop->context(), send_all_that_is_taken(pool, bytes, std::move(sent)),
+                      [&](const std::exception_ptr&) { loop->context().stop(); });
   loop->context().run_for(http::patience);
 }
 
@@ -136,15 +136,15 @@ TEST(UpstreamPoolTest, NothingArrivesAfterTheProcessWasKilledHoweverMuchItHadSen
 TEST(UpstreamPoolTest, AConnectionWhoseTimeForDeliveryCannotBeSetIsNotUsed) {
   SlowReader upstream;
   const auto is_connected = [&] {
-    const auto loop = std::make_shared<http::Loop>();
+    const auto loop = std::make_shared<net::Loop>();
     UpstreamPool pool{upstream.options(), loop};
     bool is_there = false;
-    const auto connect = [&]() -> http::Task<void> {
+    const auto connect = [&]() -> net::Task<void> {
       const auto connection = co_await pool.connect(std::chrono::steady_clock::now() + http::patience);
       is_there = connection != nullptr;
     };
-    http::asio::co_spawn(loop->context(), connect(),
-                         [&](const std::exception_ptr&) { loop->context().stop(); });
+    net::asio::co_spawn(loop->context(), connect(),
+                        [&](const std::exception_ptr&) { loop->context().stop(); });
     loop->context().run_for(http::patience);
     return is_there;
   };

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "adapters/redis/connection.hpp"
+#include "adapters/redis/wire/connection.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/process/server_process.hpp"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "guard/error.hpp"
-#include "guard/sidecar/access_tokens.hpp"
-#include "guard/sidecar/host_check.hpp"
+#include "server/control/access_tokens.hpp"
+#include "server/control/host_check.hpp"
 #include "tests/http/support.hpp"
 
 namespace fenceguard {
@@ -32,7 +32,7 @@ class TokenFile : public testing::Test {
     }
   }
 
-  http::TemporaryFolder folder_;
+  test::TempDir folder_;
   std::string path_ = folder_.file("tokens");
 };
 

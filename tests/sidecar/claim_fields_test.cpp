@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/claim_fields.hpp"
+#include "server/data/claim_fields.hpp"
 
 namespace fenceguard {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/conditions.hpp"
+#include "server/data/conditions.hpp"
 
 namespace fenceguard {
 namespace {

@@ -258,7 +258,7 @@ TEST_F(ControlSideTest, ProbesAnswer) {
   EXPECT_THAT(metrics.body, HasSubstr("fenceguard_build_info{version="));
 }
 
-TEST(ControlSide, WithoutASourceLeasesAre501AndFencesWork) {
+TEST(ControlService, WithoutASourceLeasesAre501AndFencesWork) {
   RunningOptions options;
   options.has_source = false;
   const Running running{std::move(options)};
@@ -272,8 +272,8 @@ TEST(ControlSide, WithoutASourceLeasesAre501AndFencesWork) {
   EXPECT_EQ(running.control("POST", "/v1/fences/compact").status, 409U);
 }
 
-TEST(ControlSide, AUnixSocketServesAnyHost) {
-  const http::TemporaryFolder folder;
+TEST(ControlService, AUnixSocketServesAnyHost) {
+  const test::TempDir folder;
   RunningOptions options;
   options.sidecar.control = "unix:" + folder.file("control.sock");
   options.sidecar.listen = "unix:" + folder.file("data.sock");
@@ -282,8 +282,8 @@ TEST(ControlSide, AUnixSocketServesAnyHost) {
   EXPECT_EQ(running.data("PUT", "/a", claim_fields(5), "x").status, 201U);
 }
 
-TEST(ControlSide, TheProbeAddressServesTheProbesOnly) {
-  const http::TemporaryFolder folder;
+TEST(ControlService, TheProbeAddressServesTheProbesOnly) {
+  const test::TempDir folder;
   RunningOptions options;
   options.sidecar.probe = "unix:" + folder.file("probe.sock");
   const Running running{std::move(options)};
@@ -299,7 +299,7 @@ TEST(ControlSide, TheProbeAddressServesTheProbesOnly) {
   EXPECT_EQ(status("POST", "/healthz"), 405U);
 }
 
-TEST(ControlSide, ItBindsElsewhereOnlyWithATokenFile) {
+TEST(ControlService, ItBindsElsewhereOnlyWithATokenFile) {
   RunningOptions options;
   options.sidecar.control = "0.0.0.0:0";
   EXPECT_THROW(Running{std::move(options)}, InvalidInput);
@@ -322,7 +322,7 @@ class RolesTest : public testing::Test {
 
   const std::string lease_ = "lease-0123456789abcdef";
   const std::string admin_ = "admin-0123456789abcdef";
-  http::TemporaryFolder folder_;
+  test::TempDir folder_;
   const std::string path_ = folder_.file("tokens");
   Running running_{options(path_)};
 };

@@ -216,7 +216,7 @@ TEST_F(DataSideTest, AFaultIsUnavailableOrUnknownAndSaysWhich) {
   EXPECT_EQ(put(1).status, 201U);
 }
 
-TEST(DataSide, WithADepthOneLockCoversEverythingUnderIt) {
+TEST(ObjectService, WithADepthOneLockCoversEverythingUnderIt) {
   RunningOptions options;
   options.sidecar.resource_depth = 2;
   const Running running{std::move(options)};
@@ -226,7 +226,7 @@ TEST(DataSide, WithADepthOneLockCoversEverythingUnderIt) {
   EXPECT_EQ(running.data("PUT", "/accounts", claim_fields(36), "x").status, 400U);
 }
 
-TEST(DataSide, AnAbsurdTokenIsImplausibleAndMovesNoFence) {
+TEST(ObjectService, AnAbsurdTokenIsImplausibleAndMovesNoFence) {
   RunningOptions options;
   options.storage.jump_max = 1000;
   const Running running{std::move(options)};
@@ -238,7 +238,7 @@ TEST(DataSide, AnAbsurdTokenIsImplausibleAndMovesNoFence) {
   EXPECT_EQ(running.data("PUT", "/a", claim_fields(1000), "z").status, 204U);
 }
 
-TEST(DataSide, ABodyOverTheLimitIs413AndMovesNoFence) {
+TEST(ObjectService, ABodyOverTheLimitIs413AndMovesNoFence) {
   RunningOptions options;
   options.sidecar.data_limits.body_bytes_max = 1000;
   const Running running{std::move(options)};

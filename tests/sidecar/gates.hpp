@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "guard/storage.hpp"
+#include "guard/store/storage.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::test {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "guard/error.hpp"
-#include "guard/sidecar/json_body.hpp"
+#include "server/control/json_body.hpp"
 
 namespace fenceguard {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <random>
 
-#include "guard/sidecar/lease_queue.hpp"
+#include "server/leases/lease_queue.hpp"
 
 namespace fenceguard {
 namespace {
@@ -85,10 +85,10 @@ class Simulation {
     switch (action.kind) {
       case Kind::ask:
         return begin_step(callers_.at(action.ask).resource, [this, id = action.ask] { ask(id); });
-      case Kind::take_back:
+      case Kind::revert:
         return begin_step(action.claim->resource, [this, claim = *action.claim] {
           release(claim);
-          queue_.taken_back(claim.resource, now_, actions_);
+          queue_.reverted(claim.resource, now_, actions_);
         });
       case Kind::identify:
         return at(now_ + 1ms * below(30), [this, id = action.ask] {

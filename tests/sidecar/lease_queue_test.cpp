@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/lease_queue.hpp"
+#include "server/leases/lease_queue.hpp"
 
 namespace fenceguard {
 namespace {
@@ -38,7 +38,7 @@ class LeaseQueueTest : public testing::Test {
       if (action.kind == Kind::identify) words.push_back("identify " + id);
       if (action.kind == Kind::refuse) words.push_back("refuse " + id);
       if (action.kind == Kind::dismiss) words.push_back("dismiss " + id);
-      if (action.kind == Kind::take_back) words.push_back("take back " + to_string(action.claim->token));
+      if (action.kind == Kind::revert) words.push_back("take back " + to_string(action.claim->token));
     }
     return words;
   }
@@ -192,7 +192,7 @@ TEST_F(LeaseQueueTest, AGrantWhoseCallerWentAwayDuringTheStepIsTakenBack) {
   EXPECT_EQ(wanted(), Words{});
   EXPECT_FALSE(grant(a, "a", 5));
   EXPECT_EQ(wanted(), (Words{"dismiss 1", "take back 5"}));
-  queue_.taken_back(resource_, now_, actions_);
+  queue_.reverted(resource_, now_, actions_);
   EXPECT_EQ(wanted(), Words{"ask 2"});
 }
 
@@ -202,7 +202,7 @@ TEST_F(LeaseQueueTest, ALeaseWhoseAnswerNeverArrivedIsTakenBack) {
   wanted();
   queue_.undelivered(a, now_, actions_);
   EXPECT_EQ(wanted(), Words{"take back 5"});
-  queue_.taken_back(resource_, now_, actions_);
+  queue_.reverted(resource_, now_, actions_);
   EXPECT_TRUE(queue_.is_idle());
 }
 
@@ -290,7 +290,7 @@ TEST_F(LeaseQueueTest, TheSameHolderAsksOnlyAfterItsLeaseWasTakenBack) {
   EXPECT_EQ(wanted(), (Words{"ask 1", "take back 5"}));
   arrive("a", 0ms, true);
   for (const auto& word : wanted()) EXPECT_NE(word, "ask 2");
-  queue_.taken_back(resource_, now_, actions_);
+  queue_.reverted(resource_, now_, actions_);
   EXPECT_EQ(wanted(), Words{"ask 2"});
 }
 

@@ -6,8 +6,8 @@
 
 #include <future>
 
-#include "adapters/schemes.hpp"
-#include "guard/sidecar/lease_desk.hpp"
+#include "server/leases/lease_service.hpp"
+#include "server/products.hpp"
 #include "tests/sidecar/running.hpp"
 
 namespace fenceguard::test {
@@ -256,9 +256,9 @@ TEST_F(LeasesTest, ALiveLeaseIsRenewedWhileTheSourceHangsOverNewOnes) {
   const auto claim = hold(R"("resource":"mine","ttl_ms":60000)");
   running_.source().asking.close();
   std::vector<std::future<http::Response>> others;
-  for (std::size_t i = 0; i < 2 * LeaseDesk::threads; ++i)
+  for (std::size_t i = 0; i < 2 * LeaseService::threads; ++i)
     others.push_back(acquire_soon(R"("resource":"other/)" + std::to_string(i) + "\""));
-  ASSERT_TRUE(running_.source().asking.wait_for_calls(LeaseDesk::threads));
+  ASSERT_TRUE(running_.source().asking.wait_for_calls(LeaseService::threads));
   ASSERT_TRUE(are_waiting(static_cast<int>(others.size())));
   auto renewed = std::async(std::launch::async, [&] {
     return running_.control("PUT", "/v1/leases/mine", R"({"ttl_ms":90000})", claim);
@@ -361,29 +361,29 @@ TEST(Leases, ANumberIssuedTwiceIsCountedAndTheLeaseTakenAgain) {
   EXPECT_EQ(running.metric("fenceguard_token_conflicts_total"), 1);
 }
 
-// The desk alone, so that no connection is needed for each call.
+// The service alone, so that no connection is needed for each call.
 TEST(Leases, CallsOfASourceThatHangsAreBounded) {
-  const http::TemporaryFolder folder;
+  const test::TempDir folder;
   StorageOptions options;
   options.initialise = true;
-  const auto storage = schemes().open_storage(Url::parse("sqlite:" + folder.file("guard.db")), options);
+  const auto storage = products().open_storage(Url::parse("sqlite:" + folder.file("guard.db")), options);
   Metrics metrics{"sqlite"};
   RefusalLog log;
   Gate gate;
   std::atomic<std::size_t> ended{0};
   std::size_t run = 0;
   {
-    LeaseDesk desk{*storage->own_source(), storage->fences(), metrics, log};
+    LeaseService service{*storage->own_source(), storage->fences(), metrics, log};
     const auto call = [&] {
       gate.pass();
       ++ended;
     };
     gate.close();
-    for (std::size_t i = 0; i < LeaseDesk::threads; ++i) run += desk.run_renewal(call) ? 1 : 0;
-    ASSERT_TRUE(gate.wait_for_calls(LeaseDesk::threads));
-    for (std::size_t i = 0; i < 2 * LeaseDesk::calls_max; ++i) run += desk.run_renewal(call) ? 1 : 0;
-    EXPECT_EQ(run, LeaseDesk::threads + LeaseDesk::calls_max);
-    EXPECT_TRUE(desk.run_blocking([] {})) << "the other calls have room of their own";
+    for (std::size_t i = 0; i < LeaseService::threads; ++i) run += service.run_renewal(call) ? 1 : 0;
+    ASSERT_TRUE(gate.wait_for_calls(LeaseService::threads));
+    for (std::size_t i = 0; i < 2 * LeaseService::calls_max; ++i) run += service.run_renewal(call) ? 1 : 0;
+    EXPECT_EQ(run, LeaseService::threads + LeaseService::calls_max);
+    EXPECT_TRUE(service.run_blocking([] {})) << "the other calls have room of their own";
     gate.open();
   }
   EXPECT_EQ(ended, run);

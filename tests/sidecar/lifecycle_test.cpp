@@ -77,7 +77,7 @@ TEST(Lifecycle, APortInUseIsSaidAndNothingIsLeftRunning) {
   }
 }
 
-// A step of the desk is still under way when the time for draining is over: its lease is not left behind.
+// A step of the service is still under way when the time for draining is over: its lease is not left behind.
 TEST(Lifecycle, AStopDuringAGrantLeavesNoLeaseThatNobodyGot) {
   RunningOptions options;
   options.sidecar.drain_timeout = 50ms;

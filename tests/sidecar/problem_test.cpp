@@ -6,7 +6,7 @@
 #include <boost/json/parse.hpp>
 #include <set>
 
-#include "guard/sidecar/problem.hpp"
+#include "server/data/problem.hpp"
 
 namespace fenceguard {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <sstream>
 
-#include "guard/sidecar/metrics.hpp"
-#include "guard/sidecar/refusal_log.hpp"
+#include "server/control/metrics.hpp"
+#include "server/control/refusal_log.hpp"
 
 namespace fenceguard {
 namespace {

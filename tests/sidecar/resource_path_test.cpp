@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/resource_path.hpp"
+#include "server/data/resource_path.hpp"
 
 namespace fenceguard {
 namespace {

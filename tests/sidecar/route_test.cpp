@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guard/sidecar/route.hpp"
+#include "server/control/route.hpp"
 
 namespace fenceguard {
 namespace {

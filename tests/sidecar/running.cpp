@@ -3,12 +3,13 @@
 #include <boost/json/parse.hpp>
 
 #include "adapters/schemes.hpp"
-#include "guard/url.hpp"
+#include "guard/source/url.hpp"
+#include "server/products.hpp"
 
 namespace fenceguard::test {
 
 Running::Running(RunningOptions options) {
-  real_storage_ = schemes().open_storage(Url::parse("sqlite:" + folder_.file("guard.db")), options.storage);
+  real_storage_ = products().open_storage(Url::parse("sqlite:" + folder_.file("guard.db")), options.storage);
   TokenSource* source = real_storage_->own_source();
   if (!options.has_own_source) {
     other_source_ = open_source("sqlite:" + folder_.file("leases.db"));

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "guard/http/client.hpp"
-#include "guard/scheme.hpp"
-#include "guard/sidecar/sidecar.hpp"
+#include "server/http/client.hpp"
+#include "server/products.hpp"
+#include "server/sidecar.hpp"
 #include "tests/http/support.hpp"
 #include "tests/sidecar/gates.hpp"
 
@@ -57,10 +57,10 @@ class Running {
   GatedSource& source() { return *source_; }
   GatedFences& fences() { return storage_->fences(); }
   GatedObjects& objects() { return *storage_->objects(); }
-  const http::TemporaryFolder& folder() const { return folder_; }
+  const test::TempDir& folder() const { return folder_; }
 
  private:
-  http::TemporaryFolder folder_;
+  test::TempDir folder_;
   std::unique_ptr<Storage> real_storage_;
   std::unique_ptr<TokenSource> other_source_;
   std::unique_ptr<GatedStorage> storage_;

@@ -1,6 +1,6 @@
 // Signed claims through a running sidecar: who was not granted a token cannot use one, and moves no fence.
 
-#include "guard/sidecar/signature.hpp"
+#include "server/data/signature.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class SignatureTest : public testing::Test {
 
   std::string fence() const { return running->control("GET", "/v1/fences/accounts/42").body; }
 
-  const http::TemporaryFolder folder;
+  const test::TempDir folder;
   std::optional<Running> running;
 };
 
@@ -215,7 +215,7 @@ TEST(Signature, AskingForItWithoutKeysIsASentence) {
 }
 
 TEST(Signature, ASecondClaimHasAFieldOfItsOwn) {
-  const http::TemporaryFolder folder;
+  const test::TempDir folder;
   std::ofstream{folder.file("keys")} << "old " << first;
   chmod(folder.file("keys").c_str(), 0600);
   const auto keys = ClaimKeys::from_file(folder.file("keys"), "fenceguard");

@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "adapters/sqlite/fence_table.hpp"
+#include "adapters/sqlite/fences/fence_table.hpp"
+#include "adapters/sqlite/file/schema.hpp"
 #include "adapters/sqlite/guard.hpp"
-#include "adapters/sqlite/schema.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"

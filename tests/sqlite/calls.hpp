@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "adapters/sqlite/database.hpp"
+#include "adapters/sqlite/file/database.hpp"
 #include "adapters/sqlite/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 
 namespace fenceguard::test {
 

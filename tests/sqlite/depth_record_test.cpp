@@ -1,6 +1,6 @@
 // How many segments of a path name a resource, as the file keeps it beside its fences.
 
-#include "guard/depth_record.hpp"
+#include "guard/store/resource_depth.hpp"
 
 #include <gtest/gtest.h>
 

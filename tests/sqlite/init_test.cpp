@@ -10,7 +10,7 @@
 #include <future>
 #include <thread>
 
-#include "adapters/sqlite/file.hpp"
+#include "adapters/sqlite/file/file.hpp"
 #include "adapters/sqlite/token_source.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"

@@ -1,6 +1,6 @@
 // What a lane keeps in the file beside its fences.
 
-#include "guard/lane_state.hpp"
+#include "guard/store/lane_state.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

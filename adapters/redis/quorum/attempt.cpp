@@ -78,7 +78,7 @@ Sends Attempt::with_present_tenure() {
   for (const auto node : group) {
     auto extension = request(What::extend);
     extension.number = token_;
-    extension.era = round_[node].era;
+    extension.epoch = round_[node].epoch;
     // Not the attempt's own: a withdrawal of it must never end the tenure.
     extension.nonce += '+';
     extensions.push_back({node, std::move(extension)});
@@ -98,7 +98,7 @@ Sends Attempt::confirm_or_take(std::int64_t elapsed_ms) {
     has_token_[node] = round_[node].number == token_;
     if (has_token_[node]) continue;
     auto confirmation = request(What::confirm);
-    confirmation.era = round_[node].era;
+    confirmation.epoch = round_[node].epoch;
     confirmation.answered = round_[node].number;
     confirmation.number = token_;
     sends.push_back({node, std::move(confirmation)});
@@ -123,7 +123,7 @@ Sends Attempt::refused() {
     if (round_[node].kind == Kind::held) lefts.push_back(round_[node].left_ms);
   }
   const auto granted_count = round_.count(Kind::granted);
-  // Without any that is held, those that granted are of several eras.
+  // Without any that is held, those that granted are of several epochs.
   if (lefts.empty() || lefts.size() + granted_count < majority()) return end(Ending::short_of_votes);
   // The lock is free once so many of the holds are gone that a majority is.
   std::ranges::sort(lefts);

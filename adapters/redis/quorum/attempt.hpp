@@ -35,7 +35,7 @@ class Attempt {
     held,            // by one other holder, at a majority
     contended,       // several are at it; soon one of them has it, or all have withdrawn
     left_over,       // the same holder's earlier attempt is not quite gone
-    short_of_votes,  // fewer than a majority answered that they may vote, all in one era
+    short_of_votes,  // fewer than a majority answered that they may vote, all in one epoch
     too_late,        // a majority confirmed, but nothing is left of the time to live
   };
 

@@ -3,9 +3,9 @@
 // What the quorum's rules say to a node and hear from it. A Request is one script at one node, an Answer what
 // it said; wire.hpp knows how they read in Redis.
 //
-// An era is the time between two restorations of nodes that forgot their state: a random word, the same at
-// all nodes that count together. Numbers that were answered in different eras are never put together, because
-// between them a node may have forgotten what it answered.
+// An epoch is the time between two restorations of nodes that forgot their state: a random word, the same at
+// all nodes that count together. Numbers that were answered in different epochs are never put together,
+// because between them a node may have forgotten what it answered.
 //
 // Values.
 
@@ -21,22 +21,22 @@ struct Request {
     ask,      // round 1: the lock for holder and nonce, if it is free, with the next number
     confirm,  // round 2: the hold with the number answered becomes one with number, the counter at least that
     extend,   // the holder's hold with number gets a new nonce and at least ttl
-    withdraw,  // frees the hold of holder and nonce, unless its number is number
-    renew,     // the holder's hold with number gets ttl
-    release,   // frees the holder's hold with number
-    show,      // who holds the lock
-    prepare,   // the state of a node; one that has none becomes a candidate under nonce
-    freeze,    // from era to next_era: what was begun in the old one cannot be confirmed any more
-    lift,      // the counter to at least number
-    found,     // the candidate of nonce votes from now on, in era, from number on
-    draw,      // the next number, for nobody
+    withdraw,   // frees the hold of holder and nonce, unless its number is number
+    renew,      // the holder's hold with number gets ttl
+    release,    // frees the holder's hold with number
+    show,       // who holds the lock
+    prepare,    // the state of a node; one that has none becomes a candidate under nonce
+    freeze,     // from epoch to next_epoch: what was begun in the old one cannot be confirmed any more
+    lift,       // the counter to at least number
+    bootstrap,  // the candidate of nonce votes from now on, in epoch, from number on
+    draw,       // the next number, for nobody
   };
   What what = What::show;
   std::string resource{};
   std::string holder{};
   std::string nonce{};
-  std::string era{};  // the node must be in it
-  std::string next_era{};
+  std::string epoch{};  // the node must be in it
+  std::string next_epoch{};
   std::int64_t number = 0;
   std::int64_t answered = 0;
   std::int64_t ttl_ms = 0;
@@ -49,13 +49,13 @@ struct Answer {
     held,       // to ask: by holder; to show: number, holder, left_ms
     confirmed,  // done
     refused,    // not done, because things are not as the request says
-    marked,     // to prepare: era, number is the counter, clock_us
+    marked,     // to prepare: epoch, number is the counter, clock_us
     unmarked,   // the node has no state and does not vote; to prepare: clock_us
     silent,     // no answer, or none that can be used
   };
   Kind kind = Kind::silent;
   Request::What to = Request::What::show;  // what it answers
-  std::string era{};
+  std::string epoch{};
   std::string holder{};
   std::int64_t number = 0;
   std::int64_t left_ms = 0;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "adapters/redis/errors.hpp"
 #include "adapters/redis/quorum/wire.hpp"
+#include "adapters/redis/wire/errors.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::redis::quorum {

@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/redis/connection.hpp"
 #include "adapters/redis/quorum/message.hpp"
-#include "guard/clock.hpp"
+#include "adapters/redis/wire/connection.hpp"
+#include "guard/support/clock.hpp"
 
 namespace fenceguard::redis::quorum {
 

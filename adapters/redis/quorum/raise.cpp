@@ -9,17 +9,17 @@ using What = Request::What;
 
 namespace {
 
-Request lift_to(std::int64_t number, const std::string& era) {
+Request lift_to(std::int64_t number, const std::string& epoch) {
   Request request;
   request.what = What::lift;
   request.number = number;
-  request.era = era;
+  request.epoch = epoch;
   return request;
 }
 
 }  // namespace
 
-Raise::Raise(Terms terms) : terms_{std::move(terms)}, round_{terms_.nodes}, eras_(terms_.nodes) {}
+Raise::Raise(Terms terms) : terms_{std::move(terms)}, round_{terms_.nodes}, epochs_(terms_.nodes) {}
 
 Sends Raise::start() {
   Sends sends;
@@ -67,8 +67,8 @@ Sends Raise::after_preparing() {
     if (answer.kind == Kind::unmarked) candidates_.push_back(node);
     if (answer.kind != Kind::marked) continue;
     marked_.push_back(node);
-    eras_[node] = answer.era;
-    is_one_era = is_one_era && answer.era == eras_[marked_.front()];
+    epochs_[node] = answer.epoch;
+    is_one_era = is_one_era && answer.epoch == epochs_[marked_.front()];
     number_ = std::max(number_, answer.number);
   }
   const auto answered_count = marked_.size() + candidates_.size();
@@ -88,8 +88,8 @@ Sends Raise::freeze() {
   for (const auto node : marked_) {
     Request request;
     request.what = What::freeze;
-    request.era = eras_[node];
-    request.next_era = terms_.nonce;
+    request.epoch = epochs_[node];
+    request.next_epoch = terms_.nonce;
     sends.push_back({node, std::move(request)});
   }
   round_.begin(sends);
@@ -101,7 +101,7 @@ Sends Raise::after_freezing() {
   for (const auto node : marked_) {
     if (round_[node].kind != Kind::confirmed) continue;
     frozen.push_back(node);
-    eras_[node] = terms_.nonce;
+    epochs_[node] = terms_.nonce;
     number_ = std::max(number_, round_[node].number);
   }
   const auto frozen_min = is_from_clock_ ? marked_.size() : candidates_.empty() ? 0 : majority_of_others();
@@ -116,12 +116,12 @@ Sends Raise::write() {
   phase_ = Phase::writing;
   number_ = std::max(number_, terms_.mark);
   Sends sends;
-  for (const auto node : marked_) sends.push_back({node, lift_to(number_, eras_[node])});
+  for (const auto node : marked_) sends.push_back({node, lift_to(number_, epochs_[node])});
   for (const auto node : candidates_) {
     Request request;
-    request.what = What::found;
+    request.what = What::bootstrap;
     request.nonce = terms_.nonce;
-    request.era = terms_.nonce;
+    request.epoch = terms_.nonce;
     request.number = number_;
     sends.push_back({node, std::move(request)});
   }
@@ -173,7 +173,7 @@ Sends Draw::go_on() {
     if (round_[node].number == number_) {
       ++at_number_count_;
     } else {
-      sends.push_back({node, lift_to(number_, round_[node].era)});
+      sends.push_back({node, lift_to(number_, round_[node].epoch)});
     }
   }
   is_writing_ = true;

@@ -7,9 +7,9 @@
 // the highest number of a majority of the *others*: whatever was granted with its help was confirmed by one
 // of those as well. Three steps keep that true whatever is under way meanwhile. First the node becomes a
 // candidate under a fresh nonce, so that the state that it lost was lost before; then the others leave their
-// era, which tells their counters and ends everything that was begun but not confirmed, because it may rest
+// epoch, which tells their counters and ends everything that was begun but not confirmed, because it may rest
 // on an answer that the node has forgotten; then the candidate, if it is still the same, is founded in the
-// new era. Where too few have kept their state, and all answer, the highest clock in microseconds takes the
+// new epoch. Where too few have kept their state, and all answer, the highest clock in microseconds takes the
 // place of what is lost: nobody draws a number each microsecond.
 //
 // Not thread-safe.
@@ -26,7 +26,7 @@ class Raise {
   struct Terms {
     std::size_t nodes = 0;
     std::int64_t mark = 0;  // 0: none
-    std::string nonce;      // of this raise alone; also the name of the era that it may begin
+    std::string nonce;      // of this raise alone; also the name of the epoch that it may begin
   };
 
   enum class Ending {
@@ -70,7 +70,7 @@ class Raise {
   Round round_;
   std::vector<std::size_t> marked_;
   std::vector<std::size_t> candidates_;
-  std::vector<std::string> eras_;  // in which each node is
+  std::vector<std::string> epochs_;  // in which each node is
   bool is_from_clock_ = false;
   std::int64_t number_ = 0;
 };

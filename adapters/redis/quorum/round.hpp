@@ -75,10 +75,10 @@ class Round {
 };
 
 [[nodiscard]] inline bool are_of_one_era(const Answer& a, const Answer& b) {
-  return a.era == b.era;
+  return a.epoch == b.epoch;
 }
 [[nodiscard]] inline bool are_of_one_tenure(const Answer& a, const Answer& b) {
-  return a.number == b.number && a.holder == b.holder && a.era == b.era;
+  return a.number == b.number && a.holder == b.holder && a.epoch == b.epoch;
 }
 
 }  // namespace fenceguard::redis::quorum

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "adapters/redis/quorum/attempt.hpp"
-#include "adapters/redis/quorum/exchange.hpp"
+#include "adapters/redis/quorum/broadcast.hpp"
 #include "adapters/redis/quorum/raise.hpp"
 #include "guard/error.hpp"
 
@@ -219,17 +219,17 @@ class QuorumSource : public TokenSource {
   template <class Machine>
   Report carry_out(Machine& machine, Ms ttl) {
     const auto begin = BootClock::now();
-    Exchange exchange{nodes_, limit(ttl)};
+    Broadcast broadcast{nodes_, limit(ttl)};
     std::vector<Request> unanswered(nodes_.size());
     const auto send = [&](Sends sends) {
       if (sends.empty()) return;
       for (const auto& one : sends) unanswered[one.node] = one.request;
-      exchange.send(sends);
+      broadcast.send(sends);
     };
     Report report;
     std::vector<Send> left;
     send(machine.start());
-    while (const auto event = exchange.next()) {
+    while (const auto event = broadcast.next()) {
       auto& request = unanswered[event->node];
       if (event->answer.kind == Kind::unmarked) ++report.unmarked_count;
       if (event->answer.kind == Kind::silent && may_be_left(request.what)) {
@@ -243,8 +243,8 @@ class QuorumSource : public TokenSource {
     }
     withdraw_later(std::move(left), token_granted(machine), begin + ttl + Ms{drift_ms(ttl.count())});
     for (std::size_t node = 0; node < nodes_.size(); ++node)
-      report.unknown_count += exchange.is_unknown(node);
-    report.troubles = exchange.troubles();
+      report.unknown_count += broadcast.is_unknown(node);
+    report.troubles = broadcast.troubles();
     return report;
   }
 
@@ -254,17 +254,17 @@ class QuorumSource : public TokenSource {
     Sends sends;
     for (std::size_t node = 0; node < nodes_.size(); ++node) sends.push_back({node, request});
     votes.round.begin(sends);
-    Exchange exchange{nodes_, limit};
-    exchange.send(sends);
-    while (const auto event = exchange.next()) votes.round.take(event->node, event->answer);
+    Broadcast broadcast{nodes_, limit};
+    broadcast.send(sends);
+    while (const auto event = broadcast.next()) votes.round.take(event->node, event->answer);
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
       const auto kind = votes.round[node].kind;
       if (kind == Kind::confirmed || kind == Kind::held) ++votes.yes;
       if (kind != Kind::silent) continue;
       ++votes.open;
-      votes.unknown += exchange.is_unknown(node);
+      votes.unknown += broadcast.is_unknown(node);
     }
-    votes.troubles = exchange.troubles();
+    votes.troubles = broadcast.troubles();
     return votes;
   }
 
@@ -323,17 +323,8 @@ class QuorumSource : public TokenSource {
 
 std::unique_ptr<TokenSource> open_quorum_source(const Url& url) {
   const auto address = address_of(url, {"node_timeout", "unsafe_persistence"});
-  Ms node_timeout{50};
-  bool is_unsafe_persistence_fine = false;
-  for (const auto& [name, value] : url.parameters) {
-    if (name == "node_timeout") node_timeout = parse_duration(value);
-    if (name != "unsafe_persistence") continue;
-    if (value != "0" && value != "1")
-      throw InvalidInput("?unsafe_persistence of a redis-quorum: URL is 0 or 1");
-    is_unsafe_persistence_fine = value == "1";
-  }
-  if (node_timeout < Ms{1} || node_timeout > Ms{60'000})
-    throw InvalidInput("?node_timeout of a redis-quorum: URL is 1ms to 1m");
+  const auto node_timeout = url.duration("node_timeout", Ms{50}, Ms{1}, Ms{60'000});
+  const bool is_unsafe_persistence_fine = url.flag("unsafe_persistence", false);
   auto distinct = address.endpoints;
   std::ranges::sort(distinct);
   if (std::ranges::adjacent_find(distinct) != distinct.end())

@@ -47,7 +47,7 @@ const Script& script_of(What what) {
       return freeze;
     case What::lift:
       return lift;
-    case What::found:
+    case What::bootstrap:
       return found;
     case What::draw:
       break;
@@ -62,9 +62,9 @@ std::vector<std::string> arguments_of(const Request& request) {
     case What::ask:
       return {request.holder, request.nonce, ttl};
     case What::confirm:
-      return {request.era, std::to_string(request.answered), request.holder, request.nonce, number};
+      return {request.epoch, std::to_string(request.answered), request.holder, request.nonce, number};
     case What::extend:
-      return {request.era, number, request.holder, request.nonce, ttl};
+      return {request.epoch, number, request.holder, request.nonce, ttl};
     case What::withdraw:
       return {request.holder, request.nonce, number};
     case What::renew:
@@ -76,11 +76,11 @@ std::vector<std::string> arguments_of(const Request& request) {
     case What::prepare:
       return {request.nonce};
     case What::freeze:
-      return {request.era, request.next_era};
+      return {request.epoch, request.next_epoch};
     case What::lift:
-      return {request.era, number};
-    case What::found:
-      return {request.nonce, request.era, number};
+      return {request.epoch, number};
+    case What::bootstrap:
+      return {request.nonce, request.epoch, number};
     case What::draw:
       break;
   }
@@ -138,7 +138,7 @@ std::optional<Answer> answer_of(What what, const Reply& reply) {
   answer.kind = *kind;
   answer.to = what;
   const auto& elements = reply.elements;
-  if (elements.size() > 1) answer.era = elements[1].text;
+  if (elements.size() > 1) answer.epoch = elements[1].text;
   if (elements.size() > 2) {
     const auto number = parse_decimal(elements[2].text);
     if (!number) return std::nullopt;

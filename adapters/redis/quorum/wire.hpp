@@ -3,7 +3,7 @@
 // How the requests of a quorum read in Redis: the script and its words for a Request, the Answer in a Reply,
 // and the keys of a node.
 //
-//   {prefix}quorum:marker            the era in which the node votes, or '?' and a nonce: a candidate
+//   {prefix}quorum:marker            the epoch in which the node votes, or '?' and a nonce: a candidate
 //   {prefix}quorum:counter           the last number
 //   {prefix}quorum:lock:{RESOURCE}   the lock: 'NUMBER HOLDER NONCE'
 //
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "adapters/redis/quorum/message.hpp"
-#include "adapters/redis/reply.hpp"
-#include "adapters/redis/script.hpp"
+#include "adapters/redis/wire/reply.hpp"
+#include "adapters/redis/wire/script.hpp"
 
 namespace fenceguard::redis::quorum {
 

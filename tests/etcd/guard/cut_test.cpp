@@ -1,51 +1,14 @@
 // Lost requests and lost answers: a proxy cuts the connection after the n-th byte, n = 1, 2, ..., until a run
 // passes.
 
-#include <atomic>
-
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/guard/space.hpp"
-#include "tests/process/proxy.hpp"
+#include "tests/process/byte_cut.hpp"
 
 namespace fenceguard::test {
 namespace {
 
 using etcd::put;
-
-// Cuts once, after so many bytes of one direction, counted over all connections.
-class Cutter {
- public:
-  explicit Cutter(int port)
-      : proxy_{port, [this](std::size_t, Proxy::Direction direction, std::string_view piece) {
-                 return allowed(direction, piece.size());
-               }} {}
-
-  [[nodiscard]] int port() const { return proxy_.port(); }
-  [[nodiscard]] bool has_cut() const { return has_cut_; }
-  void cut_after(Proxy::Direction direction, std::int64_t bytes) {
-    direction_ = direction;
-    has_cut_ = false;
-    left_ = bytes;
-  }
-
- private:
-  std::size_t allowed(Proxy::Direction direction, std::size_t size) {
-    if (direction != direction_ || left_ < 0) return size;
-    const auto count = static_cast<std::int64_t>(size);
-    if (count < left_) {
-      left_ -= count;
-      return size;
-    }
-    const auto rest = static_cast<std::size_t>(left_.exchange(-1));
-    has_cut_ = true;
-    return rest < size ? rest : size - 1;
-  }
-
-  std::atomic<Proxy::Direction> direction_{Proxy::Direction::to_server};
-  std::atomic<std::int64_t> left_{-1};
-  std::atomic<bool> has_cut_{false};
-  Proxy proxy_;
-};
 
 class EtcdGuardCut : public testing::Test {
  protected:
@@ -59,11 +22,11 @@ class EtcdGuardCut : public testing::Test {
     for (std::int64_t bytes = 1;; bytes += stride) {
       SCOPED_TRACE(
           fmt::format("{} {}", direction == Proxy::Direction::to_server ? "request" : "answer", bytes));
-      etcd::Client client{space_.address_by(cutter_.port(), "?timeout=5s")};
+      etcd::Client client{space_.address_by(proxy_.port(), "?timeout=5s")};
       etcd::Guard guard{client};
-      cutter_.cut_after(direction, bytes);
+      cut_.arm(direction, bytes);
       story(guard);
-      if (!cutter_.has_cut() || HasFatalFailure()) return;
+      if (!cut_.has_cut() || HasFatalFailure()) return;
     }
   }
 
@@ -89,7 +52,8 @@ class EtcdGuardCut : public testing::Test {
 
   EtcdSpace space_{shared_cluster()};
   etcd::Guard direct_{space_.client()};
-  Cutter cutter_{shared_cluster().member(0).port()};
+  ByteCut cut_;
+  Proxy proxy_{shared_cluster().member(0).port(), cut_.filter()};
   Counts counts_;
   std::int64_t token_ = 0;
 };

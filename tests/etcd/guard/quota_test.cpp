@@ -1,6 +1,6 @@
 // A database without space: etcd refuses what puts, and the guard still knows what is true of the fences.
 
-#include "adapters/etcd/errors.hpp"
+#include "adapters/etcd/wire/errors.hpp"
 #include "tests/etcd/guard/space.hpp"
 
 namespace fenceguard::test {

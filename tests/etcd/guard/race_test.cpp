@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/etcd/fence_calls.hpp"
+#include "adapters/etcd/fences/fence_admin.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/guard/space.hpp"
 

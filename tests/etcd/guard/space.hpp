@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "adapters/etcd/fence_keys.hpp"
+#include "adapters/etcd/fences/fence_keys.hpp"
 #include "adapters/etcd/guard.hpp"
 #include "guard/error.hpp"
 #include "tests/conformance/until_answered.hpp"

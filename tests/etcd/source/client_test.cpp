@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "adapters/etcd/address.hpp"
-#include "adapters/etcd/base64.hpp"
-#include "adapters/etcd/contender.hpp"
-#include "adapters/etcd/endpoints.hpp"
-#include "adapters/etcd/errors.hpp"
-#include "adapters/etcd/lock_name.hpp"
-#include "adapters/etcd/messages.hpp"
+#include "adapters/etcd/lock/lock_name.hpp"
+#include "adapters/etcd/lock/queue_entry.hpp"
+#include "adapters/etcd/wire/base64.hpp"
+#include "adapters/etcd/wire/endpoints.hpp"
+#include "adapters/etcd/wire/errors.hpp"
+#include "adapters/etcd/wire/messages.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::etcd {
@@ -127,19 +127,19 @@ TEST(EtcdContender, IsOursWhereItNamesAHolderAndAnOffset) {
   KeyValue key;
   key.create_revision = 10;
   key.value = granted_value(Holder{"h"}, 5);
-  EXPECT_EQ(Contender{key}.holder, Holder{"h"});
-  EXPECT_EQ(Contender{key}.token(99), Token{15});
+  EXPECT_EQ(QueueEntry{key}.holder, Holder{"h"});
+  EXPECT_EQ(QueueEntry{key}.token(99), Token{15});
   key.value = granted_value(Holder{}, 5);
-  EXPECT_EQ(Contender{key}.holder, Holder{});
+  EXPECT_EQ(QueueEntry{key}.holder, Holder{});
   // Whoever waits has the offset of when its turn comes.
   key.value = waiting_value(Holder{"h"});
-  EXPECT_EQ(Contender{key}.holder, Holder{"h"});
-  EXPECT_FALSE(Contender{key}.is_granted());
-  EXPECT_EQ(Contender{key}.token(99), Token{109});
+  EXPECT_EQ(QueueEntry{key}.holder, Holder{"h"});
+  EXPECT_FALSE(QueueEntry{key}.is_granted());
+  EXPECT_EQ(QueueEntry{key}.token(99), Token{109});
   for (const char* foreign : {"", "h", "h 05", "h h 5", "h -1"}) {
     key.value = foreign;
-    EXPECT_FALSE(Contender{key}.holder) << foreign;
-    EXPECT_EQ(Contender{key}.token(99), Token{109});
+    EXPECT_FALSE(QueueEntry{key}.holder) << foreign;
+    EXPECT_EQ(QueueEntry{key}.token(99), Token{109});
   }
 }
 

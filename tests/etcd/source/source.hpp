@@ -19,6 +19,7 @@
 #include "guard/lease.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/cluster.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
 
@@ -29,14 +30,6 @@ inline constexpr Ms least_ttl{1'000};
 inline constexpr Ms limit{60'000};
 inline const Resource resource{"accounts/42"};
 inline const std::string lock = "fenceguard/lock/accounts%2F42";  // of resource, as etcdctl is told it
-
-inline void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = BootClock::now() + limit;
-  while (!condition()) {
-    if (BootClock::now() > deadline) throw std::runtime_error{"what was waited for did not happen"};
-    std::this_thread::sleep_for(Ms{5});
-  }
-}
 
 inline std::unique_ptr<TokenSource> open(const std::string& url) {
   return etcd::open_source(Url::parse(url));

@@ -106,14 +106,14 @@ TEST_F(Waiting, APlaceIsKeptForLongerThanItsFirstTerm) {
     std::jthread waiter{
         [&] { got = source_->wait_acquire(resource, Holder{"second"}, {.ttl = term, .wait = limit}); }};
     wait_until([&] { return line() == 2; });
-    const auto place = keys_under(client_, lock + "/").back();
+    const auto position = keys_under(client_, lock + "/").back();
     const auto until = BootClock::now() + term + least_ttl;
     wait_until([&] { return BootClock::now() > until; });
-    was_kept = keys_under(client_, lock + "/").back().key == place.key;
+    was_kept = keys_under(client_, lock + "/").back().key == position.key;
     source_->release(grant.claim);
     waiter.join();
     ASSERT_TRUE(got);
-    was_kept = was_kept && got->claim.token.value() == place.create_revision;
+    was_kept = was_kept && got->claim.token.value() == position.create_revision;
     source_->release(got->claim);
   }
   EXPECT_TRUE(was_kept);
@@ -179,13 +179,13 @@ TEST_F(Waiting, AWaiterWhosePlaceWasLostLinesUpAgain) {
   std::optional<Lease> got;
   std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = Ms{9'000}, .wait = limit}); }};
   wait_until([&] { return line() == 2; });
-  const auto place = keys_under(client_, lock + "/").back();
-  EXPECT_TRUE(client_.revoke(place.lease));
+  const auto position = keys_under(client_, lock + "/").back();
+  EXPECT_TRUE(client_.revoke(position.lease));
   wait_until([&] { return line() == 2; });
   source_->release(grant.claim);
   waiter.join();
   ASSERT_TRUE(got);
-  EXPECT_GT(got->claim().token.value(), place.create_revision);
+  EXPECT_GT(got->claim().token.value(), position.create_revision);
   EXPECT_EQ(got->release(), Release::released);
   EXPECT_EQ(line(), 0U);
 }

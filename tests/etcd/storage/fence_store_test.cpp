@@ -7,10 +7,10 @@
 #include <future>
 #include <thread>
 
-#include "adapters/etcd/base64.hpp"
-#include "adapters/etcd/fence_calls.hpp"
-#include "adapters/etcd/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "adapters/etcd/fences/fence_admin.hpp"
+#include "adapters/etcd/fences/storage.hpp"
+#include "adapters/etcd/wire/base64.hpp"
+#include "guard/support/wait_for.hpp"
 #include "tests/conformance/fence_calls.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/etcd/guard/space.hpp"
@@ -20,7 +20,6 @@
 namespace fenceguard::test {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 Claim claim(const std::string& resource, std::int64_t token, const std::string& holder = "h") {
@@ -208,18 +207,6 @@ TEST_F(EtcdFenceStore, AMarkThatIsMissingIsMadeFromTheFences) {
   }
 }
 
-TEST_F(EtcdFenceStore, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
-  const auto storage = open();
-  EXPECT_FALSE(revoke(*storage, "a").record) << "nothing was there to be closed";
-  EXPECT_TRUE(advance(*storage, claim("a", 5)).changed);
-  EXPECT_TRUE(revoke(*storage, "a").record->closed);
-  const auto ruling = advance(*storage, claim("a", 5));
-  EXPECT_EQ(ruling.verdict, Verdict::stale);
-  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
-  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
-  EXPECT_EQ(show(*storage, "a"), (FenceView{Fence{Token{6}, Holder{"h"}, {}, false}, 0}));
-}
-
 TEST_F(EtcdFenceStore, ARevokeCutsOffALeaseThatHasNotAdvancedYetUnlessItIsAbsurd) {
   const auto storage = open({.jump_max = 1'000});
   EXPECT_EQ(revoke(*storage, "new", claim("new", 8)).record, (Fence{Token{8}, Holder{"h"}, {}, true}));
@@ -285,26 +272,6 @@ TEST_F(EtcdFenceStore, NoStaleWriteLandsAndNoGoodOneIsRefusedWhileFencesAreCompa
   EXPECT_EQ(space_.value(), "");
 }
 
-TEST_F(EtcdFenceStore, AListIsSortedBytewiseAndComesInPages) {
-  const auto storage = open();
-  for (const auto* name : {"a/1", "a/10", "a/2", "b", "ä", "A"}) (void)advance(*storage, claim(name, 5));
-  const auto names = [](const FencePage& page) {
-    std::vector<std::string> result;
-    for (const auto& entry : page.entries) result.push_back(entry.resource.name());
-    return result;
-  };
-  EXPECT_THAT(names(list(*storage, {})), ElementsAre("A", "a/1", "a/10", "a/2", "b", "ä"));
-  const auto first = list(*storage, {.prefix = "a/", .after = "", .limit = 2});
-  EXPECT_THAT(names(first), ElementsAre("a/1", "a/10"));
-  EXPECT_TRUE(first.has_more);
-  const auto second = list(*storage, {.prefix = "a/", .after = "a/10", .limit = 2});
-  EXPECT_THAT(names(second), ElementsAre("a/2"));
-  EXPECT_FALSE(second.has_more);
-  EXPECT_THAT(names(list(*storage, {.prefix = "a/", .after = "A", .limit = 1})), ElementsAre("a/1"));
-  EXPECT_TRUE(list(*storage, {.prefix = "zz", .after = "", .limit = 2}).entries.empty());
-  EXPECT_TRUE(list(*storage, {.prefix = "a/", .after = "b", .limit = 2}).entries.empty());
-}
-
 TEST_F(EtcdFenceStore, ARebaseClosesTheFenceAtItsNumberAlsoADamagedOneAndLeavesARecord) {
   const auto storage = open();
   (void)advance(*storage, claim("a", 500));
@@ -341,19 +308,6 @@ TEST_F(EtcdFenceStore, ARebaseDoesNotLowerWhatRoseWhileItWorked) {
   EXPECT_THAT(fault.message, HasSubstr("600"));
   EXPECT_EQ(space_.fence("a"), "600 - open h");
   EXPECT_EQ(calls.rebase({Resource{"a"}, Token{510}, "ann"}).record->token, Token{510}) << "asked for anew";
-}
-
-TEST_F(EtcdFenceStore, ALookedAtStorageChangesNothing) {
-  const auto storage = open({.mode = StorageOptions::Mode::inspect});
-  EXPECT_EQ(kind_of([&] { return advance(*storage, claim("a", 1)); }), FaultKind::unavailable);
-  EXPECT_EQ(kind_of([&] { return init(*storage, 3); }), FaultKind::unavailable);
-  EXPECT_FALSE(show(*storage, "a").record);
-  EXPECT_EQ(storage->own_source(), nullptr);
-  std::promise<std::thread::id> answered_on;
-  storage->fences().advance(
-      claim("a", 1), [&](const Outcome<Ruling>&) { answered_on.set_value(std::this_thread::get_id()); });
-  EXPECT_NE(answered_on.get_future().get(), std::this_thread::get_id())
-      << "a caller may hold a lock of his own";
 }
 
 // Grants and fences by one URL, as 'fence init' and 'fence compact' use them.

@@ -3,11 +3,8 @@
 #include <sqlite3.h>
 
 #include <cstdio>
-
-#include "adapters/schemes.hpp"
-#include "adapters/sqlite/guard.hpp"
-#include "guard/judge.hpp"
-#include "guard/lease.hpp"
+#include <fenceguard/fenceguard.hpp>
+#include <fenceguard/sqlite.hpp>
 
 int main() {
   using namespace fenceguard;

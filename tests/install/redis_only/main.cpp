@@ -1,10 +1,7 @@
 // Links the guard and the source of Redis, and asks a server that is not there.
 
 #include <cstdio>
-
-#include "adapters/redis/guard.hpp"
-#include "adapters/redis/token_source.hpp"
-#include "guard/error.hpp"
+#include <fenceguard/redis.hpp>
 
 int main() {
   using namespace fenceguard;

@@ -4,14 +4,13 @@
 import os
 import re
 import socket
-import subprocess
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 import postgres_server  # noqa: E402
-from postgres_server import Server, Session, SqlError, wait_until  # noqa: E402
+from postgres_server import Server, Session, SqlError  # noqa: E402
+from server_process import ServerProcess  # noqa: E402
 
 CONFIGURATION = """
 [databases]
@@ -24,31 +23,31 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 1
 ignore_startup_parameters = extra_float_digits
-logfile = {folder}/log
-pidfile = {folder}/pid
 """
 
 
-class PgBouncer:
+class PgBouncer(ServerProcess):
     """In front of a server, with one connection to it per database. Sessions of it are sessions of the server's kind."""
 
     def __init__(self, server):
         self.server = server
         self._sessions = []
-        self._folder = tempfile.TemporaryDirectory(prefix="fenceguard-bouncer-")
-        folder = self._folder.name
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        with open(f"{folder}/pgbouncer.ini", "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION.format(server=server, port=self.port, folder=folder))
-        postgres_server.own(folder)
-        self._process = subprocess.Popen(["/usr/sbin/pgbouncer", "-q", f"{folder}/pgbouncer.ini"], cwd="/",
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                         stderr=subprocess.DEVNULL, **postgres_server.server_user())
-        wait_until(self._answers, what="an answer of PgBouncer")
+        super().__init__("bouncer")
+        postgres_server.own(self.folder)
+        self.start_on_free_ports()
 
-    def _answers(self):
+    def choose_ports(self):
+        super().choose_ports()
+        with open(f"{self.folder}/pgbouncer.ini", "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION.format(server=self.server, port=self.port))
+
+    def words(self):
+        return ["/usr/sbin/pgbouncer", "-q", f"{self.folder}/pgbouncer.ini"]
+
+    def process_options(self):
+        return postgres_server.server_user()
+
+    def is_ready(self):
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -61,9 +60,7 @@ class PgBouncer:
     def remove(self):
         for session in list(self._sessions):
             session.close()
-        self._process.kill()
-        self._process.wait()
-        self._folder.cleanup()
+        super().remove()
 
 
 class PgBouncerTest(unittest.TestCase):

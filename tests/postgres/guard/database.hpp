@@ -15,7 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "adapters/postgres/schema.hpp"
+#include "adapters/postgres/fences/schema.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
 
@@ -23,17 +24,6 @@ inline std::string from_environment(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) throw std::runtime_error{fmt::format("{} is not set: run with_server.py", name)};
   return value;
-}
-
-// Waits for a condition, with a limit.
-inline bool comes_true(const std::function<bool()>& condition,
-                       std::chrono::seconds limit = std::chrono::seconds{30}) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds{2});
-  }
-  return true;
 }
 
 class Database {

@@ -9,13 +9,13 @@
 
 #include <future>
 
+#include "adapters/postgres/fences/storage.hpp"
 #include "adapters/postgres/guard.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
-#include "adapters/postgres/storage.hpp"
 #include "adapters/postgres/token_source.hpp"
 #include "adapters/postgres/versioned_table.hpp"
 #include "guard/error.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 #include "tests/postgres/guard/accounts.hpp"
 
 namespace fenceguard::test {
@@ -29,7 +29,7 @@ class Standby : public Accounts {
   void await_standby(const std::string& name) {
     database_.run("ALTER SYSTEM SET synchronous_standby_names = " + name);
     database_.run("SELECT pg_reload_conf()");
-    EXPECT_TRUE(comes_true(
+    EXPECT_TRUE(eventually(
         [&] { return fmt::format("'{}'", database_.ask("SHOW synchronous_standby_names")) == name; }));
     // Until its checkpointer has read it as well, no commit waits.
     database_.run("CHECKPOINT");
@@ -52,7 +52,7 @@ class Standby : public Accounts {
       return ending.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
     };
     int cancelled = 0;
-    EXPECT_TRUE(comes_true([&] {
+    EXPECT_TRUE(eventually([&] {
       cancelled += std::stoi(database_.ask(
           "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
           "AND wait_event = 'SyncRep'"));
@@ -162,7 +162,7 @@ TEST_F(Standby, AlsoWhereTheServerHadNoStandbyWhenTheStatementBegan) {
     pqxx::work locking{*other};
     locking.exec("SELECT FROM account FOR UPDATE");
     const auto changing = std::async(std::launch::async, [&] {
-      EXPECT_TRUE(comes_true([&] {
+      EXPECT_TRUE(eventually([&] {
         return database_.ask(
                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
                    "AND wait_event_type = 'Lock'") == "1";

@@ -8,13 +8,23 @@
 #include "adapters/postgres/versioned_table.hpp"
 #include "guard/error.hpp"
 #include "tests/postgres/guard/accounts.hpp"
-#include "tests/postgres/guard/proxy.hpp"
+#include "tests/process/message_cut.hpp"
 
 namespace fenceguard::test {
 namespace {
 
-using From = Proxy::From;
-using Cut = Proxy::Cut;
+using From = Proxy::Direction;
+using Cut = MessageCut::At;
+
+constexpr From client = From::to_server;
+constexpr From server = From::to_client;
+
+// A byte for the type, which a client's first message lacks, and four bytes of length, which leave it out.
+MessageCut::Framing messages() {
+  return {.head_bytes = [](From from,
+                           bool is_first) { return std::size_t{from == client && is_first ? 4u : 5u}; },
+          .size = [](std::string_view head) { return head.size() - 4 + number_at(head, head.size() - 4); }};
+}
 
 enum class Ending { done, refused, nothing, unknown };
 
@@ -38,7 +48,7 @@ class Unknown : public Accounts {
 
   // What the server still works on is over when its backend is gone.
   void wait_until_alone() {
-    ASSERT_TRUE(comes_true([&] {
+    ASSERT_TRUE(eventually([&] {
       return database_.ask(
                  "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
                  "pid <> pg_backend_pid() AND backend_type = 'client backend'") == "0";
@@ -50,21 +60,21 @@ class Unknown : public Accounts {
     connection_.reset();
     int unknown = 0;
     int landed = 0;
-    for (const auto from : {From::client, From::server}) {
+    for (const auto from : {client, server}) {
       for (const auto cut : {Cut::before, Cut::within, Cut::after}) {
         bool was_cut = true;
         for (int number = 0; was_cut; ++number) {
           SCOPED_TRACE(fmt::format("message {} of the {}, cut {}", number,
-                                   from == From::client ? "client" : "server", static_cast<int>(cut)));
+                                   from == client ? "client" : "server", static_cast<int>(cut)));
           ASSERT_LT(number, 60);
           const int value = ++value_;
           const auto numbered = claim(34).with(Sequence{value});
           Ending ending{};
           {
-            const auto connection = database_.connect(proxy_.port());
-            proxy_.arm(from, number, cut);
+            const auto connection = database_.connect(std::to_string(proxy_.port()));
+            cut_.arm(from, number, cut);
             ending = attempt(*connection, write, numbered, value);
-            was_cut = proxy_.disarm();
+            was_cut = cut_.disarm();
           }
           wait_until_alone();
           const bool is_written = balance() == value;
@@ -90,7 +100,8 @@ class Unknown : public Accounts {
     EXPECT_GT(unknown, landed);
   }
 
-  Proxy proxy_{std::stoi(from_environment("FENCEGUARD_POSTGRES_PORT"))};
+  MessageCut cut_{messages()};
+  Proxy proxy_{std::stoi(from_environment("FENCEGUARD_POSTGRES_PORT")), cut_.filter()};
   int value_ = 1'000;
 };
 
@@ -142,22 +153,22 @@ TEST_F(Unknown, ATransactionOfTheCallersEndsAsTheDatabaseSays) {
 TEST_F(Unknown, AnAdvanceThatIsCutAnywhereEndsAsTheDatabaseSays) {
   connection_.reset();
   int token = 0;
-  for (const auto from : {From::client, From::server}) {
+  for (const auto from : {client, server}) {
     for (const auto cut : {Cut::before, Cut::within, Cut::after}) {
       bool was_cut = true;
       for (int number = 0; was_cut; ++number) {
         ++token;
         Ending ending{};
         {
-          const auto connection = database_.connect(proxy_.port());
-          proxy_.arm(from, number, cut);
+          const auto connection = database_.connect(std::to_string(proxy_.port()));
+          cut_.arm(from, number, cut);
           ending = attempt(
               *connection,
               [](pqxx::connection& c, const Claim& claim, int) {
                 EXPECT_EQ(postgres::Guard{c}.advance(claim).verdict, Verdict::admitted);
               },
               claim(token), 0);
-          was_cut = proxy_.disarm();
+          was_cut = cut_.disarm();
         }
         wait_until_alone();
         const bool is_advanced = fence() == fmt::format("{} h ", token);
@@ -184,7 +195,7 @@ TEST_F(Unknown, AnOptimisticUpdateThatIsCutAnywhereEndsAsTheDatabaseSays) {
   connection_.reset();
   int value = 1'000;
   int unknown = 0;
-  for (const auto from : {From::client, From::server}) {
+  for (const auto from : {client, server}) {
     for (const auto cut : {Cut::before, Cut::within, Cut::after}) {
       bool was_cut = true;
       for (int number = 0; was_cut; ++number) {
@@ -193,8 +204,8 @@ TEST_F(Unknown, AnOptimisticUpdateThatIsCutAnywhereEndsAsTheDatabaseSays) {
         {
           const auto direct = database_.connect();
           const auto row = table.read(*direct, {"42"});
-          const auto connection = database_.connect(proxy_.port());
-          proxy_.arm(from, number, cut);
+          const auto connection = database_.connect(std::to_string(proxy_.port()));
+          cut_.arm(from, number, cut);
           ending = attempt(
               *connection,
               [&](pqxx::connection& c, const Claim& claim, int balance) {
@@ -202,7 +213,7 @@ TEST_F(Unknown, AnOptimisticUpdateThatIsCutAnywhereEndsAsTheDatabaseSays) {
                           postgres::RowVerdict::admitted);
               },
               claim(34), value);
-          was_cut = proxy_.disarm();
+          was_cut = cut_.disarm();
         }
         wait_until_alone();
         if (ending == Ending::done) {

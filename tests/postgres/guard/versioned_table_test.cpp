@@ -286,7 +286,7 @@ TEST_F(Versioned, TheRowIsJudgedAsItIsWhenItsLockIsHad) {
     auto waiting = std::async(std::launch::async, [&] {
       return accounts.update(*connection_, claim(34), seen, {{"balance", "70"}}).verdict;
     });
-    ASSERT_TRUE(comes_true([&] {
+    ASSERT_TRUE(eventually([&] {
       return database_.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "1";
     }));
     if (one.is_committed) {
@@ -306,7 +306,7 @@ TEST_F(Versioned, AFencedReadNeverHoldsWhatANewerTokenWrote) {
   newer.exec("UPDATE account SET token = 35, holder = 'b', balance = 35, version = version + 1");
   auto waiting =
       std::async(std::launch::async, [&] { return accounts.fenced_read(*connection_, claim(34), {"42"}); });
-  ASSERT_TRUE(comes_true([&] {
+  ASSERT_TRUE(eventually([&] {
     return database_.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "1";
   }));
   newer.commit();

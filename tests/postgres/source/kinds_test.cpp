@@ -32,13 +32,13 @@ bool is_held(TokenSource& source, const Holder& holder) {
   return std::holds_alternative<Held>(source.try_acquire(r, holder, ttl));
 }
 
-class Kept : public testing::TestWithParam<const char*> {
+class SessionLease : public testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<TokenSource> open() { return postgres::open_source(database_.url(GetParam())); }
   const Database database_;
 };
 
-TEST_P(Kept, AKeeperThatIsKilledFreesTheLockAndTheLossIsSignalled) {
+TEST_P(SessionLease, AKeeperThatIsKilledFreesTheLockAndTheLossIsSignalled) {
   const auto here = open();
   const auto there = open();
   auto lease = here->acquire(r, {.ttl = Ms{5'000}, .holder = a});
@@ -54,7 +54,7 @@ TEST_P(Kept, AKeeperThatIsKilledFreesTheLockAndTheLossIsSignalled) {
 }
 
 // What shows it: libpqxx 6 would open a lost connection again, and the new session would answer.
-TEST_P(Kept, ALostSessionIsNeverTakenForTheOneThatHeldTheLock) {
+TEST_P(SessionLease, ALostSessionIsNeverTakenForTheOneThatHeldTheLock) {
   const auto here = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, ttl));
   terminate(database_, keeper_of(database_));
@@ -66,7 +66,7 @@ TEST_P(Kept, ALostSessionIsNeverTakenForTheOneThatHeldTheLock) {
   EXPECT_GT(again.claim.token, grant.claim.token);
 }
 
-TEST_P(Kept, ALeaseThatNobodyRenewsEndsWithItsTimeToLive) {
+TEST_P(SessionLease, ALeaseThatNobodyRenewsEndsWithItsTimeToLive) {
   const auto here = open();
   const auto there = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, Ms{300}));
@@ -79,7 +79,7 @@ TEST_P(Kept, ALeaseThatNobodyRenewsEndsWithItsTimeToLive) {
 }
 
 // Two threads ask for one holder: who waits gets the token that the other was granted.
-TEST_P(Kept, AHolderThatAsksTwiceAtOnceGetsOneTokenTwice) {
+TEST_P(SessionLease, AHolderThatAsksTwiceAtOnceGetsOneTokenTwice) {
   const auto here = open();
   const auto there = open();
   const auto first = std::get<Grant>(there->try_acquire(r, b, ttl));
@@ -102,7 +102,7 @@ TEST_P(Kept, AHolderThatAsksTwiceAtOnceGetsOneTokenTwice) {
   EXPECT_EQ(here->release(grants[0]->claim), Release::released);
 }
 
-TEST_P(Kept, AReleaseElsewhereEndsTheLeaseAtTheNextRenewal) {
+TEST_P(SessionLease, AReleaseElsewhereEndsTheLeaseAtTheNextRenewal) {
   const auto here = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, ttl));
   EXPECT_EQ(database_.run(
@@ -112,7 +112,7 @@ TEST_P(Kept, AReleaseElsewhereEndsTheLeaseAtTheNextRenewal) {
   EXPECT_FALSE(is_held(*open(), b));
 }
 
-TEST_P(Kept, NothingIsLeftOnTheServerWhenTheSourceIsGone) {
+TEST_P(SessionLease, NothingIsLeftOnTheServerWhenTheSourceIsGone) {
   {
     const auto here = open();
     (void)here->try_acquire(r, a, ttl);
@@ -125,7 +125,7 @@ TEST_P(Kept, NothingIsLeftOnTheServerWhenTheSourceIsGone) {
   EXPECT_EQ(database_.run("SELECT count(*) FROM fenceguard.lease"), "0");
 }
 
-INSTANTIATE_TEST_SUITE_P(Postgres, Kept, testing::Values("?lock=row", "?lock=advisory"));
+INSTANTIATE_TEST_SUITE_P(Postgres, SessionLease, testing::Values("?lock=row", "?lock=advisory"));
 
 class TwoKinds : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 

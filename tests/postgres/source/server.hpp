@@ -18,9 +18,10 @@
 #include <string>
 #include <thread>
 
-#include "adapters/postgres/schema.hpp"
-#include "guard/clock.hpp"
-#include "guard/url.hpp"
+#include "adapters/postgres/fences/schema.hpp"
+#include "guard/source/url.hpp"
+#include "guard/support/clock.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
 
@@ -56,17 +57,6 @@ inline std::string run_sql(const std::string& database, const std::string& sql) 
   pqxx::nontransaction tx{connection};
   const auto rows = tx.exec(sql);
   return rows.empty() || rows.columns() == 0 || rows[0][0].is_null() ? "" : rows[0][0].as<std::string>();
-}
-
-// Waits for condition, with a limit. True: it came.
-inline bool eventually(const std::function<bool()>& condition,
-                       std::chrono::seconds limit = std::chrono::seconds{20}) {
-  const auto deadline = BootClock::now() + limit;
-  while (!condition()) {
-    if (BootClock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-  return true;
 }
 
 // A fresh database, with the fences installed or not, that is dropped at the end.

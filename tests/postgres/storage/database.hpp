@@ -16,10 +16,10 @@
 #include <string>
 #include <thread>
 
-#include "adapters/postgres/schema.hpp"
-#include "adapters/postgres/storage.hpp"
-#include "guard/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "adapters/postgres/fences/schema.hpp"
+#include "adapters/postgres/fences/storage.hpp"
+#include "guard/store/storage.hpp"
+#include "guard/support/wait_for.hpp"
 
 namespace fenceguard::postgres::test {
 

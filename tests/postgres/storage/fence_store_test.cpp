@@ -1,29 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <future>
-#include <mutex>
-#include <vector>
-
 #include "tests/postgres/storage/database.hpp"
 
 namespace fenceguard::postgres::test {
 namespace {
 
 using testing::HasSubstr;
-
-TEST(DatabaseFences, AnAdvanceTellsVerdictHighestAndWhetherItRaisedTheFence) {
-  const Database database;
-  const auto storage = database.open();
-  const auto first = advance(*storage, claim("a", 5));
-  EXPECT_EQ(first.verdict, Verdict::admitted);
-  EXPECT_EQ(first.highest, 5);
-  EXPECT_TRUE(first.changed);
-  EXPECT_FALSE(advance(*storage, claim("a", 5)).changed);
-  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
-  EXPECT_EQ(advance(*storage, claim("a", 5, "other")).verdict, Verdict::conflict);
-  EXPECT_TRUE(advance(*storage, claim("a", 6, "other")).changed);
-}
 
 TEST(DatabaseFences, AnAdvanceUsesUpNoSequence) {
   const Database database;
@@ -44,38 +27,6 @@ TEST(DatabaseFences, AViewHoldsRecordAndFloor) {
   EXPECT_EQ(show(*storage, "a"), (FenceView{Fence{Token{5}, Holder{"h1"}, Sequence{7}, false}, 3}));
 }
 
-TEST(DatabaseFences, AClosedFenceTellsThatItWasClosed) {
-  const Database database;
-  const auto storage = database.open();
-  (void)advance(*storage, claim("a", 5));
-  const auto view = wait_for<FenceView>(
-      [&](Done<FenceView> done) { storage->fences().revoke(Resource{"a"}, std::nullopt, std::move(done)); });
-  EXPECT_TRUE(view.record && view.record->closed);
-  const auto ruling = advance(*storage, claim("a", 5));
-  EXPECT_EQ(ruling.verdict, Verdict::stale);
-  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
-}
-
-TEST(DatabaseFences, ANumberBeyondTheBoundIsImplausibleAndMovesNothing) {
-  const Database database;
-  const auto storage = database.open({.jump_max = 100});
-  (void)advance(*storage, claim("a", 50));
-  EXPECT_THROW((void)advance(*storage, claim("b", 151)), Implausible);
-  EXPECT_FALSE(show(*storage, "b").record);
-  EXPECT_EQ(advance(*storage, claim("b", 150)).verdict, Verdict::admitted);
-}
-
-TEST(DatabaseFences, ALookedAtStorageChangesNothing) {
-  const Database database;
-  const auto storage = database.open({.mode = StorageOptions::Mode::inspect});
-  EXPECT_THROW((void)advance(*storage, claim("a", 1)), Unavailable);
-  EXPECT_THROW((void)wait_for<std::int64_t>(
-                   [&](Done<std::int64_t> done) { storage->fences().init(3, std::move(done)); }),
-               Unavailable);
-  EXPECT_FALSE(show(*storage, "a").record);
-  EXPECT_EQ(storage->own_source(), nullptr);
-}
-
 TEST(DatabaseFences, TheDatabasesDefaultsDoNotMatter) {
   const Database database;
   database.set("default_transaction_isolation", "serializable");
@@ -83,26 +34,6 @@ TEST(DatabaseFences, TheDatabasesDefaultsDoNotMatter) {
   const auto storage = database.open();
   EXPECT_EQ(advance(*storage, claim("a", 5)).verdict, Verdict::admitted);
   EXPECT_EQ(show(*storage, "a").record->token, Token{5});
-}
-
-TEST(DatabaseFences, AdvancesOfOneResourceGoOneAfterAnotherInTheirOrder) {
-  const Database database;
-  const auto storage = database.open();
-  std::mutex mutex;
-  std::vector<std::int64_t> seen;
-  std::promise<void> all;
-  constexpr std::int64_t count = 200;
-  for (std::int64_t token = 1; token <= count; ++token) {
-    storage->fences().advance(claim("a", token), [&, token](Outcome<Ruling> outcome) {
-      const std::scoped_lock lock{mutex};
-      if (outcome.ok() && outcome.value().verdict == Verdict::admitted) seen.push_back(token);
-      if (token == count) all.set_value();
-    });
-  }
-  all.get_future().wait();
-  const std::scoped_lock lock{mutex};
-  EXPECT_EQ(seen.size(), count);
-  EXPECT_TRUE(std::ranges::is_sorted(seen));
 }
 
 TEST(DatabaseFences, StatusFollowsTheDatabase) {

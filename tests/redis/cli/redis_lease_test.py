@@ -3,10 +3,10 @@
 import itertools
 import json
 import socket
-import threading
 import unittest
 
 import support
+from fault_proxy import Listener
 from redis_case import SECRET, RedisTest, claim_of, setUpModule  # noqa: F401
 from support import wait_until
 
@@ -184,7 +184,7 @@ class Faults(RedisTest):
         self.assertEqual(shown["token"], lease["token"])
 
     def test_an_answer_that_does_not_come_is_4(self):
-        with MuteAfterGreeting() as server:
+        with Listener(greet) as server:
             url = f"redis://127.0.0.1:{server.port}?timeout=3s"
             claim = ["--resource", "a", "--token", "1", "--holder", "h"]
             calls = [self.start("lease", command, "--source", url, *arguments) for command, arguments in (
@@ -200,30 +200,11 @@ class Faults(RedisTest):
         self.assertGreater(int(second["token"]), int(first["token"]))
 
 
-class MuteAfterGreeting:
-    """What looks like a Redis to who greets it, and never answers a script."""
-
-    def __enter__(self):
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self):
-        links = []
-        while True:
-            try:
-                link, _ = self._listener.accept()
-            except OSError:
-                return
-            links.append(link)
-            if b"HELLO" in link.recv(65536):
-                link.sendall(b"*6\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"
-                             b"$4\r\nrole\r\n$6\r\nmaster\r\n")
+def greet(link):
+    """What looks like a Redis to a client that greets it, and never answers a script."""
+    if b"HELLO" in link.recv(65536):
+        link.sendall(b"*6\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"
+                     b"$4\r\nrole\r\n$6\r\nmaster\r\n")
 
 
 if __name__ == "__main__":

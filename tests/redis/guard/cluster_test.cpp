@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "adapters/redis/cluster.hpp"
+#include "adapters/redis/wire/cluster.hpp"
 #include "tests/redis/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -260,7 +260,7 @@ TEST_F(GuardCluster, NoWriteIsLostOrRepeatedAndNoneIsStaleWhileTheSlotGoesRound)
       while (!stop) {
         try {
           const auto written =
-              guard.write_all(claim, {{"INCR", "{r}n"}, {"RPUSHX", "{r}log", is_old ? "stale" : "x"}});
+              guard.write_batch(claim, {{"INCR", "{r}n"}, {"RPUSHX", "{r}log", is_old ? "stale" : "x"}});
           if (written.ruling.verdict == Verdict::admitted) {
             admitted += 1;
             if (is_old || written.replies.size() != 2 || written.replies[1].is_error()) ++wrong;

@@ -287,7 +287,7 @@ TEST_F(GuardCommands, ManyWordsGoThroughAndTooManyAreRefused) {
   command.emplace_back("x");
   refusal(command);
   const std::vector<Command> several(200, Command{"INCR", "{r}n"});
-  EXPECT_EQ(guard_.write_all(claim_of(7), several).replies.back().integer, 200);
+  EXPECT_EQ(guard_.write_batch(claim_of(7), several).replies.back().integer, 200);
 }
 
 TEST_F(GuardCommands, IntegersBeyondWhatLuaHoldsAreExact) {
@@ -308,8 +308,8 @@ TEST_F(GuardCommands, IntegersBeyondWhatLuaHoldsAreExact) {
     EXPECT_EQ(write({"DECR", "{r}n"}).integer, value);
   }
   write({"SET", "{r}n", std::to_string(INT64_MIN + 9)});
-  const auto written =
-      guard_.write_all(claim_of(7), {{"DECRBY", "{r}n", "8"}, {"INCR", "{r}small"}, {"INCRBY", "{r}n", "2"}});
+  const auto written = guard_.write_batch(
+      claim_of(7), {{"DECRBY", "{r}n", "8"}, {"INCR", "{r}small"}, {"INCRBY", "{r}n", "2"}});
   EXPECT_EQ(written.replies.at(0).integer, INT64_MIN + 1);
   EXPECT_EQ(written.replies.at(1).integer, 1);
   EXPECT_EQ(written.replies.at(2).integer, INT64_MIN + 3);
@@ -338,13 +338,13 @@ TEST_F(GuardCommands, AnErrorOfTheCommandItselfWroteNothingLeavesTheSequenceFree
 
 TEST_F(GuardCommands, SeveralRunUpToTheFirstThatFailsAndTheSequenceCountsIfAnyWrote) {
   write({"SET", "{r}a", "1"});
-  const auto written = guard_.write_all(claim_of(7, "h", "r", 1),
-                                        {{"INCR", "{r}n"}, {"LPUSH", "{r}a", "x"}, {"INCR", "{r}n"}});
+  const auto written = guard_.write_batch(claim_of(7, "h", "r", 1),
+                                          {{"INCR", "{r}n"}, {"LPUSH", "{r}a", "x"}, {"INCR", "{r}n"}});
   EXPECT_EQ(written.replies.size(), 2u);
   EXPECT_EQ(server_.call({"GET", "{r}n"}).text, "1");
   EXPECT_EQ(record(server_)[2], "1");
   const std::vector<Command> first_reads{{"GET", "{r}n"}, {"LPUSH", "{r}a", "x"}};
-  EXPECT_TRUE(guard_.write_all(claim_of(7, "h", "r", 2), first_reads).replies.at(1).is_error());
+  EXPECT_TRUE(guard_.write_batch(claim_of(7, "h", "r", 2), first_reads).replies.at(1).is_error());
   EXPECT_EQ(guard_.write(claim_of(7, "h", "r", 2), {"INCR", "{r}n"}).ruling.verdict, Verdict::admitted)
       << "a read uses up no sequence";
 }

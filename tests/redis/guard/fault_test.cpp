@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "tests/conformance/until_answered.hpp"
-#include "tests/redis/guard/cut_proxy.hpp"
+#include "tests/process/byte_cut.hpp"
 #include "tests/redis/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -31,15 +31,16 @@ class GuardFaults : public testing::Test {
 // Fails at the first byte, at the second, ... until a connection passes: what was said to have done nothing
 // did nothing, and what is not known, repeated with its sequence, takes effect once.
 TEST_F(GuardFaults, AConnectionCutAtAnyByteLeavesAWriteDoneOnceOrNotAtAll) {
-  CutProxy proxy{server_.port()};
+  ByteCut cut;
+  const Proxy proxy{server_.port(), cut.filter()};
   const auto url = fmt::format("redis://127.0.0.1:{}?timeout=5s", proxy.port());
   std::int64_t expected = 0;
   int unknown = 0, nothing = 0;
-  for (const auto direction : {CutProxy::Direction::to_server, CutProxy::Direction::to_client}) {
+  for (const auto direction : {Proxy::Direction::to_server, Proxy::Direction::to_client}) {
     for (long bytes = 0;; ++bytes) {
       SCOPED_TRACE(bytes);
       const auto claim = claim_of(1, "h", "r", expected);
-      proxy.cut_after(direction, bytes);
+      cut.arm(direction, bytes);
       try {
         redis::Client client{url};
         redis::Guard guard{client};
@@ -55,7 +56,7 @@ TEST_F(GuardFaults, AConnectionCutAtAnyByteLeavesAWriteDoneOnceOrNotAtAll) {
       ASSERT_TRUE(again == Verdict::admitted || again == Verdict::duplicate);
       ++expected;
       ASSERT_EQ(value(), std::to_string(expected));
-      if (!proxy.was_cut()) break;
+      if (!cut.has_cut()) break;
     }
   }
   EXPECT_GT(unknown, 200);
@@ -196,12 +197,12 @@ TEST_F(GuardFaults, OutOfMemoryBeforeTheScriptIsUnavailableAndInItsMiddleIsNotRe
   EXPECT_EQ(fault(claim_of(7, "h", "r", 1)), FaultKind::unavailable);
   EXPECT_EQ(fault(claim_of(8)), FaultKind::unavailable);
   const std::vector<Command> reads_first{{"GET", "{r}n"}, {"INCR", "{r}n"}};
-  EXPECT_EQ(kind_of([&] { return guard_.write_all(claim_of(7), reads_first); }), FaultKind::unavailable);
+  EXPECT_EQ(kind_of([&] { return guard_.write_batch(claim_of(7), reads_first); }), FaultKind::unavailable);
   EXPECT_EQ(value(), "1");
   EXPECT_EQ(record(server_), (std::vector<std::string>{"7", "h", "-", "-"}));
   EXPECT_EQ(guard_.read(claim_of(7), {"GET", "{r}n"}).replies.at(0).text, "1") << "reading needs no memory";
   // What frees memory may go first, and then the rest is not refused.
-  const auto written = guard_.write_all(claim_of(7), {{"DEL", "{r}n"}, {"SET", "{r}n", "5"}});
+  const auto written = guard_.write_batch(claim_of(7), {{"DEL", "{r}n"}, {"SET", "{r}n", "5"}});
   EXPECT_EQ(written.replies.size(), 2u);
   EXPECT_EQ(value(), "5");
   server_.call({"CONFIG", "SET", "maxmemory", "0"});

@@ -7,9 +7,9 @@ namespace fenceguard::test {
 using Kind = redis::quorum::Answer::Kind;
 using What = redis::quorum::Request::What;
 
-void ModelNode::found(const std::string& era, std::int64_t counter) {
+void ModelNode::found(const std::string& epoch, std::int64_t counter) {
   votes_ = true;
-  marker_ = era;
+  marker_ = epoch;
   counter_ = counter;
 }
 
@@ -20,14 +20,14 @@ void ModelNode::forget() {
   locks_.clear();
 }
 
-bool ModelNode::is_in(const std::string& era) const {
-  return votes_ && (marker_ == era || flaws_.ignores_eras);
+bool ModelNode::is_in(const std::string& epoch) const {
+  return votes_ && (marker_ == epoch || flaws_.ignores_eras);
 }
 
 ModelNode::Answer ModelNode::answer(Kind kind) const {
   Answer answer;
   answer.kind = kind;
-  if (votes_) answer.era = flaws_.ignores_eras ? "same" : marker_;
+  if (votes_) answer.epoch = flaws_.ignores_eras ? "same" : marker_;
   return answer;
 }
 
@@ -84,7 +84,7 @@ ModelNode::Answer ModelNode::confirm(const Request& request, Time time) {
   auto* lock = lock_of(request.resource, time);
   const bool is_mine = lock != nullptr && lock->holder == request.holder && lock->nonce == request.nonce;
   const bool is_same = is_mine && (lock->number == request.answered || flaws_.confirms_without_number);
-  if (!is_in(request.era) || (!is_same && !flaws_.confirms_without_hold)) return answer(Kind::refused);
+  if (!is_in(request.epoch) || (!is_same && !flaws_.confirms_without_hold)) return answer(Kind::refused);
   lift(request.number);
   if (is_mine) lock->number = request.number;
   return answer(Kind::confirmed);
@@ -102,7 +102,7 @@ ModelNode::Answer ModelNode::with_hold(const Request& request, Time time) {
   }
   const bool is_of_attempt = is_theirs && lock->nonce == request.nonce && lock->number != request.number;
   if (request.what == What::withdraw ? !is_of_attempt : !is_tenure) return result;
-  if (request.what == What::extend && !is_in(request.era)) return result;
+  if (request.what == What::extend && !is_in(request.epoch)) return result;
   result.kind = Kind::confirmed;
   if (request.what == What::extend) {
     lock->nonce = request.nonce;
@@ -123,9 +123,9 @@ ModelNode::Answer ModelNode::of_state(const Request& request, Time time) {
     result.clock_us = time.clock_us;
     return result;
   }
-  if (request.what == What::found) {
+  if (request.what == What::bootstrap) {
     if (votes_ || marker_ != request.nonce || marker_.empty()) return answer(Kind::refused);
-    found(request.era, request.number);
+    found(request.epoch, request.number);
     return answer(Kind::confirmed);
   }
   if (request.what == What::draw) {
@@ -134,9 +134,9 @@ ModelNode::Answer ModelNode::of_state(const Request& request, Time time) {
     result.number = ++counter_;
     return result;
   }
-  if (!is_in(request.era)) return answer(Kind::refused);
+  if (!is_in(request.epoch)) return answer(Kind::refused);
   if (request.what == What::freeze) {
-    marker_ = request.next_era;
+    marker_ = request.next_epoch;
   } else {
     lift(request.number);
   }

@@ -31,7 +31,7 @@ class ModelNode {
   explicit ModelNode(Flaws flaws = {}) : flaws_{flaws} {}
 
   // Votes in this era, from this number on.
-  void found(const std::string& era, std::int64_t counter);
+  void found(const std::string& epoch, std::int64_t counter);
 
   [[nodiscard]] redis::quorum::Answer handle(const redis::quorum::Request& request, Time time);
 
@@ -57,7 +57,7 @@ class ModelNode {
   [[nodiscard]] Answer with_hold(const Request& request, Time time);
   [[nodiscard]] Answer of_state(const Request& request, Time time);
   [[nodiscard]] Lock* lock_of(const std::string& resource, Time time);
-  [[nodiscard]] bool is_in(const std::string& era) const;
+  [[nodiscard]] bool is_in(const std::string& epoch) const;
   void lift(std::int64_t number) { counter_ = std::max(counter_, number); }
 
   Flaws flaws_;

@@ -226,7 +226,7 @@ class World {
     const auto said = nodes_[event.node].handle(request, {now_ms_, 1'000'000'000 + order_ * 1000LL});
     note("node {}: client {} call {}: {} {} {} {}({}): {} {} {}", event.node, event.client, event.call,
          name_of(request.what), request.resource, request.holder, request.number, request.answered,
-         name_of(said.kind), said.number, said.era);
+         name_of(said.kind), said.number, said.epoch);
     if (said.kind == Answer::Kind::granted && random_.percent(weather_.early_ends)) {
       auto end = event;
       end.kind = Event::Kind::early_end;

@@ -41,7 +41,7 @@ class QuorumWire : public testing::Test {
 std::string told(const Answer& answer, std::int64_t left_ms) {
   const bool has_era = answer.kind == Answer::Kind::granted || answer.kind == Answer::Kind::mine ||
                        answer.kind == Answer::Kind::marked;
-  return fmt::format("{} {} {} {} {}", static_cast<int>(answer.kind), has_era ? answer.era : "",
+  return fmt::format("{} {} {} {} {}", static_cast<int>(answer.kind), has_era ? answer.epoch : "",
                      answer.holder, answer.kind == Answer::Kind::confirmed ? 0 : answer.number,
                      left_ms > long_ttl_ms / 2);
 }
@@ -54,24 +54,24 @@ class Requests {
 
   // Mostly such as make sense after what was answered last.
   Request next() {
-    static constexpr What whats[] = {What::ask,      What::ask,    What::ask,     What::confirm,
-                                     What::confirm,  What::extend, What::renew,   What::release,
-                                     What::withdraw, What::show,   What::prepare, What::freeze,
-                                     What::lift,     What::found,  What::found,   What::draw};
+    static constexpr What whats[] = {What::ask,      What::ask,       What::ask,       What::confirm,
+                                     What::confirm,  What::extend,    What::renew,     What::release,
+                                     What::withdraw, What::show,      What::prepare,   What::freeze,
+                                     What::lift,     What::bootstrap, What::bootstrap, What::draw};
     auto request = seen_[(*this)(static_cast<int>(seen_.size()))];
     if ((*this)(3) == 0) request.resource = (*this)(2) == 0 ? "r" : "s";
     if ((*this)(3) == 0) request.holder = std::string(1, static_cast<char>('a' + (*this)(2)));
     if ((*this)(4) == 0) request.nonce = "n" + std::to_string((*this)(4));
-    if ((*this)(8) == 0) request.era = "e" + std::to_string((*this)(2));
+    if ((*this)(8) == 0) request.epoch = "e" + std::to_string((*this)(2));
     if ((*this)(6) == 0) request.number += (*this)(5);
-    request.next_era = "e" + std::to_string((*this)(2));
+    request.next_epoch = "e" + std::to_string((*this)(2));
     request.what = whats[(*this)(std::size(whats))];
     request.ttl_ms = long_ttl_ms;
     return request;
   }
 
   void learn(Request request, const Answer& answer) {
-    if (!answer.era.empty()) request.era = answer.era;
+    if (!answer.epoch.empty()) request.epoch = answer.epoch;
     if (answer.kind == Answer::Kind::granted) request.answered = answer.number;
     if (answer.number > 0) request.number = answer.number;
     seen_[(*this)(static_cast<int>(seen_.size()))] = request;
@@ -80,7 +80,7 @@ class Requests {
  private:
   std::mt19937_64 random_;
   std::vector<Request> seen_{
-      4, Request{.resource = "r", .holder = "a", .nonce = "n0", .era = "e0", .number = 1}};
+      4, Request{.resource = "r", .holder = "a", .nonce = "n0", .epoch = "e0", .number = 1}};
 };
 
 TEST_F(QuorumWire, TheModelAnswersAsTheScriptsDo) {
@@ -137,7 +137,7 @@ TEST_F(QuorumWire, NumbersBeyondWhatLuaCountsAreExact) {
     Request ask{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .ttl_ms = long_ttl_ms};
     const auto granted = at_server(ask);
     EXPECT_EQ(granted.number, std::stoll(number) + 1);
-    Request confirm{.what = What::confirm, .resource = "r", .holder = "h", .nonce = "n", .era = "e"};
+    Request confirm{.what = What::confirm, .resource = "r", .holder = "h", .nonce = "n", .epoch = "e"};
     confirm.answered = granted.number;
     confirm.number = granted.number + 3;
     EXPECT_EQ(at_server(confirm).kind, Answer::Kind::confirmed);
@@ -156,7 +156,7 @@ TEST_F(QuorumWire, ACounterThatIsUsedUpGrantsNothingAndWritesNothing) {
 TEST_F(QuorumWire, AnotherLibrarysLockIsHeldAndNeverTouched) {
   (void)server_.call(
       {"MSET", "q:quorum:marker", "e", "q:quorum:counter", "5", "q:quorum:lock:{r}", "theirs"});
-  Request request{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .era = "e"};
+  Request request{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .epoch = "e"};
   request.ttl_ms = long_ttl_ms;
   EXPECT_EQ(at_server(request).kind, Answer::Kind::held);
   for (const auto what :

@@ -3,8 +3,8 @@
 
 #include "adapters/redis/client.hpp"
 #include "adapters/redis/guard.hpp"
+#include "tests/process/byte_cut.hpp"
 #include "tests/redis/source/source.hpp"
-#include "tests/redis/source/tcp_proxy.hpp"
 
 namespace fenceguard::test {
 namespace {
@@ -141,7 +141,9 @@ TEST(Faults, AnAnswerCutAnywhereIsNeverAWrongAnswer) {
   for (std::int64_t bytes = 0; !has_passed; ++bytes) {
     ASSERT_LT(bytes, 5'000);
     SCOPED_TRACE(fmt::format("{} bytes", bytes));
-    CuttingProxy proxy{server.port(), bytes};
+    ByteCut cut;
+    cut.arm(Proxy::Direction::to_client, bytes);
+    const Proxy proxy{server.port(), cut.filter()};
     std::optional<Grant> grant;
     try {
       const auto source = open(fmt::format("redis://127.0.0.1:{}", proxy.port()));
@@ -158,7 +160,7 @@ TEST(Faults, AnAnswerCutAnywhereIsNeverAWrongAnswer) {
       EXPECT_TRUE(record && record->claim == grant->claim);
       EXPECT_EQ(source->release(grant->claim), Release::released);
       EXPECT_TRUE(is_free(server));
-      has_passed = true;
+      has_passed = !cut.has_cut();
     } catch (const Unavailable&) {
       EXPECT_EQ(is_free(server), !grant);
     } catch (const OutcomeUnknown&) {

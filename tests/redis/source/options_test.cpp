@@ -4,7 +4,7 @@
 #include <fstream>
 #include <utility>
 
-#include "adapters/redis/cluster.hpp"
+#include "adapters/redis/wire/cluster.hpp"
 #include "tests/redis/source/source.hpp"
 
 namespace fenceguard::test {

@@ -15,6 +15,7 @@
 #include "adapters/redis/token_source.hpp"
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
+#include "tests/process/eventually.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::test {
@@ -48,14 +49,6 @@ inline std::int64_t token_of_a_tenure(TokenSource& source) {
   const auto grant = take(source);
   if (source.release(grant.claim) != Release::released) throw std::runtime_error{"it was not held"};
   return grant.claim.token.value();
-}
-
-inline void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error{"waited in vain"};
-    std::this_thread::sleep_for(Ms{2});
-  }
 }
 
 // The message of the fault that function ends with; empty if it does not.

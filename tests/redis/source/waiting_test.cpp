@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <future>
 #include <optional>
 #include <set>
 
@@ -42,6 +43,31 @@ class Waiting : public testing::TestWithParam<std::string> {
   const std::string url_ = server_.url("/0" + GetParam());
   const std::unique_ptr<TokenSource> here_ = open(url_);
 };
+
+// An ask that is under way when the server dies may have been done, which is the caller's to judge: another
+// try then.
+TEST_P(Waiting, AWaitOutlastsARestartOfTheServer) {
+  const auto there = open(url_);
+  std::optional<Grant> second;
+  for (int tries = 0; tries < 10 && !second; ++tries) {
+    const auto first = take(*here_);
+    auto waiting = std::async(std::launch::async, [&] {
+      return there->wait_acquire(resource, Holder{"second"}, {.ttl = long_ttl, .wait = long_wait});
+    });
+    wait_until([&] { return listeners(server_) == 1; });
+    server_.kill();
+    std::this_thread::sleep_for(Ms{500});
+    server_.start();
+    try {
+      second = waiting.get();
+      ASSERT_TRUE(second);
+      EXPECT_GT(second->claim.token, first.claim.token);
+    } catch (const OutcomeUnknown&) {
+      wait_until([&] { return there->end(resource) == Release::not_held; });
+    }
+  }
+  EXPECT_TRUE(second);
+}
 
 // Many wait in one process: while nothing happens the server is asked nothing, and a hand-over costs it the
 // release and one attempt, however many wait.

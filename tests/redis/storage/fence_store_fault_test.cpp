@@ -7,7 +7,7 @@
 #include <future>
 
 #include "adapters/redis/client.hpp"
-#include "adapters/redis/storage.hpp"
+#include "adapters/redis/fences/storage.hpp"
 #include "tests/conformance/fence_calls.hpp"
 #include "tests/conformance/until_answered.hpp"
 #include "tests/redis/server.hpp"

@@ -7,9 +7,9 @@
 #include <functional>
 #include <thread>
 
+#include "adapters/redis/fences/storage.hpp"
 #include "adapters/redis/guard.hpp"
-#include "adapters/redis/storage.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 #include "tests/conformance/fence_calls.hpp"
 #include "tests/redis/server.hpp"
 
@@ -78,18 +78,6 @@ TEST_F(RedisFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
   EXPECT_EQ(storage->fences().status().floor, 9);
 }
 
-TEST_F(RedisFenceStore, AnAdvanceTellsVerdictHighestAndWhetherItRaisedTheFence) {
-  const auto storage = open_initialised();
-  const auto first = advance(*storage, claim("a", 5));
-  EXPECT_EQ(first.verdict, Verdict::admitted);
-  EXPECT_EQ(first.highest, 5);
-  EXPECT_TRUE(first.changed);
-  EXPECT_FALSE(advance(*storage, claim("a", 5)).changed);
-  EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
-  EXPECT_EQ(advance(*storage, claim("a", 5, "other")).verdict, Verdict::conflict);
-  EXPECT_TRUE(advance(*storage, claim("a", 6, "other")).changed);
-}
-
 TEST_F(RedisFenceStore, AViewHoldsRecordAndFloor) {
   const auto storage = open();
   (void)init(*storage, 3);
@@ -97,36 +85,6 @@ TEST_F(RedisFenceStore, AViewHoldsRecordAndFloor) {
   Client client{url()};
   (void)Guard{client}.write(claim("a", 5, "h1").with(Sequence{7}), {"SET", "a", "x"});
   EXPECT_EQ(show(*storage, "a"), (FenceView{Fence{Token{5}, Holder{"h1"}, Sequence{7}, false}, 3}));
-}
-
-TEST_F(RedisFenceStore, ARevokedFenceIsClosedToItsTokenAndOpenToTheNext) {
-  const auto storage = open_initialised();
-  EXPECT_FALSE(revoke(*storage, "a").record);  // nothing was there to be closed
-  (void)advance(*storage, claim("a", 5));
-  EXPECT_TRUE(revoke(*storage, "a").record->closed);
-  const auto ruling = advance(*storage, claim("a", 5));
-  EXPECT_EQ(ruling.verdict, Verdict::stale);
-  EXPECT_TRUE(ruling.fence && ruling.fence->closed);
-  EXPECT_EQ(advance(*storage, claim("a", 6)).verdict, Verdict::admitted);
-  EXPECT_FALSE(show(*storage, "a").record->closed);
-}
-
-TEST_F(RedisFenceStore, ARevokeCutsOffALeaseThatHasNotAdvancedYet) {
-  const auto storage = open_initialised();
-  (void)advance(*storage, claim("a", 5));
-  const auto view = revoke(*storage, "a", claim("a", 8, "new"));
-  EXPECT_EQ(view.record, (Fence{Token{8}, Holder{"new"}, std::nullopt, true}));
-  EXPECT_EQ(advance(*storage, claim("a", 8, "new")).verdict, Verdict::stale);
-  // A lease that is older than the fence changes no token.
-  EXPECT_EQ(revoke(*storage, "a", claim("a", 6)).record->token, Token{8});
-}
-
-TEST_F(RedisFenceStore, ANumberBeyondTheBoundIsImplausibleAndMovesNothing) {
-  const auto storage = open_initialised({.jump_max = 100});
-  (void)advance(*storage, claim("a", 50));
-  EXPECT_THROW((void)advance(*storage, claim("b", 151)), Implausible);
-  EXPECT_FALSE(show(*storage, "b").record);
-  EXPECT_EQ(advance(*storage, claim("b", 150)).verdict, Verdict::admitted);
 }
 
 TEST_F(RedisFenceStore, CompactedFencesAreInTheFloorAndRefuseAsBefore) {
@@ -170,24 +128,6 @@ TEST_F(RedisFenceStore, NoStaleWriteLandsWhileFencesAreCompacted) {
   is_over = true;
   stale.join();
   EXPECT_EQ(admitted, 0);
-}
-
-TEST_F(RedisFenceStore, AListIsSortedBytewiseAndComesInPages) {
-  const auto storage = open_initialised();
-  for (const auto* name : {"a/1", "a/10", "a/2", "b", "ä", "A"}) (void)advance(*storage, claim(name, 5));
-  const auto names = [](const FencePage& page) {
-    std::vector<std::string> result;
-    for (const auto& entry : page.entries) result.push_back(entry.resource.name());
-    return result;
-  };
-  EXPECT_THAT(names(list(*storage, {})), testing::ElementsAre("A", "a/1", "a/10", "a/2", "b", "ä"));
-  const auto first = list(*storage, {.prefix = "a/", .after = "", .limit = 2});
-  EXPECT_THAT(names(first), testing::ElementsAre("a/1", "a/10"));
-  EXPECT_TRUE(first.has_more);
-  const auto second = list(*storage, {.prefix = "a/", .after = "a/10", .limit = 2});
-  EXPECT_THAT(names(second), testing::ElementsAre("a/2"));
-  EXPECT_FALSE(second.has_more);
-  EXPECT_TRUE(list(*storage, {.prefix = "zz", .after = "", .limit = 2}).entries.empty());
 }
 
 TEST_F(RedisFenceStore, ARebaseClosesTheFenceAtItsNumberAndLeavesANote) {
@@ -307,20 +247,11 @@ TEST_F(RedisFenceStore, ACommandWithTooFewWordsRaisesNoFence) {
   EXPECT_FALSE(show(*storage, "short").record);
 }
 
-TEST_F(RedisFenceStore, ALookedAtStorageChangesNothing) {
-  (void)open_initialised();
-  const auto storage = open({.mode = StorageOptions::Mode::inspect});
-  EXPECT_THROW((void)advance(*storage, claim("a", 1)), Unavailable);
-  EXPECT_THROW((void)init(*storage, 3), Unavailable);
-  EXPECT_FALSE(show(*storage, "a").record);
-  EXPECT_EQ(storage->own_source(), nullptr);
-}
-
 TEST_F(RedisFenceStore, StatusFollowsTheServer) {
   const auto storage = open_initialised();
   (void)advance(*storage, claim("a", 7));
-  wait_until([&] { return storage->fences().status().highest == 7; }, limit);
-  EXPECT_EQ(storage->fences().status().resources, 1);
+  EXPECT_EQ(storage->fences().status().highest, 7);
+  wait_until([&] { return storage->fences().status().resources == 1; }, limit);
   server_->call({"DEL", key("namespace")});
   wait_until([&] { return storage->fences().status().state == StoreState::uninitialised; }, limit);
   EXPECT_THROW((void)advance(*storage, claim("a", 8)), Unavailable);

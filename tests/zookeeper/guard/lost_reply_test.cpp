@@ -5,7 +5,7 @@
 
 #include "guard/error.hpp"
 #include "tests/conformance/until_answered.hpp"
-#include "tests/zookeeper/guard/frame_cutter.hpp"
+#include "tests/zookeeper/frames.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -90,11 +90,12 @@ void cut_everywhere(Proxy::Direction direction) {
   for (int frame = 1; frame < frames_max; ++frame) {
     SCOPED_TRACE("frame " + std::to_string(frame));
     Space space;
-    FrameCutter cutter{direction, frame};
-    const Proxy proxy{shared_ensemble().node(0).port(), cutter.filter()};
+    MessageCut cut{frames()};
+    cut.arm(direction, frame - 1);
+    const Proxy proxy{shared_ensemble().node(0).port(), cut.filter()};
     tell_story(space, space.url_by(proxy.port()));
     if (testing::Test::HasFailure()) return;
-    if (!cutter.has_cut()) {
+    if (!cut.has_cut()) {
       EXPECT_GT(frame, 10) << "the story is longer than that";
       return;
     }

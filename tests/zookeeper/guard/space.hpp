@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string>
 
-#include "adapters/zookeeper/fence_calls.hpp"
+#include "adapters/zookeeper/fences/fence_admin.hpp"
 #include "adapters/zookeeper/guard.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 

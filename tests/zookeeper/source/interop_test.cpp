@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <thread>
 
-#include "adapters/zookeeper/layout.hpp"
 #include "adapters/zookeeper/token_source.hpp"
+#include "adapters/zookeeper/wire/layout.hpp"
 #include "guard/error.hpp"
 #include "tests/zookeeper/source/space.hpp"
 
@@ -30,7 +30,7 @@ std::unique_ptr<TokenSource> open_with(const std::string& root, const std::strin
   return open_source(Url::parse(test::shared_ensemble().url(root + "?session_timeout=90s" + parameters)));
 }
 
-std::vector<std::string> contenders(const std::string& path) {
+std::vector<std::string> entries(const std::string& path) {
   return contenders_of(test::observer().get_children(path).children);
 }
 
@@ -133,19 +133,19 @@ TEST_F(Interop, WaitersOfBothAreServedInTheirOrder) {
   Kazoo second{path_};
   second.say("acquire");
   second.expect("asking");
-  EXPECT_TRUE(eventually([&] { return contenders(path_).size() == 2; }));
+  EXPECT_TRUE(eventually([&] { return entries(path_).size() == 2; }));
   std::optional<Grant> third;
   std::jthread waiter{
       [&] { third = source->wait_acquire(r, Holder{"third"}, {.ttl = long_ttl, .wait = long_ttl}); }};
-  EXPECT_TRUE(eventually([&] { return contenders(path_).size() == 3; }));
+  EXPECT_TRUE(eventually([&] { return entries(path_).size() == 3; }));
   Kazoo fourth{path_};
   fourth.say("acquire");
   fourth.expect("asking");
-  EXPECT_TRUE(eventually([&] { return contenders(path_).size() == 4; }));
+  EXPECT_TRUE(eventually([&] { return entries(path_).size() == 4; }));
   EXPECT_EQ(source->release(first.claim), Release::released);
   const auto second_token = second.expect_held();
   EXPECT_GT(second_token, first.claim.token.value());
-  EXPECT_EQ(contenders(path_).size(), 3u);
+  EXPECT_EQ(entries(path_).size(), 3u);
   second.say("release");
   second.expect("released");
   waiter.join();
@@ -188,12 +188,12 @@ TEST_F(Interop, WeWaitForCuratorsNodeAndCuratorsOrderIsOurs) {
   std::optional<Grant> late;
   std::jthread waiter{
       [&] { late = source->wait_acquire(r, Holder{"late"}, {.ttl = long_ttl, .wait = long_ttl}); }};
-  EXPECT_TRUE(eventually([&] { return contenders(path_).size() == 3; }));
+  EXPECT_TRUE(eventually([&] { return entries(path_).size() == 3; }));
   const auto all = test::observer().get_children(path_).children;
   EXPECT_EQ(sorted_as_curator(all), contenders_of(all));
   EXPECT_EQ(path_ + "/" + sorted_as_curator(all)[1], theirs.path);
   EXPECT_EQ(source->release(early.claim), Release::released);
-  ASSERT_TRUE(eventually([&] { return contenders(path_).size() == 2; }));
+  ASSERT_TRUE(eventually([&] { return entries(path_).size() == 2; }));
   // Curator's turn: its node is the first.
   EXPECT_EQ(source->show(r)->claim.token.value(), theirs.stat.czxid);
   EXPECT_EQ(test::observer().remove(theirs.path).code, Code::ok);

@@ -1,4 +1,4 @@
-#include "adapters/zookeeper/layout.hpp"
+#include "adapters/zookeeper/wire/layout.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

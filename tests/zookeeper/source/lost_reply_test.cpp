@@ -7,7 +7,7 @@
 
 #include "adapters/zookeeper/token_source.hpp"
 #include "guard/error.hpp"
-#include "tests/zookeeper/source/frames.hpp"
+#include "tests/zookeeper/frames.hpp"
 #include "tests/zookeeper/source/space.hpp"
 
 namespace fenceguard::zookeeper {
@@ -27,7 +27,7 @@ std::string url_at(int port, const std::string& root) {
   return "zookeeper://127.0.0.1:" + std::to_string(port) + root + "?session_timeout=2s";
 }
 
-std::size_t contenders(const std::string& root) {
+std::size_t entries(const std::string& root) {
   return test::observer().get_children(root + "/locks/accounts/42").children.size();
 }
 
@@ -49,7 +49,7 @@ class Life {
       take_and_free(*source, *other, first);
     }
     // Nothing is left behind, and nobody has the lock.
-    EXPECT_TRUE(eventually([&] { return contenders(root_) == 0; }));
+    EXPECT_TRUE(eventually([&] { return entries(root_) == 0; }));
     const auto next = other->wait_acquire(r, Holder{"next"}, patient);
     EXPECT_TRUE(next);
     EXPECT_GT(next ? next->claim.token.value() : 0, last_);
@@ -62,7 +62,7 @@ class Life {
   void take_and_free(TokenSource& source, TokenSource& other, const Grant& first) {
     last_ = first.claim.token.value();
     std::jthread releaser{[&] {
-      (void)eventually([&] { return contenders(root_) >= 2; });
+      (void)eventually([&] { return entries(root_) >= 2; });
       EXPECT_EQ(other.release(first.claim), Release::released);
     }};
     try {

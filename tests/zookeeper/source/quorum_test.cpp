@@ -61,7 +61,7 @@ std::optional<Lease> acquire_at_last(TokenSource& source, const Resource& resour
   return lease;
 }
 
-// What each server knows of a lock's contenders: where they differ, the servers do.
+// What each server knows of a lock's entries: where they differ, the servers do.
 std::string told_of(Ensemble& ensemble, const std::string& lock) {
   std::string told;
   for (int i = 0; i < 3; ++i) {

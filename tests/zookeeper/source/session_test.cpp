@@ -6,7 +6,7 @@
 #include <atomic>
 #include <future>
 
-#include "adapters/zookeeper/vigil.hpp"
+#include "adapters/zookeeper/lock/deletion_watcher.hpp"
 #include "guard/error.hpp"
 #include "tests/process/proxy.hpp"
 #include "tests/zookeeper/source/space.hpp"
@@ -136,23 +136,23 @@ TEST_F(SessionTest, ReadingANodeThatIsGoneLeavesNoWatchBehind) {
 }
 
 TEST_F(SessionTest, WhoeverWaitsForOneNodeSharesItsWatch) {
-  Vigil vigil;
+  DeletionWatcher watcher;
   const auto at = address();
   Session session{at, Ms{10'000}};
   session.wait_until_connected();
   session.make_path(at.root + "/n");
   // Those of sessions that have just ended count for a moment yet.
   ASSERT_TRUE(eventually([] { return watch_count() == 0; }));
-  std::vector<std::shared_ptr<Bell>> bells;
+  std::vector<std::shared_ptr<Event>> events;
   for (int i = 0; i < 10; ++i) {
-    vigil.ring_when_gone(session, at.root + "/n", bells.emplace_back(std::make_shared<Bell>()));
-    vigil.ring_when_gone(session, at.root + "/n", std::make_shared<Bell>());  // gives up at once
+    watcher.set_when_gone(session, at.root + "/n", events.emplace_back(std::make_shared<Event>()));
+    watcher.set_when_gone(session, at.root + "/n", std::make_shared<Event>());  // gives up at once
   }
   EXPECT_EQ(watch_count(), 1);
   (void)session.remove(at.root + "/n");
-  for (const auto& bell : bells) EXPECT_TRUE(bell->wait({}, BootClock::now() + std::chrono::minutes{1}));
-  const auto late = std::make_shared<Bell>();
-  vigil.ring_when_gone(session, at.root + "/n", late);
+  for (const auto& event : events) EXPECT_TRUE(event->wait({}, BootClock::now() + std::chrono::minutes{1}));
+  const auto late = std::make_shared<Event>();
+  watcher.set_when_gone(session, at.root + "/n", late);
   EXPECT_TRUE(late->wait({}, BootClock::now() + std::chrono::minutes{1}));
   EXPECT_EQ(watch_count(), 0);
 }

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "adapters/zookeeper/layout.hpp"
+#include "adapters/zookeeper/wire/layout.hpp"
 #include "guard/error.hpp"
 #include "tests/conformance/scale.hpp"
-#include "tests/zookeeper/source/frames.hpp"
+#include "tests/zookeeper/frames.hpp"
 #include "tests/zookeeper/source/space.hpp"
 
 namespace fenceguard::zookeeper {
@@ -34,7 +34,7 @@ class SourceTest : public testing::Test {
   static Grant take(TokenSource& source, const Resource& resource, const std::string& holder) {
     return std::get<Grant>(source.try_acquire(resource, Holder{holder}, long_ttl));
   }
-  [[nodiscard]] std::vector<std::string> contenders() const {
+  [[nodiscard]] std::vector<std::string> entries() const {
     return contenders_of(observer().get_children(path_).children);
   }
 
@@ -50,11 +50,11 @@ class SourceTest : public testing::Test {
     return value;
   }
 
-  // Of all contenders, once each has looked.
+  // Of all entries, once each has looked.
   [[nodiscard]] std::int64_t sessions_that_watch() const {
     std::int64_t count = 0;
     std::int64_t before = 0;
-    for (const auto& name : contenders()) {
+    for (const auto& name : entries()) {
       const auto owner = observer().get(path_ + "/" + name).stat.ephemeral_owner;
       if (before != 0 && owner != before) ++count;
       before = owner;
@@ -70,12 +70,12 @@ class SourceTest : public testing::Test {
 TEST_F(SourceTest, TheTokenIsTheNodesCzxidAndTheNodeTellsItsHolder) {
   const auto source = open();
   const auto grant = take(*source, r, "ann");
-  ASSERT_EQ(contenders().size(), 1u);
-  const auto node = observer().get(path_ + "/" + contenders()[0]);
+  ASSERT_EQ(entries().size(), 1u);
+  const auto node = observer().get(path_ + "/" + entries()[0]);
   EXPECT_EQ(grant.claim.token.value(), node.stat.czxid);
   EXPECT_EQ(node.data, "ann 0");
   EXPECT_NE(node.stat.ephemeral_owner, 0);
-  EXPECT_EQ(contenders()[0].find("__lock__"), 32u);
+  EXPECT_EQ(entries()[0].find("__lock__"), 32u);
   EXPECT_EQ(observer().get(root_ + "/offset").data, "0");
 }
 
@@ -126,7 +126,7 @@ TEST_F(SourceTest, ALeaseThatSomebodyElseEndsIsLostBeforeItsNextRenewal) {
   EXPECT_FALSE(source->lost(kept.claim).stop_requested());
 }
 
-// The sequence of the next contender counts the nodes that were made below the lock's node, and removed.
+// The sequence of the next entry counts the nodes that were made below the lock's node, and removed.
 TEST_F(SourceTest, PollingAHeldLockMakesNoNodes) {
   const auto source = open();
   const auto other = open();
@@ -137,9 +137,9 @@ TEST_F(SourceTest, PollingAHeldLockMakesNoNodes) {
   }
   EXPECT_EQ(source->release(grant.claim), Release::released);
   EXPECT_GT(take(*other, r, "b").claim.token, grant.claim.token);
-  ASSERT_EQ(contenders().size(), 1u);
+  ASSERT_EQ(entries().size(), 1u);
   // The holder's, one for each of the two that polled, and this one; removals count as well.
-  EXPECT_LE(sequence_of(contenders()[0]).value_or(1'000), 10u);
+  EXPECT_LE(sequence_of(entries()[0]).value_or(1'000), 10u);
 }
 
 TEST_F(SourceTest, TheLowestLiveTokenIsThatOfEveryLockPathOfTheNamespace) {
@@ -158,7 +158,7 @@ TEST_F(SourceTest, AfterARaiseTheOffsetIsPartOfTheToken) {
   EXPECT_EQ(other->release(take(*other, r, "b").claim), Release::released);  // knows the offset as it was
   source->raise(r, Token{5'000'000'000});
   const auto grant = take(*other, r, "ann");
-  const auto node = observer().get(path_ + "/" + contenders()[0]);
+  const auto node = observer().get(path_ + "/" + entries()[0]);
   const auto offset = std::stoll(observer().get(root_ + "/offset").data);
   EXPECT_GT(grant.claim.token.value(), 5'000'000'000);
   EXPECT_EQ(grant.claim.token.value(), node.stat.czxid + offset);
@@ -220,18 +220,18 @@ TEST_F(SourceTest, AWaitThatEndsTakesItsNodeAway) {
   const auto grant = take(*source, r, "a");
   const auto other = open();
   EXPECT_FALSE(other->wait_acquire(r, Holder{"b"}, {.ttl = long_ttl, .wait = Ms{50}}));
-  EXPECT_EQ(contenders().size(), 1u);
+  EXPECT_EQ(entries().size(), 1u);
   std::stop_source stop;
   std::jthread waiter{[&] {
     EXPECT_FALSE(
         other->wait_acquire(r, Holder{"b"}, {.ttl = long_ttl, .wait = long_ttl, .stop = stop.get_token()}));
   }};
-  EXPECT_TRUE(eventually([&] { return contenders().size() == 2; }));
+  EXPECT_TRUE(eventually([&] { return entries().size() == 2; }));
   stop.request_stop();
   waiter.join();
-  EXPECT_EQ(contenders().size(), 1u);
+  EXPECT_EQ(entries().size(), 1u);
   EXPECT_FALSE(std::holds_alternative<Grant>(other->try_acquire(r, Holder{"b"}, long_ttl)));
-  EXPECT_EQ(contenders().size(), 1u);
+  EXPECT_EQ(entries().size(), 1u);
 }
 
 TEST_F(SourceTest, TheSameHolderThatWaitsTwiceIsGrantedTheLockOnce) {
@@ -243,13 +243,13 @@ TEST_F(SourceTest, TheSameHolderThatWaitsTwiceIsGrantedTheLockOnce) {
     waiters.emplace_back(
         [&] { grant = source->wait_acquire(r, Holder{"b"}, {.ttl = long_ttl, .wait = long_ttl}); });
   }
-  EXPECT_TRUE(eventually([&] { return contenders().size() == 3; }));
+  EXPECT_TRUE(eventually([&] { return entries().size() == 3; }));
   EXPECT_EQ(source->release(held.claim), Release::released);
   waiters.clear();
   ASSERT_TRUE(grants[0] && grants[1]);
   EXPECT_EQ(grants[0]->claim, grants[1]->claim);
   EXPECT_NE(grants[0]->is_new, grants[1]->is_new);
-  EXPECT_EQ(contenders().size(), 1u);
+  EXPECT_EQ(entries().size(), 1u);
 }
 
 // Many wait for one lock: whoever frees it wakes the next one and nobody else. Counted are the events that
@@ -282,7 +282,7 @@ TEST_F(SourceTest, AHandOverWakesExactlyOneOfManyWaiters) {
     });
   }
   const auto all = static_cast<std::size_t>(waiters) + 1;
-  ASSERT_TRUE(eventually([&] { return contenders().size() == all; }));
+  ASSERT_TRUE(eventually([&] { return entries().size() == all; }));
   EXPECT_EQ(frames.events(), 0);
   // Each node is watched by its own session and by the next one's, which may be the same.
   const auto watches = sessions_that_watch();
@@ -327,7 +327,7 @@ TEST_F(SourceTest, ARaiseExcludesDraws) {
   EXPECT_EQ(below, 0);
 }
 
-// The ensemble removes a lock's node some time after its last contender has gone, and so at any moment
+// The ensemble removes a lock's node some time after its last entry has gone, and so at any moment
 // between two of our calls.
 TEST_F(SourceTest, ALocksNodeMayVanishAtAnyTime) {
   std::atomic<int> removed{0};

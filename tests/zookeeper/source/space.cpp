@@ -22,15 +22,6 @@ zookeeper::Session& observer() {
   return session;
 }
 
-bool eventually(const std::function<bool()>& is_so) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-  return true;
-}
-
 bool wait_until_gone(const std::string& path) {
   return eventually([&] { return observer().exists(path).code == zookeeper::Code::no_node; });
 }

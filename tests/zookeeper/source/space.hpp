@@ -8,6 +8,7 @@
 #include <string>
 
 #include "adapters/zookeeper/session.hpp"
+#include "tests/process/eventually.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 
 namespace fenceguard::test {
@@ -20,9 +21,6 @@ namespace fenceguard::test {
 
 // A session of the test's own with the shared ensemble, connected.
 [[nodiscard]] zookeeper::Session& observer();
-
-// Waits, for at most a minute, until is_so().
-[[nodiscard]] bool eventually(const std::function<bool()>& is_so);
 
 // Waits until the node is gone.
 [[nodiscard]] bool wait_until_gone(const std::string& path);

@@ -4,13 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <future>
 #include <optional>
 #include <thread>
 
-#include "adapters/zookeeper/storage.hpp"
+#include "adapters/zookeeper/fences/storage.hpp"
 #include "guard/lease.hpp"
-#include "guard/wait_for.hpp"
+#include "guard/support/wait_for.hpp"
 #include "tests/conformance/fence_calls.hpp"
 #include "tests/process/proxy.hpp"
 #include "tests/zookeeper/guard/space.hpp"
@@ -92,25 +91,6 @@ TEST(ZooKeeperStorage, CompactionFoldsIdleFencesIntoTheFloorAndNoOthers) {
   EXPECT_EQ(compact(*storage, 1'001).dropped, 0);
 }
 
-TEST(ZooKeeperStorage, AListingGoesOnWhereThePageBeforeEnded) {
-  Space space;
-  const auto storage = open(space.url());
-  for (const char* name : {"b/1", "b/2", "a/1", "b/3", "c", "b"})
-    ASSERT_EQ(advance(*storage, claim_of(name, 5)).verdict, Verdict::admitted);
-  std::vector<std::string> names;
-  FenceListing listing{.prefix = "b", .after = "", .limit = 3};
-  for (int pages = 1;; ++pages) {
-    const auto page = list(*storage, listing);
-    for (const auto& entry : page.entries) names.push_back(entry.resource.name());
-    if (!page.has_more) {
-      EXPECT_EQ(pages, 2);
-      break;
-    }
-    listing.after = names.back();
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"b", "b/1", "b/2", "b/3"}));
-}
-
 TEST(ZooKeeperStorage, ARebaseSetsAFenceAlsoWhereItIsDamagedAndKeepsANoteOfIt) {
   Space space;
   const auto storage = open(space.url());
@@ -174,7 +154,17 @@ TEST(ZooKeeperStorage, AbsurdTokensAreNotRefusedByALookAtEveryFenceEach) {
   EXPECT_LT(refusals, 200'000u) << "the reads of all fences are 40,000 bytes and more";
   EXPECT_FALSE(show(*storage, "new").record);
   // Plausible is what others' tokens make plausible, to the last one.
-  EXPECT_THROW((void)advance(*storage, claim_of("new", 1'999 + 1'000'001)), Implausible);
+  // On a busy machine looks are dear, and 'not known for now' may come first.
+  wait_until([&] {
+    try {
+      (void)advance(*storage, claim_of("new", 1'999 + 1'000'001));
+      ADD_FAILURE() << "an absurd token was admitted";
+    } catch (const Unavailable&) {
+      return false;
+    } catch (const Implausible&) {
+    }
+    return true;
+  });
   EXPECT_EQ(advance(*storage, claim_of("new", 1'999 + 1'000'000)).verdict, Verdict::admitted);
 }
 
@@ -300,15 +290,6 @@ TEST(ZooKeeperStorage, OneDamagedFenceIsTheTroubleOfItsResourceAloneAndCanBeRepa
   EXPECT_EQ(init(*storage, 3), 3);
   EXPECT_EQ(rebase(*storage, "r", 9).record->token, Token{9});
   EXPECT_EQ(advance(*storage, claim_of("r", 10)).verdict, Verdict::admitted);
-}
-
-TEST(ZooKeeperStorage, ARefusalIsAnsweredOnAThreadOfTheStoresOwn) {
-  Space space;
-  const auto inspector = open(space.url(), {.mode = StorageOptions::Mode::inspect});
-  std::promise<std::thread::id> answered;
-  inspector->fences().advance(
-      claim_of("r", 5), [&](const Outcome<Ruling>&) { answered.set_value(std::this_thread::get_id()); });
-  EXPECT_NE(answered.get_future().get(), std::this_thread::get_id());
 }
 
 TEST(ZooKeeperStorage, AnInspectorLooksAndChangesNothing) {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "adapters/zookeeper/fence_paths.hpp"
-#include "adapters/zookeeper/fence_record.hpp"
+#include "adapters/zookeeper/fences/fence_paths.hpp"
+#include "guard/support/fence_text.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {

@@ -1,0 +1,136 @@
+#pragma once
+
+// The calls of the token source. What is decided is decided by a transaction that goes through the log of
+// raft, never by a read and never by a keep-alive's answer: either it writes, or a branch of it that is not
+// taken would, for which reason etcd does not treat it as a read.
+//
+// Method: the lock of etcd's client library (clientv3/concurrency), with the place, the token and the holder
+// in one key.
+//
+// Thread-safe. Faults as in TokenSource.
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "adapters/etcd/client.hpp"
+#include "adapters/etcd/lock/lock_name.hpp"
+#include "adapters/etcd/lock/offset.hpp"
+#include "adapters/etcd/lock/queue_entry.hpp"
+#include "guard/support/clock.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::etcd {
+
+class LockClient {
+ public:
+  using Ms = std::chrono::milliseconds;
+
+  // lock_key: see LockName.
+  LockClient(const Address& address, const std::string& lock_key);
+
+  // A key of ours in the line of a lock.
+  struct QueuePosition {
+    Resource resource;
+    Holder holder;
+    std::string key;
+    std::int64_t created = 0;
+    std::int64_t lease = 0;
+    Ms ttl{};  // of the lease, as granted
+    BootClock::time_point asked_at{};
+  };
+  // What became of asking for a lock.
+  struct QueueStatus {
+    std::optional<Grant> grant;
+    std::optional<QueuePosition> position;  // without a grant, where a place was asked for
+    std::string ahead;          // the key that is to be awaited; empty: the lock was free, or place is lost
+    std::int64_t revision = 0;  // from which on
+    std::int64_t holder_lease = 0;  // of who has the lock
+  };
+
+  struct Ask {
+    const Resource& resource;
+    const Holder& holder;
+    Ms ttl;
+    bool waits = false;  // takes a place in the line where the lock is not free
+  };
+  [[nodiscard]] QueueStatus ask(const Ask& ask);
+
+  // Whether it is the turn of place. Its lease is renewed by the way. Neither grant nor place: it is lost.
+  [[nodiscard]] QueueStatus look(const QueuePosition& position);
+  // False: the place is lost, or may be.
+  [[nodiscard]] bool keep(const QueuePosition& position);
+  // Gives up a place, unless the same holder was granted the lock by it, which another call of its own may
+  // have asked for; what fails there is left to the time to live.
+  void leave(const QueuePosition& position) noexcept;
+
+  // Of a lease; at least 1ms.
+  [[nodiscard]] Ms remaining(std::int64_t lease);
+  // Until ahead may be gone. See Client::wait_for_delete().
+  bool wait(const Client::Deletion& deletion) { return client_.wait_for_delete(deletion); }
+
+  // For how long the lease was renewed; nothing: it is lost.
+  [[nodiscard]] std::optional<Ms> renew(const Claim& claim, Ms ttl);
+  Release release(const Claim& claim);
+  Release end(const Resource& resource);
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  void raise(const Resource& resource, Token mark);
+  [[nodiscard]] Token draw();
+  [[nodiscard]] Token lowest_live();
+
+ private:
+  using Name = std::tuple<std::string, std::int64_t, std::string>;
+  struct WaitQueue;
+
+  [[nodiscard]] QueueStatus try_lock(const Ask& ask, QueuePosition position);
+  [[nodiscard]] std::vector<Op> enqueue_ops(const QueuePosition& position, std::string value) const;
+  [[nodiscard]] WaitQueue take_if_free(const Ask& ask, const QueuePosition& position,
+                                       const Offset::Known& offset);
+  [[nodiscard]] WaitQueue enqueue(const Ask& ask, const QueuePosition& position);
+  [[nodiscard]] TxnAnswer take_lock(const std::string& key, std::int64_t created, const QueuePosition& asking,
+                                    const Offset::Known& offset);
+  [[nodiscard]] std::optional<Grant> same_holder(const QueuePosition& asking, const QueueEntry& first,
+                                                 Ms ttl);
+  [[nodiscard]] Grant granted(const QueuePosition& position, Token token);
+  [[nodiscard]] std::optional<Grant> granted_after(const LeaseAnswer& alive, const TxnAnswer& answer,
+                                                   const QueuePosition& position, Token token);
+  [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
+  // True: it is gone, and its keys with it. Else it is left to its time to live.
+  bool drop_lease(std::int64_t lease) noexcept;
+
+  // The lease of the one that was last seen to hold the lock, if it is there still.
+  [[nodiscard]] std::optional<std::int64_t> lease_of_last_holder(const Ask& ask);
+  void remember_holder(const Resource& resource, const QueueEntry& first);
+
+  [[nodiscard]] std::optional<QueuePosition> place_of(const Claim& claim,
+                                                      std::optional<Hedging> hedging = {});
+  [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, QueuePosition position, Ms ttl);
+  [[nodiscard]] std::vector<Compare> holds(const QueuePosition& position, const Claim& claim) const;
+  void remember(const Claim& claim, const QueuePosition& position);
+  void forget(const Claim& claim);
+  static Name name_of(const Claim& claim);
+  // A call of a renewal reaches the last of many endpoints within a quarter of the time to live.
+  [[nodiscard]] Hedging hedging_of(Ms ttl) const {
+    const auto others = std::max<std::int64_t>(std::ssize(client_.address().endpoints), 3) - 1;
+    return {std::max(ttl / 4 / others, Ms{1})};
+  }
+
+  [[nodiscard]] TxnAnswer read(std::vector<Op> ops, std::optional<Hedging> hedging = {});
+  [[nodiscard]] Op marker() const;
+  [[nodiscard]] Op first_of(const std::string& lock) const;
+
+  Client client_;
+  const LockName lock_name_;
+  Offset offset_;
+  std::mutex mutex_;
+  std::map<Name, QueuePosition>
+      places_;  // of leases that this process was granted: an aid to find them, no proof
+  std::map<std::string, KeyValue> holders_;  // per resource, as last seen by who asked in vain
+};
+
+}  // namespace fenceguard::etcd

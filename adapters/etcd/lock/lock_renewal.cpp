@@ -1,0 +1,180 @@
+// The calls of the token source for a lease that was granted.
+
+#include <algorithm>
+#include <thread>
+
+#include "adapters/etcd/lock/lock_client.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::etcd {
+namespace {
+
+constexpr int attempts_max = 8;
+constexpr std::chrono::milliseconds heartbeat{100};  // of etcd's leader, where nothing else was set
+constexpr std::size_t places_max = 65'536;
+
+}  // namespace
+
+LockClient::Name LockClient::name_of(const Claim& claim) {
+  return {claim.resource.name(), claim.token.value(), claim.holder.id()};
+}
+
+void LockClient::remember(const Claim& claim, const QueuePosition& position) {
+  const std::scoped_lock lock{mutex_};
+  // Of leases that nobody released; whichever is dropped can be found again.
+  if (places_.size() >= places_max) places_.erase(places_.begin());
+  places_.insert_or_assign(name_of(claim), position);
+}
+
+void LockClient::forget(const Claim& claim) {
+  const std::scoped_lock lock{mutex_};
+  places_.erase(name_of(claim));
+}
+
+Op LockClient::marker() const {
+  return etcd::remove(client_.address().prefix + "/none");
+}
+
+TxnAnswer LockClient::read(std::vector<Op> ops, std::optional<Hedging> hedging) {
+  try {
+    return client_.txn({{}, std::move(ops), {marker()}}, hedging);
+  } catch (const OutcomeUnknown& unknown) {
+    throw Unavailable(unknown.what());  // it would have changed nothing
+  }
+}
+
+Op LockClient::first_of(const std::string& lock) const {
+  auto op = get_all(lock);
+  op.sort = Op::Sort::by_create_revision;
+  op.limit = 1;
+  return op;
+}
+
+std::optional<LockClient::QueuePosition> LockClient::place_of(const Claim& claim,
+                                                              std::optional<Hedging> hedging) {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (const auto known = places_.find(name_of(claim)); known != places_.end()) return known->second;
+  }
+  const auto answer = read({first_of(lock_name_.of(claim.resource))}, hedging);
+  const auto& found = answer.answers.at(0).found;
+  if (found.empty()) return std::nullopt;
+  const QueueEntry first{found.front()};
+  if (!first.is_granted() || first.holder != claim.holder || first.token(0) != claim.token)
+    return std::nullopt;
+  QueuePosition position{
+      claim.resource, claim.holder, first.key.key, first.key.create_revision, first.key.lease, {}, {}};
+  remember(claim, position);
+  return position;
+}
+
+std::vector<Compare> LockClient::holds(const QueuePosition& position, const Claim& claim) const {
+  const auto offset = claim.token.value() - position.created;
+  return {created_at(position.key, position.created),
+          value_is(position.key, granted_value(claim.holder, offset)),
+          {Compare::Target::lease, Compare::Is::equal, position.key, {}, position.lease}};
+}
+
+// A keep-alive is answered by whoever takes itself for the leader. That it was the leader is known where the
+// transaction after it was done in the same term of raft: there is one leader to a term, and it led still.
+// All of it may be done again, so that a member that hangs costs a part of the term and not the lease.
+std::optional<LockClient::Ms> LockClient::renew(const Claim& claim, Ms ttl) {
+  require_sensible_ttl(ttl);
+  const auto hedging = hedging_of(ttl);
+  std::optional<std::int64_t> term_without;  // of raft, in which the lease was said to be gone
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto position = place_of(claim, hedging);
+    if (!position) return std::nullopt;
+    const auto alive = client_.keep_alive(position->lease, hedging);
+    if (alive.ttl > Ms{0} && alive.ttl < ttl) {
+      if (auto longer = lengthen(claim, *position, ttl)) return longer;
+      continue;
+    }
+    const auto answer = client_.txn({holds(*position, claim), {}, {marker()}}, hedging);
+    if (answer.succeeded && alive.ttl > Ms{0} && alive.term == answer.term) return alive.ttl;
+    // What is known of it may be outdated, or else the leader has changed.
+    if (!answer.succeeded || alive.ttl <= Ms{0}) forget(claim);
+    if (!answer.succeeded) continue;
+    if (alive.ttl <= Ms{0}) {
+      // Its key is there yet, but within one term nobody brings a lease back.
+      if (term_without == answer.term) return std::nullopt;
+      term_without = answer.term;
+    }
+    std::this_thread::sleep_for(heartbeat);
+  }
+  throw OutcomeUnknown("etcd: whether the lease is renewed is not known: the leader changes all the time");
+}
+
+// A lease of etcd cannot be lengthened, so that a longer one takes its place, at the same key.
+std::optional<LockClient::Ms> LockClient::lengthen(const Claim& claim, QueuePosition position, Ms ttl) {
+  const auto lease = new_lease(ttl);
+  const auto offset = claim.token.value() - position.created;
+  TxnAnswer answer;
+  forget(claim);
+  try {
+    answer = client_.txn(
+        {holds(position, claim), {put(position.key, granted_value(claim.holder, offset), lease.id)}, {}});
+  } catch (const OutcomeUnknown&) {
+    throw;  // the key may live by the new lease already
+  } catch (const Error&) {
+    drop_lease(lease.id);
+    throw;
+  }
+  if (!answer.succeeded) {
+    drop_lease(lease.id);
+    return std::nullopt;
+  }
+  drop_lease(position.lease);
+  position.lease = lease.id;
+  position.ttl = lease.ttl;
+  remember(claim, position);
+  return lease.ttl;
+}
+
+Release LockClient::release(const Claim& claim) {
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto position = place_of(claim);
+    if (!position) return Release::not_held;
+    TxnAnswer answer;
+    forget(claim);
+    try {
+      answer = client_.txn({holds(*position, claim), {etcd::remove(position->key)}, {}});
+    } catch (const OutcomeUnknown&) {
+      // Nobody may be kept waiting for a lease that its holder has given up, and no other key lives by it.
+      drop_lease(position->lease);
+      throw;
+    }
+    if (!answer.succeeded) continue;
+    drop_lease(position->lease);
+    return Release::released;
+  }
+  throw Unavailable("etcd: the lease changes all the time; try again");
+}
+
+Release LockClient::end(const Resource& resource) {
+  const auto lock = lock_name_.of(resource);
+  for (int i = 0; i < attempts_max; ++i) {
+    const auto found = read({first_of(lock)}).answers.at(0).found;
+    if (found.empty()) return Release::not_held;
+    const QueueEntry first{found.front()};
+    const auto answer = client_.txn(
+        {{created_at(first.key.key, first.key.create_revision)}, {etcd::remove(first.key.key)}, {}});
+    if (!answer.succeeded) continue;
+    // A lease that is not ours may hold more than this key.
+    if (first.holder) drop_lease(first.key.lease);
+    return Release::released;
+  }
+  throw Unavailable("etcd: the lock changes hands all the time; try again");
+}
+
+std::optional<LeaseRecord> LockClient::show(const Resource& resource) {
+  const auto answer = read({first_of(lock_name_.of(resource)), offset_.get()});
+  const auto& found = answer.answers.at(0).found;
+  if (found.empty()) return std::nullopt;
+  const auto offset = offset_.learn(answer.answers.at(1));
+  const QueueEntry first{found.front()};
+  const Claim claim{resource, first.token(offset.value), first.holder.value_or(Holder{}), {}};
+  return LeaseRecord{claim, remaining(first.key.lease)};
+}
+
+}  // namespace fenceguard::etcd

@@ -1,0 +1,91 @@
+#pragma once
+
+// Leases that live by a connection ('?lock=row', '?lock=advisory'): each has a SessionManager, which holds
+// the lock at the server, and a token that another connection drew and committed before the lease was handed
+// out. Such a lease belongs to the source that granted it and ends with its process, with the session's
+// session, or when nobody renewed it for its time to live, whichever comes first; the last is seen to by a
+// thread here, which a stopped process does not run.
+//
+// Thread safety: all calls may be made from any thread at once.
+
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include "adapters/postgres/lock/lease_client.hpp"
+#include "adapters/postgres/lock/release_listener.hpp"
+#include "adapters/postgres/lock/session_manager.hpp"
+#include "guard/source/acquire_deadline.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::postgres {
+
+class SessionLockSource : public TokenSource {
+ public:
+  using Ms = std::chrono::milliseconds;
+
+  SessionLockSource(const std::vector<Address>& addresses, LockKind kept_by);
+  // Frees what is still held.
+  ~SessionLockSource() override;
+
+  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
+                                                      Ms ttl) override;
+  [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override;
+  Release release(const Claim& claim) override;
+  Release end(const Resource& resource) override { return calls_.end(resource); }
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override;
+  void raise(const Resource&, Token mark) override { calls_.raise(mark); }
+  [[nodiscard]] Token draw() override { return calls_.draw(); }
+  [[nodiscard]] std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
+  [[nodiscard]] bool lives_by_connection() const noexcept override { return true; }
+
+  // Waits at the server, in the queue for the lock itself.
+  [[nodiscard]] std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
+                                                  const AcquireOptions& options) override;
+
+ private:
+  // A lease granted here.
+  struct SessionLease {
+    SessionLease(Claim c, std::unique_ptr<SessionManager> k) : claim{std::move(c)}, session{std::move(k)} {}
+    const Claim claim;
+    std::mutex mutex;                         // guards the rest
+    std::unique_ptr<SessionManager> session;  // none: it is over
+    BootClock::time_point expires_at{};
+  };
+  using KeptPtr = std::shared_ptr<SessionLease>;
+  // A thread that waits at the server.
+  struct Waiting {
+    const Resource& resource;
+    const Holder& holder;
+    AcquireDeadline* deadline = nullptr;  // none: it asks once
+    // By a stop request, or because the same holder was granted the lock meanwhile.
+    std::stop_source interrupt{};
+  };
+  class Queued;
+
+  [[nodiscard]] std::variant<Grant, Held> attempt(Waiting& waiting, Ms ttl, Ms wait);
+  [[nodiscard]] Grant hand_out(const Waiting& waiting, Token token, std::unique_ptr<SessionManager> session,
+                               Ms ttl, BootClock::time_point asked_at);
+  [[nodiscard]] std::optional<Grant> grant_again(SessionLease& kept, Ms ttl);
+  [[nodiscard]] bool confirm(SessionLease& kept, Ms ttl);
+  [[nodiscard]] Release let_go(SessionLease& kept);
+  [[nodiscard]] KeptPtr find(const Resource& resource);
+  void forget(const SessionLease& kept);
+  void expire(const std::stop_token& stop);
+
+  Pool pool_;
+  LeaseClient calls_{pool_};
+  ReleaseListener listener_;
+  const LockKind lock_kind_;
+  std::mutex mutex_;  // guards kept_ and waiting_; never held while a server is asked
+  std::map<Resource, KeptPtr> kept_;
+  std::list<Waiting*> waiting_;
+  std::condition_variable_any expiries_changed_;
+  std::jthread expirer_;
+};
+
+}  // namespace fenceguard::postgres

@@ -1,0 +1,52 @@
+#include "adapters/redis/fences/storage.hpp"
+
+#include "adapters/redis/fences/address_beside_source.hpp"
+#include "adapters/redis/fences/fence_admin.hpp"
+#include "adapters/redis/token_source.hpp"
+#include "adapters/redis/wire/pool.hpp"
+#include "guard/store/blocking_fence_store.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+class RedisDriver : public FenceDriver {
+ public:
+  // pool: that of all drivers of the store, so that calls one after another go by one connection. Made by
+  // connect().
+  RedisDriver(Address address, std::int64_t jump_max, std::shared_ptr<std::optional<Pool>> pool)
+      : address_{std::move(address)}, jump_max_{jump_max}, pool_{std::move(pool)} {}
+
+  void connect() override { pool_->emplace(address_); }
+  StoreStatus status() override { return call(redis::status); }
+  Ruling advance(const Claim& claim) override { return call(redis::advance, claim, jump_max_); }
+  FenceView show(const Resource& resource) override { return call(look, resource); }
+  FencePage list(const FenceListing& listing) override { return call(redis::list, listing); }
+  FenceView revoke(const Resource& resource, const std::optional<Claim>& lease) override {
+    return call(redis::revoke, resource, {lease, jump_max_});
+  }
+  FenceView rebase(const FenceStore::Rebase& rebase) override { return call(redis::rebase, rebase); }
+  std::int64_t init(std::int64_t floor) override { return call(redis::init, floor); }
+  Compaction compact(Token lowest_live) override { return call(redis::compact, lowest_live); }
+
+ private:
+  template <class Result, class... Arguments>
+  Result call(Result (*function)(Client&, Arguments...), std::type_identity_t<Arguments>... arguments) {
+    return (*pool_)->with([&](Client& client) { return function(client, arguments...); });
+  }
+
+  const Address address_;
+  const std::int64_t jump_max_;
+  const std::shared_ptr<std::optional<Pool>> pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) {
+  const auto address = address_beside_source(url);
+  const auto pool = std::make_shared<std::optional<Pool>>();
+  const auto make_driver = [&] { return std::make_unique<RedisDriver>(address, options.jump_max, pool); };
+  return open_server_storage({.fences = {address.shown, options.mode, make_driver},
+                              .open_source = [&] { return open_source(url); }});
+}
+
+}  // namespace fenceguard::redis

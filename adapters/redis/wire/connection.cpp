@@ -1,0 +1,182 @@
+#include "adapters/redis/wire/connection.hpp"
+
+#include <fmt/format.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "guard/error.hpp"
+#include "guard/support/read_only_call.hpp"
+
+namespace fenceguard::redis {
+namespace {
+
+constexpr int version_min = 7;
+
+timeval timeval_of(std::chrono::milliseconds limit) {
+  return {limit.count() / 1000, static_cast<suseconds_t>(limit.count() % 1000 * 1000)};
+}
+
+Reply reply_of(const redisReply& raw) {
+  Reply reply;
+  switch (raw.type) {
+    case REDIS_REPLY_INTEGER:
+      reply.kind = Reply::Kind::integer;
+      reply.integer = raw.integer;
+      break;
+    case REDIS_REPLY_STATUS:
+      reply.kind = Reply::Kind::status;
+      break;
+    case REDIS_REPLY_STRING:
+      reply.kind = Reply::Kind::text;
+      break;
+    case REDIS_REPLY_ERROR:
+      reply.kind = Reply::Kind::error;
+      break;
+    case REDIS_REPLY_ARRAY:
+      reply.kind = Reply::Kind::array;
+      reply.elements.reserve(raw.elements);
+      for (std::size_t i = 0; i < raw.elements; ++i) reply.elements.push_back(reply_of(*raw.element[i]));
+      break;
+    default:
+      break;
+  }
+  if (raw.str != nullptr) reply.text.assign(raw.str, raw.len);
+  return reply;
+}
+
+// Of a flat array of names and values, as HELLO answers.
+std::string value_of(const Reply& map, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < map.elements.size(); i += 2) {
+    if (map.elements[i].text == name) return map.elements[i + 1].text;
+  }
+  return {};
+}
+
+}  // namespace
+
+void Connection::Close::operator()(redisContext* context) const noexcept {
+  redisFree(context);
+}
+
+Connection::Connection(const Address& address) : shown_{address.shown} {
+  const auto& endpoint = address.endpoints.front();
+  const auto limit = timeval_of(address.connect_timeout);
+  context_.reset(endpoint.host.empty()
+                     ? redisConnectUnixWithTimeout(endpoint.socket.c_str(), limit)
+                     : redisConnectWithTimeout(endpoint.host.c_str(), endpoint.port, limit));
+  if (!context_) throw Unavailable("no memory for a connection to Redis");
+  if (context_->err != 0) {
+    throw Unavailable(
+        fmt::format("Redis at {} cannot be reached: {}", to_string(endpoint), context_->errstr));
+  }
+  shown_ = to_string(endpoint);
+  if (!endpoint.host.empty()) redisEnableKeepAlive(context_.get());
+  set_timeout(address.timeout);
+  read_only_call([&] { greet(address); });
+}
+
+Connection::~Connection() = default;
+Connection::Connection(Connection&&) noexcept = default;
+Connection& Connection::operator=(Connection&&) noexcept = default;
+
+int Connection::socket() const noexcept {
+  return context_->fd;
+}
+
+void Connection::greet(const Address& address) {
+  std::vector<std::vector<std::string_view>> greetings;
+  if (!address.password.empty() && address.user.empty()) greetings.push_back({"AUTH", address.password});
+  if (!address.user.empty()) greetings.push_back({"AUTH", address.user, address.password});
+  greetings.push_back({"HELLO", "2"});
+  const auto database = std::to_string(address.database);
+  if (address.database != 0) greetings.push_back({"SELECT", database});
+  const auto replies = call_all(greetings);
+  for (const auto& reply : replies) {
+    if (!reply.is_error()) continue;
+    // The server's own words; it does not repeat the password.
+    throw Unavailable(fmt::format("Redis at {} refuses: {}", shown_, reply.text));
+  }
+  const auto& hello = replies[greetings.front()[0] == "AUTH" ? 1 : 0];
+  const auto mode = value_of(hello, "mode");
+  if (mode == "sentinel")
+    throw Unavailable(fmt::format("{} is a Redis Sentinel; name the server that holds the data", shown_));
+  // Before, a script's errors lose their first word, which says what they mean.
+  const auto version = value_of(hello, "version");
+  if (std::atoi(version.c_str()) < version_min)
+    throw Unavailable(
+        fmt::format("Redis at {} is {}; fenceguard needs {}.0 or later", shown_, version, version_min));
+  server_ = {version, mode == "cluster", value_of(hello, "role") != "master"};
+}
+
+void Connection::set_timeout(std::chrono::milliseconds limit) {
+  redisSetTimeout(context_.get(), timeval_of(limit));
+}
+
+void Connection::queue(Arguments arguments) {
+  if (context_->err != 0) throw Unavailable(fmt::format("the connection to {} is broken", shown_));
+  std::vector<const char*> texts;
+  std::vector<std::size_t> lengths;
+  texts.reserve(arguments.size());
+  lengths.reserve(arguments.size());
+  for (const auto argument : arguments) {
+    texts.push_back(argument.data());
+    lengths.push_back(argument.size());
+  }
+  if (redisAppendCommandArgv(context_.get(), static_cast<int>(arguments.size()), texts.data(),
+                             lengths.data()) != REDIS_OK) {
+    fail(false);
+  }
+  ++outstanding_;
+}
+
+void Connection::send() {
+  int is_done = 0;
+  while (is_done == 0) {
+    // What failed may have been sent in part, and a server may have read a whole command of it.
+    if (redisBufferWrite(context_.get(), &is_done) != REDIS_OK) fail(true);
+  }
+}
+
+Reply Connection::receive() {
+  void* raw = nullptr;
+  if (redisGetReply(context_.get(), &raw) != REDIS_OK || raw == nullptr) fail(true);
+  const std::unique_ptr<void, void (*)(void*)> owner{raw, freeReplyObject};
+  --outstanding_;
+  return reply_of(*static_cast<const redisReply*>(raw));
+}
+
+Reply Connection::call(Arguments arguments) {
+  queue(arguments);
+  send();
+  return receive();
+}
+
+std::vector<Reply> Connection::call_all(std::span<const std::vector<std::string_view>> commands) {
+  for (const auto& command : commands) queue(command);
+  send();
+  std::vector<Reply> replies;
+  replies.reserve(commands.size());
+  for (std::size_t i = 0; i < commands.size(); ++i) replies.push_back(receive());
+  return replies;
+}
+
+bool Connection::is_usable() const noexcept {
+  if (!context_ || context_->err != 0 || outstanding_ != 0) return false;
+  pollfd descriptor{context_->fd, POLLIN | POLLRDHUP, 0};
+  // Nothing was asked, so whatever can be read is the end.
+  return poll(&descriptor, 1, 0) == 0;
+}
+
+void Connection::fail(bool was_sent) {
+  const bool is_timeout = context_->err == REDIS_ERR_IO && (errno == EAGAIN || errno == EWOULDBLOCK);
+  if (context_->err == 0) context_->err = REDIS_ERR_OTHER;
+  const std::string reason = is_timeout ? "it did not answer in time" : context_->errstr;
+  const auto sentence = fmt::format("Redis at {}: {}", shown_, reason);
+  if (was_sent) throw OutcomeUnknown(sentence);
+  throw Unavailable(sentence);
+}
+
+}  // namespace fenceguard::redis

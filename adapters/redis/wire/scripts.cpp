@@ -1,0 +1,97 @@
+#include "adapters/redis/wire/scripts.hpp"
+
+namespace fenceguard::redis {
+
+extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
+extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
+extern const std::string_view lua_equal, lua_guarded;
+extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
+    lua_free_in_line;
+extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
+    lua_init, lua_compact;
+
+namespace scripts {
+
+const Script& grant() {
+  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_grant};
+  return script;
+}
+const Script& grant_in_line() {
+  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_line, lua_grant_in_line};
+  return script;
+}
+const Script& line_up() {
+  static const Script script{lua_lock, lua_line, lua_line_up};
+  return script;
+}
+const Script& leave() {
+  static const Script script{lua_line, lua_leave};
+  return script;
+}
+const Script& renew() {
+  static const Script script{lua_lock, lua_renew};
+  return script;
+}
+const Script& release() {
+  static const Script script{lua_lock, lua_free, lua_release};
+  return script;
+}
+const Script& release_in_line() {
+  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_release};
+  return script;
+}
+const Script& end() {
+  static const Script script{lua_lock, lua_free, lua_end};
+  return script;
+}
+const Script& end_in_line() {
+  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_end};
+  return script;
+}
+const Script& show() {
+  static const Script script{lua_lock, lua_show};
+  return script;
+}
+const Script& raise() {
+  static const Script script{lua_decimal, lua_draw, lua_raise};
+  return script;
+}
+const Script& draw_one() {
+  static const Script script{lua_decimal, lua_draw, lua_draw_one};
+  return script;
+}
+const Script& guarded() {
+  static const Script script{lua_exact, lua_equal, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+  return script;
+}
+const Script& advance() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_advance};
+  return script;
+}
+const Script& look() {
+  static const Script script{lua_decimal, lua_fence, lua_look};
+  return script;
+}
+const Script& revoke() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_revoke};
+  return script;
+}
+const Script& rebase() {
+  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_rebase};
+  return script;
+}
+const Script& lower_highest() {
+  static const Script script{lua_decimal, lua_lower_highest};
+  return script;
+}
+const Script& init() {
+  static const Script script{lua_decimal, lua_fence, lua_init};
+  return script;
+}
+const Script& compact() {
+  static const Script script{lua_decimal, lua_fence, lua_compact};
+  return script;
+}
+
+}  // namespace scripts
+}  // namespace fenceguard::redis

@@ -1,0 +1,36 @@
+#pragma once
+
+// The scripts of adapters/redis/lua, put together with what they share. Thread-safe.
+
+#include "adapters/redis/wire/script.hpp"
+
+namespace fenceguard::redis::scripts {
+
+// Of the token source.
+[[nodiscard]] const Script& grant();
+[[nodiscard]] const Script& renew();
+[[nodiscard]] const Script& release();
+[[nodiscard]] const Script& end();
+[[nodiscard]] const Script& show();
+[[nodiscard]] const Script& raise();
+[[nodiscard]] const Script& draw_one();
+// The same with ?fair=1, and what keeps its lines.
+[[nodiscard]] const Script& grant_in_line();
+[[nodiscard]] const Script& release_in_line();
+[[nodiscard]] const Script& end_in_line();
+[[nodiscard]] const Script& line_up();
+[[nodiscard]] const Script& leave();
+
+// Of the guard.
+[[nodiscard]] const Script& guarded();
+
+// Of the fence store.
+[[nodiscard]] const Script& advance();
+[[nodiscard]] const Script& look();
+[[nodiscard]] const Script& revoke();
+[[nodiscard]] const Script& rebase();
+[[nodiscard]] const Script& lower_highest();
+[[nodiscard]] const Script& init();
+[[nodiscard]] const Script& compact();
+
+}  // namespace fenceguard::redis::scripts

@@ -1,0 +1,165 @@
+#include "adapters/sqlite/file/fence_transaction.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "adapters/sqlite/file/schema.hpp"
+#include "guard/error.hpp"
+#include "guard/support/clock.hpp"
+
+namespace fenceguard::sqlite {
+namespace {
+
+constexpr std::size_t fill_page = 10'000;
+constexpr std::chrono::seconds checkpoint_wait{10};  // for a checkpoint of another connection
+constexpr std::chrono::milliseconds checkpoint_look{5};
+
+}  // namespace
+
+Ledger::Ledger(const std::string& path, FenceCache& cache)
+    : database_{path, Database::Mode::read_write},
+      fences_{database_.handle()},
+      objects_{database_.handle()},
+      leases_{database_.handle()},
+      cache_{cache} {
+  open_log(path);
+  cache_.clear();
+  look_again();
+}
+
+// What is in force goes to the disk before any of it is copied into the file. On a full disk only a log that
+// was copied has room for the transaction that takes the place of what is not in force, so that comes last.
+void Ledger::open_log(const std::string& path) {
+  keep_log(database_.handle());
+  database_.copy_log_at_close(true);
+  const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
+  int code = SQLITE_OK;
+  while (((code = database_.checkpoint()) & 0xFF) == SQLITE_BUSY && BootClock::now() < give_up_at)
+    std::this_thread::sleep_for(checkpoint_look);
+  if (code != SQLITE_OK) throw_error(database_.handle(), code, "checkpointing " + path);
+  (void)database_.truncate_log();
+  commit_no_change(database_.handle());
+}
+
+void Ledger::look_again() {
+  if (namespace_) return;
+  namespace_ = fences_.load_namespace();
+  durable_namespace_ = namespace_;
+  if (namespace_) fill_cache();
+}
+
+void Ledger::fill_cache() {
+  if (static_cast<std::size_t>(namespace_->resources) > cache_.capacity()) return;
+  FenceListing listing{"", "", fill_page};
+  bool evicted = false;
+  for (;;) {
+    const auto page = fences_.list(listing);
+    for (const auto& [resource, fence] : page.entries) evicted |= cache_.put(resource, fence);
+    if (!page.has_more) break;
+    listing.after = page.entries.back().resource.name();
+  }
+  cache_holds_all_ = !evicted && cache_.capacity() > 0;
+}
+
+void Ledger::begin() {
+  database_.begin();
+  look_again();
+}
+
+CommitEnding Ledger::commit() {
+  write_changed();
+  const auto ending = database_.commit();
+  if (ending != CommitEnding::committed) return ending;
+  try {
+    cache_changed();
+    durable_namespace_ = namespace_;
+  } catch (const std::exception&) {
+    return CommitEnding::unknown;  // no memory: a cache that is behind the file must not be asked any more
+  }
+  return ending;
+}
+
+void Ledger::rollback() noexcept {
+  sqlite::rollback(database_.handle());
+  seen_.clear();
+  namespace_ = durable_namespace_;
+}
+
+// In the order of the table, so that neighbours go to one page while it is at hand.
+void Ledger::write_changed() {
+  std::vector<const AllSeen::value_type*> changed;
+  changed.reserve(seen_.size());
+  for (const auto& entry : seen_) {
+    if (entry.second.is_changed) changed.push_back(&entry);
+  }
+  std::sort(changed.begin(), changed.end(),
+            [](const auto* a, const auto* b) { return a->first.name() < b->first.name(); });
+  for (const auto* entry : changed) {
+    const auto& [resource, seen] = *entry;
+    if (seen.fence) {
+      fences_.store(resource.name(), *seen.fence);
+    } else {
+      fences_.remove(resource.name());
+    }
+  }
+  if (namespace_ && namespace_ != durable_namespace_) fences_.store_namespace(*namespace_);
+}
+
+void Ledger::cache_changed() {
+  for (const auto& [resource, seen] : seen_) {
+    if (!seen.is_changed) continue;
+    if (!seen.fence) {
+      cache_.erase(resource);
+    } else if (cache_.put(resource, *seen.fence)) {
+      cache_holds_all_ = false;
+    }
+  }
+  seen_.clear();
+}
+
+void Ledger::initialise(std::int64_t floor) {
+  namespace_ = fences_.fresh_namespace(floor);
+}
+
+void Ledger::raise_floor(std::int64_t floor) {
+  namespace_->floor = std::max(namespace_->floor, floor);
+  namespace_->highest = std::max(namespace_->highest, namespace_->floor);
+}
+
+void Ledger::find_highest() {
+  write_changed();
+  namespace_->highest = std::max(fences_.highest(), namespace_->floor);
+}
+
+std::optional<Fence> Ledger::look_up(const Resource& resource) {
+  if (auto cached = cache_.find(resource)) return cached;
+  if (cache_holds_all_) return std::nullopt;
+  return fences_.load(resource.name());
+}
+
+Ledger::Seen& Ledger::see(const Resource& resource) {
+  const auto present = seen_.find(resource);
+  if (present != seen_.end()) return present->second;
+  return seen_.emplace(resource, Seen{look_up(resource)}).first->second;
+}
+
+FenceView Ledger::view(const Resource& resource) {
+  return {see(resource).fence, row().floor};
+}
+
+void Ledger::record(const Resource& resource, const Fence& fence) {
+  Seen& seen = see(resource);
+  if (!seen.fence) ++namespace_->resources;
+  namespace_->highest = std::max(namespace_->highest, fence.token.value());
+  seen = {fence, true};
+}
+
+void Ledger::remove(const Resource& resource) {
+  Seen& seen = see(resource);
+  if (seen.fence) --namespace_->resources;
+  seen = {std::nullopt, true};
+}
+
+}  // namespace fenceguard::sqlite

@@ -1,0 +1,50 @@
+#pragma once
+
+// LeaseTable: the lease recipe in SQLite. A lease is a row with an expiry; a token is drawn from one counter
+// of the file in the transaction that grants. All within the caller's write transaction, which orders grants.
+//
+// Not thread-safe.
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "adapters/sqlite/file/database.hpp"
+#include "guard/token_source.hpp"
+
+namespace fenceguard::sqlite {
+
+class LeaseTable {
+ public:
+  explicit LeaseTable(sqlite3* connection);
+
+  // Milliseconds of the machine's clock since boot.
+  [[nodiscard]] static std::int64_t now_ms();
+
+  [[nodiscard]] std::variant<Grant, Held> acquire(const Resource& resource, const Holder& holder,
+                                                  std::chrono::milliseconds ttl);
+  [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl);
+  Release release(const Claim& claim);
+  Release end(const Resource& resource);
+  [[nodiscard]] std::optional<LeaseRecord> find(const Resource& resource);
+  void raise(Token mark);
+  [[nodiscard]] Token draw();
+  [[nodiscard]] Token lowest_live();
+  // The last token drawn; 0 if none ever was.
+  [[nodiscard]] std::int64_t last_drawn() { return counter(); }
+
+ private:
+  void store(const Claim& claim, std::chrono::milliseconds ttl);
+  [[nodiscard]] std::int64_t counter();
+  void store_counter(std::int64_t last);
+
+  std::string boot_id_;
+  Statement find_;
+  Statement store_;
+  Statement remove_;
+  Statement lowest_;
+  Statement load_counter_;
+  Statement store_counter_;
+};
+
+}  // namespace fenceguard::sqlite

@@ -1,0 +1,50 @@
+#pragma once
+
+// AnswerThread: a thread of its own that gives answers, one after another, so that no caller is answered
+// before its call has returned, or on a thread of the caller's.
+//
+// Thread-safe.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "guard/error.hpp"
+
+namespace fenceguard {
+
+class AnswerThread {
+ public:
+  AnswerThread();
+  // Gives the answers that are left first, and those that are posted meanwhile.
+  ~AnswerThread();
+  AnswerThread(const AnswerThread&) = delete;
+  AnswerThread& operator=(const AnswerThread&) = delete;
+
+  template <class T>
+  void give(Outcome<T> outcome, Done<T> done) {
+    post([outcome = std::move(outcome), done = std::move(done)] { done(outcome); });
+  }
+
+  // May be called on any thread; done is called here. REQUIRES: this outlives it.
+  template <class T>
+  [[nodiscard]] Done<T> wrap(Done<T> done) {
+    return [this, done = std::move(done)](Outcome<T> outcome) { give<T>(std::move(outcome), done); };
+  }
+
+  void post(std::function<void()> answer);
+
+ private:
+  void work();
+
+  std::mutex mutex_;  // guards the following but the thread
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> queue_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,45 @@
+#include "guard/support/fence_text.hpp"
+
+#include <fmt/format.h>
+
+namespace fenceguard {
+namespace {
+
+// Cuts off what stands before the next space. Nothing, and no cut, if there is none.
+std::optional<std::string_view> take_word(std::string_view& text) {
+  const auto space = text.find(' ');
+  if (space == text.npos) return std::nullopt;
+  const auto word = text.substr(0, space);
+  text.remove_prefix(space + 1);
+  return word;
+}
+
+}  // namespace
+
+std::string text_of(const Fence& fence) {
+  return fmt::format("{} {} {} {}", fence.token.value(),
+                     fence.sequence ? to_string(*fence.sequence) : std::string{"-"},
+                     fence.closed ? "closed" : "open", fence.holder.id());
+}
+
+std::optional<Fence> parse_fence(std::string_view text) {
+  const auto token_word = take_word(text);
+  const auto sequence_word = take_word(text);
+  const auto state = take_word(text);
+  if (!token_word || !sequence_word || !state) return std::nullopt;
+  const auto token = Token::parse(*token_word);
+  const auto sequence = *sequence_word == "-" ? std::nullopt : Sequence::parse(*sequence_word);
+  const auto holder = text.empty() ? std::optional{Holder{}} : Holder::parse(text);
+  const bool is_sound = token && holder && (sequence || *sequence_word == "-");
+  if (!is_sound || (*state != "open" && *state != "closed")) return std::nullopt;
+  return Fence{*token, *holder, sequence, *state == "closed"};
+}
+
+std::string not_initialised(std::string_view product) {
+  return fmt::format(
+      "this {} namespace has no floor: it is not initialised, and claims are refused; run 'fenceguard fence "
+      "init'",
+      product);
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,22 @@
+#pragma once
+
+// A fence as the text that ZooKeeper and etcd keep: 'TOKEN SEQUENCE STATE HOLDER', where SEQUENCE is '-' if
+// there is none and STATE is open or closed; and what is said of a namespace without a floor. Thread-safe.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "guard/judge.hpp"
+
+namespace fenceguard {
+
+[[nodiscard]] std::string text_of(const Fence& fence);
+
+// Nothing for what is no fence in its only spelling.
+[[nodiscard]] std::optional<Fence> parse_fence(std::string_view text);
+
+// product: 'etcd'.
+[[nodiscard]] std::string not_initialised(std::string_view product);
+
+}  // namespace fenceguard

@@ -1,0 +1,218 @@
+// The supervisor's side of supervisor.hpp. One thread, one poll loop, no allocation that matters.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "guard/support/clock.hpp"
+#include "server/cli/exec/supervisor.hpp"
+#include "server/cli/output.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+using Kind = SupervisorMessage::Kind;
+using std::chrono::milliseconds;
+
+constexpr milliseconds look_again{20};        // at processes whose end nobody tells us of
+constexpr milliseconds give_up_after{5'000};  // on processes that SIGKILL does not end
+
+// In the command's process: never returns.
+[[noreturn]] void become(const SupervisedCommand& command, const sigset_t& mask, std::string_view variables) {
+  for (const auto& name : command.hidden_variables) ::unsetenv(name.c_str());
+  while (!variables.empty()) {
+    const auto variable = variables.substr(0, variables.find('\0'));
+    const auto equals = variable.find('=');
+    ::setenv(std::string{variable.substr(0, equals)}.c_str(),
+             std::string{variable.substr(equals + 1)}.c_str(), 1);
+    variables.remove_prefix(variable.size() + 1);
+  }
+  std::vector<char*> words;
+  for (const auto& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execvp(words[0], words.data());
+  const int error = errno;
+  complain(fmt::format("cannot run '{}': {}", words[0], std::strerror(error)));
+  std::fflush(stderr);
+  ::_exit(error == ENOENT ? 127 : 126);
+}
+
+class Watch {
+ public:
+  Watch(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask)
+      : socket_{socket}, exec_group_{exec_group}, command_{command}, mask_{mask} {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    children_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  }
+
+  // Until nothing is left to watch.
+  void run() {
+    while (!is_over()) {
+      std::array<pollfd, 2> ready{{{has_parent_ ? socket_ : -1, POLLIN, 0}, {children_, POLLIN, 0}}};
+      const bool is_ending = has_ended_ || kill_at_;
+      ::poll(ready.data(), ready.size(), is_ending ? static_cast<int>(look_again.count()) : -1);
+      if (ready[0].revents != 0) listen();
+      if (ready[1].revents != 0) drop_signals();
+      reap();
+      if (has_ended_ && !kill_at_) ask_to_end();
+      if (kill_at_ && BootClock::now() >= *kill_at_) kill_all();
+    }
+    if (group_ != 0 && has_parent_) tell({Kind::ended, status_});
+  }
+
+ private:
+  void listen() {
+    std::array<char, 4096> packet{};
+    const auto size = ::recv(socket_, packet.data(), packet.size(), 0);
+    SupervisorMessage message;
+    if (size < static_cast<ssize_t>(sizeof message)) {
+      has_parent_ = false;
+      is_forced_ = true;
+      kill_at_ = BootClock::now();
+      return;
+    }
+    std::memcpy(&message, packet.data(), sizeof message);
+    switch (message.kind) {
+      case Kind::run:
+        start({packet.data() + sizeof message, static_cast<std::size_t>(size) - sizeof message});
+        break;
+      case Kind::signal:
+        signal_group(static_cast<int>(message.value));
+        break;
+      case Kind::end:
+        is_forced_ = true;
+        ask_to_end();
+        break;
+      default:
+        break;
+    }
+  }
+
+  void start(std::string_view variables) {
+    const auto supervisor = ::getpid();
+    const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    const bool is_in_foreground = terminal >= 0 && ::tcgetpgrp(terminal) == exec_group_;
+    group_ = ::fork();
+    if (group_ == 0) {
+      ::setpgid(0, 0);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != supervisor) ::_exit(125);
+      if (is_in_foreground) ::tcsetpgrp(terminal, ::getpid());
+      become(command_, mask_, variables);
+    }
+    if (terminal >= 0) ::close(terminal);
+    if (group_ < 0) {
+      complain("cannot fork the command");
+      has_ended_ = true;
+      status_ = 125 << 8;
+      return;
+    }
+    // In both processes, because either may be the first to need it.
+    ::setpgid(group_, group_);
+    tell({Kind::started, group_});
+  }
+
+  void signal_group(int number) const {
+    if (group_ > 0 && is_group_alive()) ::kill(-group_, number);
+  }
+
+  [[nodiscard]] bool is_group_alive() const { return group_ > 0 && (!has_ended_ || ::kill(-group_, 0) == 0); }
+
+  void ask_to_end() {
+    if (kill_at_) return;
+    signal_group(SIGTERM);
+    signal_group(SIGCONT);
+    kill_at_ = BootClock::now() + std::chrono::nanoseconds{command_.kill_after};
+  }
+
+  void kill_all() {
+    signal_group(SIGKILL);
+    if (is_forced_) kill_children();
+    if (!give_up_at_) give_up_at_ = BootClock::now() + std::chrono::nanoseconds{give_up_after};
+  }
+
+  // Whatever left the command's group: orphans become our children, because we are a subreaper.
+  void kill_children() const {
+    std::ifstream children{fmt::format("/proc/self/task/{}/children", ::getpid())};
+    for (pid_t child = 0; children >> child;) ::kill(child, SIGKILL);
+  }
+
+  void reap() {
+    int status = 0;
+    has_children_ = true;
+    for (;;) {
+      const auto child = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+      if (child < 0) has_children_ = false;
+      if (child <= 0) return;
+      if (child != group_) continue;
+      if (WIFSTOPPED(status)) {
+        tell({Kind::stopped, WSTOPSIG(status)});
+      } else {
+        has_ended_ = true;
+        status_ = status;
+      }
+    }
+  }
+
+  void drop_signals() const {
+    signalfd_siginfo info{};
+    while (::read(children_, &info, sizeof info) == sizeof info) {
+    }
+  }
+
+  // A command that ended by itself may leave daemons, which are no longer in its group; one that was ended
+  // may not.
+  [[nodiscard]] bool is_over() const {
+    if (group_ <= 0) return !has_parent_ || has_ended_;
+    if (give_up_at_ && BootClock::now() >= *give_up_at_) return true;
+    return has_ended_ && !is_group_alive() && !(is_forced_ && has_children_);
+  }
+
+  void tell(SupervisorMessage message) const {
+    static_cast<void>(::send(socket_, &message, sizeof message, MSG_NOSIGNAL));
+  }
+
+  const int socket_;
+  const pid_t exec_group_;
+  const SupervisedCommand& command_;
+  const sigset_t mask_;
+  int children_ = -1;
+  pid_t group_ = 0;  // the command's process and group; 0: not started
+  bool has_parent_ = true;
+  bool has_children_ = false;
+  bool has_ended_ = false;  // the command's own process
+  bool is_forced_ = false;  // told to end it, or exec is gone
+  int status_ = 0;
+  std::optional<BootClock::time_point> kill_at_;
+  std::optional<BootClock::time_point> give_up_at_;
+};
+
+}  // namespace
+
+void supervise(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask) {
+  sigset_t all;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  std::signal(SIGCHLD, SIG_DFL);
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  Watch{socket, exec_group, command, mask}.run();
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include "guard/error.hpp"
+#include "server/cli/command.hpp"
+#include "server/cli/exec/hold_lease.hpp"
+#include "server/cli/output.hpp"
+#include "server/cli/target/open_target.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+constexpr Setting holder_setting{.name = "holder",
+                                 .kind = Kind::holder,
+                                 .placeholder = "ID",
+                                 .help = "who holds it; together with the token it is the claim"};
+constexpr Setting new_holder_setting{.name = "holder",
+                                     .kind = Kind::holder,
+                                     .placeholder = "ID",
+                                     .help =
+                                         "who takes it; left out, a fresh random id. The same id again gets "
+                                         "the same token"};
+constexpr Setting token_setting{.name = "token",
+                                .kind = Kind::token,
+                                .placeholder = "NUMBER",
+                                .help = "the fencing token, as granted",
+                                .is_required = true};
+constexpr Setting mark_setting{.name = "token",
+                               .kind = Kind::token,
+                               .placeholder = "NUMBER",
+                               .help = "every token drawn from now on is higher than this",
+                               .is_required = true};
+
+Claim claim_of(const Settings& settings) {
+  return {settings.resource(), settings.token(), settings.holder(), std::nullopt};
+}
+
+Report claim_report(const Claim& claim) {
+  Report report;
+  report.add("resource", claim.resource.name()).add("token", claim.token).add("holder", claim.holder.id());
+  return report;
+}
+
+int acquire(const Settings& settings) {
+  require_one_way(settings);
+  AcquireOptions options{.ttl = settings.duration("ttl"), .wait = settings.duration("wait")};
+  require_sensible_ttl(options.ttl);
+  if (settings.is_given("holder")) options.holder = settings.holder();
+  const auto source = open_source(settings);
+  const auto taken = take(settings, *source, options);
+  if (!taken.grant) {
+    const std::string why = taken.refusal ? to_string(*taken.refusal) : "held";
+    if (settings.is_on("json"))
+      Report{}.add("resource", settings.text("resource")).add("verdict", why).print(true);
+    complain(taken.refusal ? fmt::format("the guard refused the claim as {}", why) : "held by somebody else");
+    return exit_refused;
+  }
+  std::optional<EndingSignals> signals;
+  if (source->lives_by_connection()) signals.emplace();
+  auto report = claim_report(taken.grant->claim);
+  if (!taken.signature.empty()) report.add("signature", taken.signature);
+  if (settings.is_on("json")) {
+    report.add_number("ttl_ms", taken.grant->ttl.count()).print(true);
+  } else {
+    report.add("ttl", fmt::format("{}ms", taken.grant->ttl.count())).print(false);
+  }
+  return signals ? stay(*signals, *source, *taken.grant) : exit_done;
+}
+
+// True if this very claim is the present lease.
+bool is_held(TokenSource& source, const Claim& claim) {
+  const auto record = source.show(claim.resource);
+  return record && record->claim == claim;
+}
+
+int renew(const Settings& settings) {
+  require_one_way(settings);
+  const auto ttl = settings.duration("ttl");
+  require_sensible_ttl(ttl);
+  const auto source = open_source(settings);
+  if (source->lives_by_connection() && is_held(*source, claim_of(settings))) {
+    complain("held, and nothing to renew: it lives as long as the process that took it, whatever the time");
+  } else if (source->lives_by_connection() || source->renew(claim_of(settings), ttl) == Renewal::lost) {
+    complain("lost: the lease expired, was released, or belongs to somebody else");
+    return exit_refused;
+  }
+  if (settings.is_on("json")) claim_report(claim_of(settings)).add_number("ttl_ms", ttl.count()).print(true);
+  return exit_done;
+}
+
+int release(const Settings& settings) {
+  require_one_way(settings);
+  const auto source = open_source(settings);
+  if (source->lives_by_connection() && is_held(*source, claim_of(settings))) {
+    complain(
+        "still held: it lives as long as the process that took it; end that one (SIGTERM gives it back), or "
+        "cut "
+        "it off with 'fenceguard fence revoke'");
+    return exit_refused;
+  }
+  if (source->lives_by_connection() || source->release(claim_of(settings)) == Release::not_held) {
+    complain("not held: the lease expired, was released before, or belongs to somebody else");
+    return exit_refused;
+  }
+  if (settings.is_on("json")) claim_report(claim_of(settings)).add_flag("released", true).print(true);
+  return exit_done;
+}
+
+int show(const Settings& settings) {
+  require_one_way(settings);
+  const auto record = open_source(settings)->show(settings.resource());
+  if (!record) {
+    complain("not found: nobody holds a lease of this resource");
+    return exit_refused;
+  }
+  Report report;
+  report.add("resource", record->claim.resource.name()).add("token", record->claim.token);
+  report.add_number("remaining_ms", record->remaining.count()).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int raise(const Settings& settings) {
+  require_one_way(settings);
+  open_source(settings)->raise(settings.resource(), settings.token());
+  if (settings.is_on("json")) {
+    Report{}.add("resource", settings.text("resource")).add("token", settings.token()).print(true);
+  }
+  return exit_done;
+}
+
+std::vector<Setting> with_way(std::vector<Setting> settings) {
+  settings.insert(settings.begin(), {source_setting, server_setting});
+  settings.insert(settings.end(),
+                  {server_token_setting, server_token_file_setting, json_setting, config_setting});
+  return settings;
+}
+
+// Where no guard is advanced, the storage only stands for its own source.
+constexpr Setting source_of_setting{.name = "storage",
+                                    .kind = Kind::url,
+                                    .placeholder = "URL",
+                                    .help = "the storage whose own token source is meant, without --source"};
+
+}  // namespace
+
+std::vector<Command> lease_commands() {
+  return {
+      {.name = "lease acquire",
+       .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
+       .summary = "take the lock and print its token; it stays held for its time to live",
+       .settings = with_way({storage_setting, resource_setting, ttl_setting, wait_setting, init_setting,
+                             new_holder_setting, claim_key_setting, claim_space_setting}),
+       .run = acquire,
+       .notes =
+           "With --server or --storage the guard has been advanced before the token is printed. Where a "
+           "lease lives by a connection (postgres: with lock=row or lock=advisory) it stays until SIGTERM or "
+           "SIGINT and then gives the lock back; exit 1 if the lease was lost before."},
+      {.name = "lease renew",
+       .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER --holder ID [--ttl TIME]",
+       .summary = "extend a lease that is held",
+       .settings = with_way({source_of_setting, resource_setting, token_setting, holder_setting,
+                             signature_setting, ttl_setting}),
+       .run = renew},
+      {.name = "lease release",
+       .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER --holder ID",
+       .summary = "give the lock back",
+       .settings =
+           with_way({source_of_setting, resource_setting, token_setting, holder_setting, signature_setting}),
+       .run = release},
+      {.name = "lease show",
+       .synopsis = "--source URL | --server URL  --resource RESOURCE",
+       .summary = "show the present lease of a resource",
+       .settings = with_way({source_of_setting, resource_setting}),
+       .run = show},
+      {.name = "lease raise",
+       .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER",
+       .summary = "lift a source that has fallen behind its guard",
+       .settings = with_way({source_of_setting, resource_setting, mark_setting}),
+       .run = raise},
+  };
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,158 @@
+// fenceguard: one binary, one command per thing that it does. Finds the command, reads its settings, runs it,
+// and turns what was thrown into a sentence on stderr and an exit status.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "guard/error.hpp"
+#include "server/cli/command.hpp"
+#include "server/cli/output.hpp"
+#include "server/cli/target/open_target.hpp"
+#include "server/demo/demo.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+bool is_help(const std::string& argument) {
+  return argument == "--help" || argument == "-h";
+}
+
+// A slip in a command, and not a URL with a password in the wrong place.
+bool is_word(std::string_view argument) {
+  constexpr std::size_t shown_max = 32;
+  return argument.size() <= shown_max && std::ranges::all_of(argument, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+         });
+}
+
+// 'lease' of 'lease acquire'.
+std::string_view group_of(const Command& command) {
+  return command.name.substr(0, command.name.find(' '));
+}
+
+std::string general_help() {
+  std::string text =
+      "fenceguard keeps stale writers out of storage: it checks fencing tokens where the data is.\n\n"
+      "Usage: fenceguard COMMAND [OPTION…]\n\nCommands:\n";
+  for (const auto& command : commands()) text += fmt::format("  {:<15}{}\n", command.name, command.summary);
+  text +=
+      "\n'fenceguard COMMAND --help' tells a command's options. Every option can be given as a flag, as an\n"
+      "environment variable (FENCEGUARD_LISTEN for --listen) or as a line of an INI file (--config FILE).\n"
+      "Exit status: 0 done; 1 a clear 'no'; 2 wrong usage; 3 a fault, nothing done; 4 outcome unknown.\n";
+  return text;
+}
+
+std::string group_help(std::string_view group) {
+  std::string text = fmt::format("Usage: fenceguard {} COMMAND [OPTION…]\n\nCommands:\n", group);
+  for (const auto& command : commands()) {
+    if (group_of(command) == group) text += fmt::format("  {:<15}{}\n", command.name, command.summary);
+  }
+  return text;
+}
+
+std::string command_help(const Command& command) {
+  const auto usage = fmt::format("Usage: fenceguard {} {}", command.name, command.synopsis);
+  auto text =
+      fmt::format("fenceguard {}: {}.\n\n{}\n", command.name, command.summary, wrapped(usage, "       "));
+  if (!command.settings.empty()) text += "\nOptions:\n" + describe(command.settings);
+  if (!command.listing.empty()) text += "\n" + command.listing;
+  if (!command.notes.empty()) text += fmt::format("\n{}\n", wrapped(command.notes, ""));
+  return text;
+}
+
+// The command that the arguments begin with, if there is one.
+const Command* find_command(const std::vector<std::string>& arguments) {
+  for (const auto& command : commands()) {
+    const bool is_grouped = command.name != group_of(command);
+    const auto name = is_grouped && arguments.size() > 1 ? arguments[0] + " " + arguments[1] : arguments[0];
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> all_setting_names() {
+  std::vector<std::string_view> names;
+  for (const auto& command : commands()) {
+    for (const auto& setting : command.settings) {
+      if (setting.name != config_setting.name) names.push_back(setting.name);
+    }
+  }
+  return names;
+}
+
+int run_command(const Command& command, std::vector<std::string> arguments) {
+  if (!command.leading_setting.empty() && !arguments.empty() && !arguments[0].starts_with('-')) {
+    arguments[0] = fmt::format("--{}={}", command.leading_setting, arguments[0]);
+  }
+  const auto flags_end = std::ranges::find(arguments, "--");
+  if (std::any_of(arguments.begin(), flags_end, is_help)) {
+    print_out(command_help(command));
+    return exit_done;
+  }
+  try {
+    const auto elsewhere = all_setting_names();
+    const auto settings = Settings::read(command.settings, arguments, elsewhere);
+    if (!settings.command.empty() && !command.takes_command_line) {
+      throw InvalidInput("it takes no command behind '--'");
+    }
+    return command.run(settings);
+  } catch (const InvalidInput& error) {
+    complain(fmt::format("{}: {}; see 'fenceguard {} --help'", command.name, error.what(), command.name));
+    return command.usage_status;
+  } catch (...) {
+    const auto fault = current_fault();
+    complain(fmt::format("{}: {}", command.name, fault.message));
+    return command.fault_status.value_or(exit_status(fault.kind));
+  }
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    complain("a command is missing; see 'fenceguard --help'");
+    return exit_usage;
+  }
+  if (arguments[0] == "--version") {
+    print_out(fmt::format("fenceguard {}\n", FENCEGUARD_VERSION));
+    return exit_done;
+  }
+  if (is_help(arguments[0]) || arguments[0] == "help") {
+    print_out(general_help());
+    return exit_done;
+  }
+  if (const auto* command = find_command(arguments)) {
+    const auto words = std::ranges::count(command->name, ' ') + 1;
+    return run_command(*command, {arguments.begin() + words, arguments.end()});
+  }
+  const auto is_in_group = [&](const Command& command) { return group_of(command) == arguments[0]; };
+  if (std::ranges::any_of(commands(), is_in_group)) {
+    if (arguments.size() > 1 && is_help(arguments[1])) {
+      print_out(group_help(arguments[0]));
+      return exit_done;
+    }
+    const auto wrong = arguments.size() > 1 && is_word(arguments[1])
+                           ? fmt::format(", and '{}' is none of them", arguments[1])
+                           : "";
+    complain(
+        fmt::format("'{0}' needs one of its commands{1}; see 'fenceguard {0} --help'", arguments[0], wrong));
+    return exit_usage;
+  }
+  complain(fmt::format("unknown command{}; see 'fenceguard --help'",
+                       is_word(arguments[0]) ? fmt::format(" '{}'", arguments[0]) : ""));
+  return exit_usage;
+}
+
+}  // namespace
+}  // namespace fenceguard::cli
+
+int main(int count, char** values) {
+  try {
+    // Processes of the demonstrations, not for people.
+    const std::string_view word = count > 1 ? values[1] : "";
+    if (word == "demo-actor") return fenceguard::demo_actor_main({values + 2, values + count});
+    return fenceguard::cli::run({values + 1, values + count});
+  } catch (const std::exception& error) {
+    fenceguard::cli::complain(error.what());
+    return fenceguard::cli::exit_unknown;
+  }
+}

@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <csignal>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "guard/error.hpp"
+#include "guard/support/wait_for.hpp"
+#include "server/cli/command.hpp"
+#include "server/cli/output.hpp"
+#include "server/cli/serve_settings.hpp"
+#include "server/cli/target/open_storage.hpp"
+#include "server/cli/target/open_target.hpp"
+#include "server/control/refusal_log.hpp"
+#include "server/products.hpp"
+#include "server/sidecar.hpp"
+#include "server/standby.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+// Opening takes no longer where nobody else has the state.
+constexpr std::chrono::milliseconds standby_after{300};
+constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "off"};
+
+void start_log(const std::string& level) {
+  if (std::ranges::find(log_levels, level) == log_levels.end()) {
+    throw InvalidInput(fmt::format("--log-level: one of {}", fmt::join(log_levels, ", ")));
+  }
+  auto logger =
+      std::make_shared<spdlog::logger>("fenceguard", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Signals are taken by sigwait on the main thread. REQUIRES: no other thread yet, so that all inherit the
+// mask.
+sigset_t block_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+// As many connections as the system lets us have.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What a server stands on, in the order in which it is made.
+struct Parts {
+  std::unique_ptr<TokenSource> separate_source;
+  std::unique_ptr<Storage> storage;
+  TokenSource* source = nullptr;
+};
+
+// Another depth makes other names of the same paths, whose fences nobody has raised yet.
+void require_same_depth(const Settings& settings, const Url& storage_url, Storage& storage) {
+  if (storage.depth_record() == nullptr) return;
+  const auto depth = static_cast<std::size_t>(settings.number("resource-depth"));
+  const auto kept = storage.depth_record()->keep(depth);
+  if (kept == depth) return;
+  const auto state = fence_keeper(settings, storage_url).redacted();
+  throw InvalidInput(fmt::format(
+      "--resource-depth {0}: the fences in {1} are those of --resource-depth {2}, and under other "
+      "names every stale token would be let in. Give --resource-depth {2}, or stop the guard and "
+      "run 'fenceguard fence rebase --storage {1} --to-depth {0}', after which no token that was "
+      "granted so far is admitted",
+      depth, state, kept));
+}
+
+Parts open_parts(const Settings& settings, const Url& storage_url,
+                 std::unique_ptr<TokenSource> separate_source) {
+  Parts parts;
+  const bool is_separate = separate_source != nullptr;
+  parts.separate_source = std::move(separate_source);
+  // A separate source went on while the state was away: its number must be the floor from the first moment
+  // on.
+  parts.storage = open_with_state(settings, storage_url, storage_options(settings, !is_separate));
+  require_same_depth(settings, storage_url, *parts.storage);
+  parts.source = is_separate ? parts.separate_source.get() : parts.storage->own_source();
+  const bool takes_floor = is_separate || (parts.source != nullptr && !parts.storage->initialises_itself());
+  if (takes_floor && settings.is_on("init")) {
+    const auto drawn = parts.source->draw();
+    const auto floor = wait_for<std::int64_t>(
+        [&](Done<std::int64_t> done) { parts.storage->fences().init(drawn.value(), std::move(done)); });
+    spdlog::info("event=initialised floor={}", floor);
+  }
+  const auto status = parts.storage->fences().status();
+  if (status.state != StoreState::ready)
+    spdlog::warn("event=unavailable reason={}", fenceguard::quoted(status.reason));
+  return parts;
+}
+
+// Null where the addresses are still those of the other guard, on this same machine: it waits without probes.
+std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
+  try {
+    auto standby = std::make_unique<Standby>(options.control, options.probe);
+    options.control = standby->control_address();
+    options.probe = standby->probe_address();
+    spdlog::info("event=waiting reason=\"another guard has the state\" control={}", options.control);
+    return standby;
+  } catch (const Error& error) {
+    spdlog::info("event=waiting reason=\"another guard has the state\" probes={}",
+                 fenceguard::quoted(error.what()));
+    return nullptr;
+  }
+}
+
+// Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
+// (healthy, not ready). A signal to stop ends the process: nothing has been served yet.
+Parts await_parts(const Settings& settings, const Url& storage_url, const sigset_t& signals,
+                  SidecarOptions& options) {
+  const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
+  auto source = is_separate ? products().open_source(*settings.url("source")) : nullptr;
+  auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url),
+                            std::move(source));
+  if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
+  const auto standby = open_standby(options);
+  while (opening.wait_for(std::chrono::milliseconds{0}) != std::future_status::ready) {
+    constexpr timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
+    const int number = sigtimedwait(&signals, nullptr, &pause);
+    if (number == SIGTERM || number == SIGINT) {
+      spdlog::info("event=stopped clean=true");
+      std::_Exit(exit_done);
+    }
+  }
+  return opening.get();
+}
+
+// A storage without objects has no data side: its clients write to it themselves, and carry their claims
+// there. Whoever asked for one is told so, and served the rest.
+void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
+  options.listen.clear();
+  spdlog::log(settings.is_given("listen") ? spdlog::level::warn : spdlog::level::info,
+              "event=\"no data side\" reason={}",
+              fenceguard::quoted(
+                  fmt::format("the clients of a {}: storage write to it themselves, each under its claim; "
+                              "--listen has nothing to listen for",
+                              storage.scheme)));
+}
+
+// A file that is bad is told, and what was read before stays.
+void reload(std::string_view what, const std::function<bool()>& read) {
+  try {
+    if (read()) spdlog::info("event={}_reloaded", what);
+  } catch (const Error& error) {
+    spdlog::error("event={}_kept reason={}", what, fenceguard::quoted(error.what()));
+  }
+}
+
+void reload(Sidecar& sidecar) {
+  reload("tokens", [&] { return sidecar.reload_tokens(); });
+  reload("keys", [&] { return sidecar.reload_keys(); });
+}
+
+// Ends the process at once when told a second time, while the sidecar drains.
+void end_at_second_signal() {
+  std::thread{[] {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    int number = 0;
+    sigwait(&signals, &number);
+    std::_Exit(128 + number);
+  }}.detach();
+}
+
+int serve(const Settings& settings) {
+  if (settings.is_on("example-config")) {
+    print_out(example_configuration(serve_settings()));
+    return exit_done;
+  }
+  start_log(settings.text("log-level"));
+  const auto signals = block_signals();
+  raise_descriptor_limit();
+  const auto storage_url = settings.url("storage").value();
+  auto options = sidecar_options(settings, storage_url);
+  const auto parts = await_parts(settings, storage_url, signals, options);
+  if (parts.storage->objects() == nullptr && !products().find(storage_url).needs_state) {
+    leave_out_data_side(settings, storage_url, options);
+  }
+  Sidecar sidecar{*parts.storage, parts.source, std::move(options)};
+  const std::string data = sidecar.data_address().empty() ? "none" : sidecar.data_address();
+  const auto probe = sidecar.probe_address().empty() ? "" : fmt::format(" probe={}", sidecar.probe_address());
+  spdlog::info("event=listening data={} control={}{} storage={} version={}", data, sidecar.control_address(),
+               probe, storage_url.redacted(), FENCEGUARD_VERSION);
+  print_out(fmt::format("listening data={} control={}{}\n", data, sidecar.control_address(), probe));
+  int number = 0;
+  while (sigwait(&signals, &number) == 0 && number == SIGHUP) reload(sidecar);
+  spdlog::info("event=stopping signal={}", number);
+  end_at_second_signal();
+  const bool is_clean = sidecar.stop();
+  spdlog::info("event=stopped clean={}", is_clean);
+  return exit_done;
+}
+
+}  // namespace
+
+Command serve_command() {
+  return {
+      .name = "serve",
+      .synopsis = "[--storage URL] [--source URL] [--listen ADDR] [--control ADDR] [OPTION…]",
+      .summary = "run a guard in front of a storage",
+      .settings = serve_settings(),
+      .run = serve,
+      .notes =
+          "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
+          "storage whose clients write to it themselves (postgres:), and probe=HOST:PORT at its end where "
+          "there is a --probe. SIGTERM and SIGINT drain and end it, "
+          "SIGHUP reads the files of bearer tokens and of claim keys again."};
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,106 @@
+#pragma once
+
+// Access: from the settings --source, --storage and --server to the things that they name, for commands that
+// are clients: exec, lease and fence.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "guard/lease.hpp"
+#include "guard/token_source.hpp"
+#include "server/cli/settings.hpp"
+#include "server/cli/target/control_client.hpp"
+#include "server/cli/target/fences.hpp"
+
+namespace fenceguard::cli {
+
+// Settings that several commands share.
+inline constexpr Setting json_setting{.name = "json", .kind = Kind::flag, .help = "print one JSON object"};
+inline constexpr Setting config_setting{
+    .name = "config", .kind = Kind::file, .placeholder = "FILE", .help = "read options from this INI file"};
+inline constexpr Setting resource_setting{.name = "resource",
+                                          .kind = Kind::resource,
+                                          .placeholder = "RESOURCE",
+                                          .help = "what the lock protects, such as accounts/42",
+                                          .is_required = true};
+inline constexpr Setting source_setting{
+    .name = "source",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the token source, such as sqlite:leases.db or postgres://HOST/DATABASE"};
+inline constexpr Setting storage_setting{
+    .name = "storage",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the storage that is protected; no guard may be running on it if it is a file"};
+inline constexpr Setting server_setting{
+    .name = "server",
+    .kind = Kind::url,
+    .placeholder = "URL",
+    .help = "the control side of a running guard: http://HOST:PORT or unix:/path"};
+inline constexpr Setting server_token_setting{
+    .name = "server-token", .kind = Kind::secret, .help = "the bearer token for --server"};
+inline constexpr Setting server_token_file_setting{.name = "server-token-file",
+                                                   .kind = Kind::file,
+                                                   .placeholder = "FILE",
+                                                   .help = "a file with the bearer token for --server"};
+inline constexpr Setting ttl_setting{.name = "ttl",
+                                     .kind = Kind::duration,
+                                     .placeholder = "TIME",
+                                     .fallback = "10s",
+                                     .help = "time to live of the lease"};
+inline constexpr Setting init_setting{
+    .name = "init",
+    .kind = Kind::flag,
+    .help = "create the file of an sqlite: source or storage that is not there; without it that is a fault"};
+inline constexpr Setting wait_setting{
+    .name = "wait",
+    .kind = Kind::duration,
+    .placeholder = "TIME",
+    .fallback = "30s",
+    .help =
+        "how long to wait for the lock, and for a guard that is unavailable for now; "
+        "0s tries once"};
+
+inline constexpr Setting claim_key_setting{
+    .name = "claim-key",
+    .kind = Kind::file,
+    .placeholder = "FILE",
+    .help = "with --source or --storage: sign the claim with the keys in this file"};
+inline constexpr Setting claim_space_setting{.name = "claim-space",
+                                             .placeholder = "NAME",
+                                             .fallback = "fenceguard",
+                                             .help = "the namespace that is signed, as at the guard"};
+inline constexpr Setting signature_setting{
+    .name = "signature",
+    .placeholder = "TEXT",
+    .help = "with --server: the claim's signature, as granted, for a guard that asks for it"};
+
+// Throws InvalidInput if --server is given together with --storage or --source, or if none of the three is.
+void require_one_way(const Settings& settings);
+
+// --signature, if the command has it and it is given; else empty.
+[[nodiscard]] std::string given_signature(const Settings& settings);
+
+// The client for --server with its bearer token. REQUIRES: --server is given.
+[[nodiscard]] ControlClient open_server(const Settings& settings);
+
+// The token source of --server, of --source, or else of the storage itself. Creates nothing without --init.
+[[nodiscard]] std::unique_ptr<TokenSource> open_source(const Settings& settings);
+
+// A grant that no guard refuses: waits for the lock, and with --storage advances the guard; a grant that is
+// fresh and yet refused lifts the source and is taken again, a bounded number of times. Without --storage and
+// --server it says on stderr that nothing was advanced. Signed by --claim-key, or by the guard of --server.
+struct Taken {
+  std::optional<Grant> grant;  // nothing: not taken
+  std::optional<Verdict>
+      refusal;              // why not, if the guard refused it; nothing: the lock stayed held by others
+  std::string signature{};  // of the grant's claim; empty: nobody signed it
+};
+[[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
+
+// Why a lease was lost, in words for people. With --server it asks there, for a second at most.
+[[nodiscard]] std::string describe_loss(const Settings& settings, const Lease& lease);
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,76 @@
+#include "server/control/refusal_log.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <functional>
+
+namespace fenceguard {
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return result + '"';
+}
+
+RefusalLog::Allowance RefusalLog::take(std::string_view resource, BootClock::time_point now) {
+  const auto second = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  const std::scoped_lock lock{mutex_};
+  Slot& slot = slots_[std::hash<std::string_view>{}(resource) % slots_.size()];
+  if (slot.second == second) {
+    ++slot.suppressed;
+    return {};
+  }
+  slot.second = second;
+  return {true, std::exchange(slot.suppressed, 0)};
+}
+
+void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
+                       std::string_view client) {
+  const bool is_refusal = ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict;
+  const auto level = ruling.verdict == Verdict::conflict ? spdlog::level::warn
+                     : is_refusal                        ? spdlog::level::info
+                                                         : spdlog::level::debug;
+  if (!spdlog::should_log(level)) return;
+  Allowance allowance{true, 0};
+  if (is_refusal) allowance = take(claim.resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  std::string_view event = is_refusal ? "refused" : "ruled";
+  if (ruling.verdict == Verdict::conflict) event = "source issued one number twice";
+  spdlog::log(level,
+              "event={} operation={} verdict={} resource={} token={} highest={} client={} suppressed={}",
+              fenceguard::quoted(event), operation, to_string(ruling.verdict),
+              fenceguard::quoted(claim.resource.name()), claim.token.value(), ruling.highest, client,
+              allowance.suppressed);
+}
+
+void RefusalLog::not_signed(std::string_view operation, const Claim& claim, std::string_view client) {
+  if (!spdlog::should_log(spdlog::level::warn)) return;
+  const auto allowance = take(claim.resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} client={} suppressed={}",
+               operation, fenceguard::quoted(claim.resource.name()), claim.token.value(), client,
+               allowance.suppressed);
+}
+
+void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
+  if (!spdlog::should_log(spdlog::level::warn)) return;
+  spdlog::warn("event=quarantined resource={} reason={} left_ms={}", fenceguard::quoted(resource),
+               fenceguard::quoted(why.message), why.retry_after.count());
+}
+
+void RefusalLog::failed(std::string_view operation, const Resource& resource, const Fault& fault,
+                        std::string_view client) {
+  const auto level = fault.kind == FaultKind::unknown ? spdlog::level::err : spdlog::level::warn;
+  if (!spdlog::should_log(level)) return;
+  const auto allowance = take(resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  spdlog::log(level,
+              "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}",
+              operation, to_string(fault.kind), fenceguard::quoted(resource.name()),
+              fenceguard::quoted(fault.message), client, allowance.suppressed);
+}
+
+}  // namespace fenceguard

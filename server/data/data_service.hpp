@@ -1,0 +1,75 @@
+#pragma once
+
+// DataService: what a storage that speaks a protocol of its own serves under --listen. The sidecar starts it,
+// tells it to drain, and lends it what all data sides share: metrics, the log of refusals, limits.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "guard/error.hpp"
+#include "server/control/host_check.hpp"
+#include "server/control/metrics.hpp"
+#include "server/control/refusal_log.hpp"
+#include "server/http/server.hpp"
+#include "server/net/tls.hpp"
+
+namespace fenceguard {
+
+class ClaimKeys;
+
+// What a data side works with. metrics, log, keys and hosts outlive it.
+struct ServiceContext {
+  Metrics& metrics;
+  RefusalLog& log;
+  const ClaimKeys* keys =
+      nullptr;  // claims must be signed with one of these; null: no signature is asked for
+  std::shared_ptr<const net::TlsContext> tls = nullptr;  // null: in the clear
+  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
+  unsigned threads = 1;
+  http::Limits limits;
+  const HostCheck* hosts = nullptr;  // by which names it may be called; null: by any
+};
+
+class DataService {
+ public:
+  virtual ~DataService() = default;
+
+  // Binds and serves; the address as bound. Throws as http::Server::listen.
+  virtual std::string listen(const std::string& address) = 0;
+
+  // Lets what was begun end, and cuts the rest after timeout. True if nothing had to be cut. Blocks until
+  // then; calls to the storage are over when it returns.
+  virtual bool drain(std::chrono::milliseconds timeout) = 0;
+
+  // Requests that are not answered.
+  [[nodiscard]] virtual std::int64_t in_flight() const noexcept = 0;
+
+  // What the storage's lanes hold at this moment, for the metrics.
+  struct LaneFigures {
+    std::int64_t waiting = 0;          // claims that wait for older writes
+    std::int64_t in_flight = 0;        // writes that were forwarded and are not over
+    std::int64_t closed = 0;           // resources closed by an outcome that is not known
+    std::int64_t settle_closures = 0;  // how often one was, since the start
+  };
+  [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
+
+  // Why no write on this resource is let in for now, and how long; nothing where none is kept out. Of no
+  // name: whether that is so of every resource.
+  [[nodiscard]] virtual std::optional<Fault> quarantine(std::string_view /*resource*/) const { return {}; }
+};
+
+// A storage that serves the data side in a protocol of its own: what the server adds to Storage.
+class ServedStorage {
+ public:
+  virtual ~ServedStorage() = default;
+  // REQUIRES: called once; the storage outlives the service.
+  [[nodiscard]] virtual std::shared_ptr<DataService> data_service(const ServiceContext& context) = 0;
+};
+
+}  // namespace fenceguard

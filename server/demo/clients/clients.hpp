@@ -1,0 +1,69 @@
+#pragma once
+
+// The clients of the demonstrations: one for each product, straight at its data. A raw client asks no fence,
+// to show the harm; a fenced client writes under a claim, judged by the storage in the same step.
+//
+// Not thread-safe.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "guard/judge.hpp"
+#include "guard/source/url.hpp"
+
+namespace fenceguard {
+
+class RawClient {
+ public:
+  virtual ~RawClient() = default;
+  [[nodiscard]] virtual std::optional<std::string> read(const std::string& path) = 0;
+  virtual void write(const std::string& path, const std::string& body) = 0;
+};
+
+struct FencedRead {
+  Ruling ruling;
+  std::optional<std::string> body;  // nothing unless admitted
+};
+
+// Of a storage whose clients write to it themselves.
+class FencedClient : public RawClient {
+ public:
+  using RawClient::read;
+  using RawClient::write;
+  // Makes the place that is written to, and removes it with everything in it. Both may be repeated.
+  virtual void make_place() = 0;
+  virtual void remove_place() = 0;
+  // Both judge and act in one atomic step. A read advances.
+  [[nodiscard]] virtual FencedRead read(const Claim& claim, const std::string& path) = 0;
+  [[nodiscard]] virtual Ruling write(const Claim& claim, const std::string& path,
+                                     const std::string& body) = 0;
+};
+
+// place: a fresh name. They throw Unavailable where the storage cannot be reached or has no fences, the last
+// two at the first call.
+namespace sqlite {
+[[nodiscard]] std::unique_ptr<RawClient> open_raw_client(const Url& url);
+}
+namespace proxy {
+// http: only.
+[[nodiscard]] std::unique_ptr<RawClient> open_raw_client(const Url& url);
+}  // namespace proxy
+namespace postgres {
+// The place is a schema with one table of accounts.
+[[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+}  // namespace postgres
+namespace redis {
+// The place is a part of the key's name.
+[[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+}  // namespace redis
+namespace zookeeper {
+// The place is a node below ROOT.
+[[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+}  // namespace zookeeper
+namespace etcd {
+// The place is a prefix of keys outside the namespace.
+[[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+}  // namespace etcd
+
+}  // namespace fenceguard

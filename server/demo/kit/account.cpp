@@ -1,0 +1,53 @@
+#include "server/demo/kit/account.hpp"
+
+#include <fmt/format.h>
+
+#include "guard/error.hpp"
+#include "server/cli/output.hpp"
+#include "server/products.hpp"
+
+namespace fenceguard::demo {
+
+Account::Account(Harness& harness, const std::string& storage, const std::string& place, std::string resource)
+    : harness_{harness}, resource_{std::move(resource)} {
+  const auto url = Url::parse(storage);
+  if (place.empty()) {
+    raw_ = products().open_raw_client(url);
+  } else {
+    auto fenced = products().open_fenced_client(url, place);
+    fenced_ = fenced.get();
+    raw_ = std::move(fenced);
+    fenced_->make_place();
+  }
+  raw_->write(resource_, std::to_string(initial));
+  harness.open_account(initial);
+}
+
+Account::~Account() {
+  try {
+    if (fenced_) fenced_->remove_place();
+  } catch (const std::exception& error) {
+    cli::complain(fmt::format("demo: {}", error.what()));
+  }
+}
+
+std::optional<std::int64_t> Account::balance_if_any() {
+  const auto body = raw_->read(resource_);
+  return body ? parse_decimal(*body) : std::nullopt;
+}
+
+void Account::reset(const std::string& actor, std::string_view why) {
+  raw_->write(resource_, std::to_string(initial));
+  harness_.note({.actor = actor,
+                 .what = fmt::format("the account is at {} again; {}", initial, why),
+                 .stored = initial});
+}
+
+void initialise_fences(Harness& harness, const std::string& storage,
+                       const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{"fence", "init", "--storage", storage};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  harness.run(std::move(command));
+}
+
+}  // namespace fenceguard::demo

@@ -1,0 +1,313 @@
+#include "server/demo/kit/client_process.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <iostream>
+#include <map>
+#include <thread>
+
+#include "guard/error.hpp"
+#include "guard/support/clock.hpp"
+#include "guard/support/percent.hpp"
+#include "guard/token_source.hpp"
+#include "server/demo/clients/clients.hpp"
+#include "server/http/client.hpp"
+#include "server/products.hpp"
+
+namespace fenceguard::demo {
+namespace {
+
+namespace json = boost::json;
+using std::chrono::milliseconds;
+
+constexpr int attempts_max = 20;
+constexpr milliseconds pause_between{100};
+constexpr milliseconds loss_limit{8'000};
+
+std::int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(BootClock::now().time_since_epoch()).count();
+}
+
+std::string text_at(const json::object& object, const char* name) {
+  return object.at(name).as_string().c_str();
+}
+
+milliseconds time_at(const json::object& object, const char* name) {
+  return milliseconds{object.at(name).to_number<std::int64_t>()};
+}
+
+void add_claim(http::Request& request, const Claim& claim) {
+  request.fields.add("Fencing-Token", to_string(claim.token));
+  request.fields.add("Fencing-Holder", claim.holder.id());
+}
+
+// The leases of a guard's control side.
+class ControlLock : public Lock {
+ public:
+  ControlLock(const std::string& control, const std::string& resource)
+      : client_{control}, resource_{resource}, path_{percent_encode_path(resource)} {}
+
+  Reply take(const Reply& request) override {
+    http::Request post{.method = "POST", .target = "/v1/leases", .fields = {}, .body = {}};
+    post.fields.add("Content-Type", "application/json");
+    post.body = json::serialize(json::object{
+        {"resource", resource_}, {"ttl_ms", request.at("ttl_ms")}, {"wait_ms", request.at("wait_ms")}});
+    const auto response = client_.send(post);
+    Reply reply{{"status", response.status}};
+    if (const auto after = response.fields.single("Retry-After")) reply["retry_after"] = std::string{*after};
+    if (response.status == 409 || response.status == 503) {
+      reply["refusal"] = response.body;
+      return reply;
+    }
+    if (response.status != 201 && response.status != 200)
+      throw Unavailable(fmt::format("the lock cannot be taken: {} {}", response.status, response.body));
+    const auto grant = json::parse(response.body).as_object();
+    reply.insert({{"token", grant.at("token")}, {"holder", grant.at("holder")}});
+    add_fence(reply);
+    return reply;
+  }
+
+  bool release(const std::optional<Claim>& claim, Reply& reply) override {
+    http::Request request{.method = "DELETE", .target = "/v1/leases/" + path_, .fields = {}, .body = {}};
+    if (claim) add_claim(request, *claim);
+    const auto status = client_.send(request).status;
+    reply["status"] = status;
+    return status == 204;
+  }
+
+ private:
+  // What the guard requires now.
+  void add_fence(Reply& reply) {
+    const auto response =
+        client_.send({.method = "GET", .target = "/v1/fences/" + path_, .fields = {}, .body = {}});
+    if (response.status == 200) reply["highest"] = json::parse(response.body).at("token");
+  }
+
+  http::Client client_;
+  std::string resource_;
+  std::string path_;
+};
+
+// A token source; no lease is kept alive but those that live by a connection.
+class SourceLock : public Lock {
+ public:
+  explicit SourceLock(const std::string& resource) : resource_{resource} {}
+
+  Reply take(const Reply& request) override {
+    const auto url = text_at(request, "source");
+    auto& source = sources_[url];
+    if (!source) source = products().open_source(Url::parse(url));
+    source_ = source.get();
+    const auto answer = source_->try_acquire(resource_, Holder::random(), time_at(request, "ttl_ms"));
+    const auto* grant = std::get_if<Grant>(&answer);
+    if (!grant) return {};
+    lost_ = source_->lost(grant->claim);
+    return {{"token", to_string(grant->claim.token)}, {"holder", grant->claim.holder.id()}};
+  }
+
+  bool release(const std::optional<Claim>& claim, Reply& /*reply*/) override {
+    return claim && source_ && source_->release(*claim) == Release::released;
+  }
+
+  bool is_lost() override { return lost_.stop_requested(); }
+
+ private:
+  Resource resource_;
+  std::map<std::string, std::unique_ptr<TokenSource>> sources_;  // by URL
+  TokenSource* source_ = nullptr;
+  std::stop_token lost_;
+};
+
+// Over HTTP: through a guard, or without a claim straight at a storage.
+class HttpAccount : public AccountAccess {
+ public:
+  HttpAccount(const std::string& server, const std::string& resource, milliseconds patience)
+      : client_{server, patience}, target_{'/' + percent_encode_path(resource)} {}
+
+  Reply read(const std::optional<Claim>& claim) override {
+    auto [reply, body] = send({.method = "GET", .target = target_, .fields = {}, .body = {}}, claim);
+    if (reply.at("status") == 200) {
+      reply["verdict"] = "admitted";
+      reply["balance"] = balance_in(body);
+    }
+    return reply;
+  }
+
+  Reply write(const std::optional<Claim>& claim, std::int64_t balance) override {
+    http::Request request{.method = "PUT", .target = target_, .fields = {}, .body = std::to_string(balance)};
+    request.fields.add("Content-Type", "text/plain");
+    return send(std::move(request), claim).first;
+  }
+
+ private:
+  std::pair<Reply, std::string> send(http::Request request, const std::optional<Claim>& claim) {
+    if (claim) add_claim(request, *claim);
+    auto response = client_.send(request);
+    Reply reply{{"status", response.status}};
+    const auto verdict = response.fields.single("Fencing-Verdict");
+    if (!verdict && response.status >= 300)
+      throw Unavailable(fmt::format("the guard answered {}: {}", response.status, response.body));
+    reply["verdict"] = std::string{verdict.value_or("admitted")};
+    if (const auto highest = response.fields.single("Fencing-Highest"))
+      reply["highest"] = parse_decimal(*highest).value_or(0);
+    return {std::move(reply), std::move(response.body)};
+  }
+
+  http::Client client_;
+  std::string target_;
+};
+
+// Straight at the storage, which asks for no token, or judges the claim in the transaction that writes.
+class StorageAccount : public AccountAccess {
+ public:
+  StorageAccount(const std::string& storage, const std::string& place, std::string path)
+      : path_{std::move(path)} {
+    const auto url = Url::parse(storage);
+    if (place.empty()) {
+      raw_ = products().open_raw_client(url);
+      return;
+    }
+    auto fenced = products().open_fenced_client(url, place);
+    fenced_ = fenced.get();
+    raw_ = std::move(fenced);
+  }
+
+  Reply read(const std::optional<Claim>& claim) override {
+    std::optional<std::string> body;
+    Reply reply{{"verdict", "admitted"}};
+    if (claim) {
+      auto read = fenced_->read(*claim, path_);
+      reply = reply_of(read.ruling);
+      if (read.ruling.verdict != Verdict::admitted) return reply;
+      body = std::move(read.body);
+    } else {
+      body = raw_->read(path_);
+    }
+    reply["balance"] = balance_in(body);
+    return reply;
+  }
+
+  Reply write(const std::optional<Claim>& claim, std::int64_t balance) override {
+    if (claim) return reply_of(fenced_->write(*claim, path_, std::to_string(balance)));
+    raw_->write(path_, std::to_string(balance));
+    return {{"verdict", "admitted"}};
+  }
+
+ private:
+  static Reply reply_of(const Ruling& ruling) {
+    return {{"verdict", to_string(ruling.verdict)}, {"highest", ruling.highest}};
+  }
+
+  std::unique_ptr<RawClient> raw_;
+  FencedClient* fenced_ = nullptr;
+  std::string path_;
+};
+
+// What a client does that believes in its lock: it tries until there is an answer.
+template <class Attempt>
+Reply repeat(const Attempt& attempt, bool repeats) {
+  for (int i = 1;; ++i) {
+    try {
+      return attempt();
+    } catch (const OutcomeUnknown&) {
+      if (!repeats) return {{"verdict", ""}};  // gives up without an answer
+      if (i == attempts_max) throw;
+    } catch (const Error&) {
+      if (!repeats || i == attempts_max) throw;
+    }
+    std::this_thread::sleep_for(pause_between);
+  }
+}
+
+class Actor {
+ public:
+  Actor(Tools tools, const Reply& options)
+      : tools_{std::move(tools)},
+        resource_{text_at(options, "resource")},
+        repeats_{options.at("repeats").as_bool()} {}
+
+  Reply obey(const Reply& request) {
+    const auto word = text_at(request, "do");
+    const auto claim = claim_in(request);
+    if (word == "take") return tools_.lock->take(request);
+    if (word == "read") return repeat([&] { return tools_.account->read(claim); }, repeats_);
+    if (word == "write") {
+      const auto balance = request.at("balance").to_number<std::int64_t>();
+      return repeat([&] { return tools_.account->write(claim, balance); }, repeats_);
+    }
+    if (word == "loss") return {{"lost", waits_for_loss()}};
+    Reply reply;
+    reply["released"] = tools_.lock->release(claim, reply);
+    return reply;
+  }
+
+ private:
+  [[nodiscard]] std::optional<Claim> claim_in(const Reply& request) const {
+    if (!request.contains("token")) return std::nullopt;
+    return Claim{resource_,
+                 Token{request.at("token").to_number<std::int64_t>()},
+                 Holder{text_at(request, "holder")},
+                 {}};
+  }
+
+  bool waits_for_loss() {
+    const auto deadline = BootClock::now() + loss_limit;
+    while (!tools_.lock->is_lost() && BootClock::now() < deadline)
+      std::this_thread::sleep_for(milliseconds{10});
+    return tools_.lock->is_lost();
+  }
+
+  Tools tools_;
+  Resource resource_;
+  bool repeats_;
+};
+
+Tools default_tools(const Reply& options) {
+  const auto resource = text_at(options, "resource");
+  Tools tools;
+  if (const auto control = text_at(options, "control"); !control.empty())
+    tools.lock = std::make_unique<ControlLock>(control, resource);
+  else
+    tools.lock = std::make_unique<SourceLock>(resource);
+  if (const auto guard = text_at(options, "guard"); !guard.empty())
+    tools.account = std::make_unique<HttpAccount>(guard, resource, time_at(options, "patience_ms"));
+  else
+    tools.account =
+        std::make_unique<StorageAccount>(text_at(options, "storage"), text_at(options, "place"), resource);
+  return tools;
+}
+
+Reply reply_to(Actor& actor, const std::string& line) {
+  const auto began = now_us();
+  auto reply = actor.obey(json::parse(line).as_object());
+  reply.insert({{"began_us", began}, {"ended_us", now_us()}});
+  return reply;
+}
+
+}  // namespace
+
+std::int64_t balance_in(const std::optional<std::string>& body) {
+  const auto balance = parse_decimal(body.value_or(""));
+  if (!balance) throw Unavailable("the account holds something that is not a balance");
+  return *balance;
+}
+
+void run_client() {
+  run_client(default_tools);
+}
+
+void run_client(const std::function<Tools(const Reply& options)>& make) {
+  std::string line;
+  if (!std::getline(std::cin, line))
+    throw InvalidInput("a client of the demonstration is started by it alone");
+  try {
+    const auto options = json::parse(line).as_object();
+    Actor actor{make(options), options};
+    while (std::getline(std::cin, line)) std::cout << json::serialize(reply_to(actor, line)) << std::endl;
+  } catch (const std::exception& error) {
+    std::cout << json::serialize(Reply{{"error", error.what()}}) << std::endl;
+  }
+}
+
+}  // namespace fenceguard::demo

@@ -1,0 +1,272 @@
+#include "server/demo/kit/process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "guard/error.hpp"
+
+namespace fenceguard::demo {
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  throw Unavailable(fmt::format("the demonstration cannot {}: {}", what, std::strerror(errno)));
+}
+
+sigset_t interrupting_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
+  return signals;
+}
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("make a pipe");
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    if (read_end >= 0) close(read_end);
+    if (write_end >= 0) close(write_end);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  int read_end = -1;
+  int write_end = -1;
+};
+
+// Everything that the new process needs, made ready before the fork: after it, nothing may allocate.
+struct Launch {
+  std::string program;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+  std::string log_file;
+  std::vector<char*> argument_pointers{};
+  std::vector<char*> environment_pointers{};
+
+  void point() {
+    for (auto& argument : arguments) argument_pointers.push_back(argument.data());
+    for (auto& setting : environment) environment_pointers.push_back(setting.data());
+    argument_pointers.push_back(nullptr);
+    environment_pointers.push_back(nullptr);
+  }
+};
+
+// As a shell finds it.
+std::string find_program(const Command& command) {
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (true) {
+    const auto end = folders.find(':');
+    const auto file = std::filesystem::path{folders.substr(0, end)} / command.program;
+    if (access(file.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(file)) return file.string();
+    if (end == folders.npos) break;
+    folders.remove_prefix(end + 1);
+  }
+  throw Unavailable(fmt::format(
+      "{} was not found on PATH, and this scenario runs a real one; on Debian it is in the package {}",
+      command.program, command.package));
+}
+
+Launch launch_of(Command command) {
+  Launch launch;
+  launch.arguments = std::move(command.arguments);
+  launch.program = command.program.empty() ? "/proc/self/exe" : find_program(command);
+  launch.arguments.insert(launch.arguments.begin(), command.program.empty() ? "fenceguard" : launch.program);
+  for (char** setting = environ; *setting; ++setting) {
+    const std::string_view text{*setting};
+    const bool is_replaced = command.environment.contains(std::string{text.substr(0, text.find('='))});
+    if (!text.starts_with("FENCEGUARD_") && !is_replaced) launch.environment.emplace_back(text);
+  }
+  for (const auto& [name, value] : command.environment) launch.environment.push_back(name + '=' + value);
+  launch.log_file = std::move(command.log_file);
+  return launch;
+}
+
+// Runs in the new process, up to the program's start. A group of its own keeps Ctrl-C from reaching it before
+// us.
+[[noreturn]] void become(const Launch& launch, int input, int output, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(125);
+  setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
+  dup2(input, STDIN_FILENO);
+  dup2(output, STDOUT_FILENO);
+  if (!launch.log_file.empty()) {
+    const int log = open(launch.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (log >= 0) dup2(log, STDERR_FILENO);
+  }
+  execve(launch.program.c_str(), launch.argument_pointers.data(), launch.environment_pointers.data());
+  _exit(127);
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+  const auto signals = interrupting_signals();
+  std::signal(SIGPIPE, SIG_IGN);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals_ < 0) fail("watch for signals");
+}
+
+Interrupts::~Interrupts() {
+  close(signals_);
+  const auto signals = interrupting_signals();
+  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+bool Interrupts::wait_readable(int descriptor, BootClock::time_point deadline) {
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - BootClock::now()).count();
+    std::array<pollfd, 2> watched{{{signals_, POLLIN, 0}, {descriptor, POLLIN, 0}}};
+    const int ready = poll(watched.data(), watched.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready < 0 && errno != EINTR) fail("wait");
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof info) == sizeof info)
+      throw Interruption{static_cast<int>(info.ssi_signo)};
+    if (ready > 0 && watched[1].revents != 0) return true;
+    if (ready == 0 && left <= 0) return false;
+  }
+}
+
+TempFolder::TempFolder() {
+  const char* parent = std::getenv("TMPDIR");
+  path_ = (std::filesystem::path{parent && *parent ? parent : "/tmp"} / "fenceguard-demo-XXXXXX").string();
+  if (!mkdtemp(path_.data())) fail("make a temporary folder");
+}
+
+TempFolder::~TempFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Process::Process(Interrupts& interrupts, Command command)
+    : interrupts_{interrupts}, name_{command.program.empty() ? command.arguments.at(0) : command.program} {
+  auto launch = launch_of(std::move(command));
+  launch.point();
+  Pipe input;
+  Pipe output;
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ < 0) fail("start a process");
+  if (pid_ == 0) become(launch, input.read_end, output.write_end, parent);
+  to_child_ = std::exchange(input.write_end, -1);
+  from_child_ = std::exchange(output.read_end, -1);
+}
+
+Process::~Process() {
+  Process::kill();
+  close(to_child_);
+  close(from_child_);
+}
+
+void Process::send_line(const std::string& line) {
+  // A line is shorter than a pipe holds, also when the child is stopped.
+  const auto text = line + '\n';
+  if (write(to_child_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw Unavailable(fmt::format("the process '{}' does not listen", name_));
+}
+
+std::string Process::receive_line() {
+  const auto deadline = BootClock::now() + limit;
+  while (true) {
+    if (const auto end = received_.find('\n'); end != std::string::npos) {
+      auto line = received_.substr(0, end);
+      received_.erase(0, end + 1);
+      return line;
+    }
+    if (!read_more(deadline)) throw Unavailable(fmt::format("the process '{}' ended too early", name_));
+  }
+}
+
+bool Process::read_more(BootClock::time_point deadline) {
+  if (!interrupts_.wait_readable(from_child_, deadline))
+    throw Unavailable(fmt::format("the process '{}' said nothing for {} s", name_, limit.count()));
+  std::array<char, 4096> buffer;
+  const auto count = read(from_child_, buffer.data(), buffer.size());
+  if (count > 0) received_.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+void Process::pause() {
+  ::kill(pid_, SIGSTOP);
+  int status = 0;
+  while (waitpid(pid_, &status, WUNTRACED) < 0) {
+    if (errno != EINTR) fail("stop a process");
+  }
+  if (WIFSTOPPED(status)) return;
+  pid_ = -1;
+  throw Unavailable(fmt::format("the process '{}' ended too early", name_));
+}
+
+void Process::resume() {
+  ::kill(pid_, SIGCONT);
+}
+
+void Process::kill() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  (void)reap();
+}
+
+int Process::reap() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  return status;
+}
+
+bool Process::is_over() {
+  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+  return pid_ <= 0;
+}
+
+bool Process::is_over_by(BootClock::time_point deadline) {
+  const int handle = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (handle < 0) fail("watch a process");
+  try {
+    const bool is_over = interrupts_.wait_readable(handle, deadline);
+    close(handle);
+    return is_over;
+  } catch (...) {
+    close(handle);
+    throw;
+  }
+}
+
+void Process::end() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGTERM);
+  if (!is_over_by(BootClock::now() + limit)) ::kill(pid_, SIGKILL);
+  (void)reap();
+}
+
+int Process::wait() {
+  if (!is_over_by(BootClock::now() + limit))
+    throw Unavailable(fmt::format("the process '{}' did not end in {} s", name_, limit.count()));
+  const int status = reap();
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace fenceguard::demo

@@ -1,0 +1,34 @@
+#pragma once
+
+// The scenarios of 'fenceguard demo', one file each. Those of a product are there where it is part of the
+// build.
+
+#include <string>
+#include <vector>
+
+#include "server/demo/kit/scenario.hpp"
+
+namespace fenceguard::demo {
+
+// All of them, gc-pause first.
+[[nodiscard]] std::vector<Scenario> scenarios();
+
+// storage: URL, or 'http' for a plain HTTP storage of its own; empty: a fresh file in the run's folder.
+// source: URL; empty: the storage's own. Throws InvalidInput for what cannot be used.
+[[nodiscard]] Scenario gc_pause(const std::string& storage, const std::string& source);
+[[nodiscard]] Scenario lost_update();
+[[nodiscard]] Scenario read_before_advance();
+[[nodiscard]] Scenario delayed_packet();
+
+[[nodiscard]] Scenario expire_crash();
+[[nodiscard]] Scenario foreign_unlock();
+[[nodiscard]] Scenario failover();
+[[nodiscard]] Scenario redlock_restart();
+[[nodiscard]] Scenario clock_jump();
+
+[[nodiscard]] Scenario session_expiry();
+[[nodiscard]] Scenario herd();
+
+[[nodiscard]] Scenario etcd_restore();
+
+}  // namespace fenceguard::demo

@@ -1,0 +1,311 @@
+#include "server/http/session.hpp"
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <utility>
+
+#include "server/net/address.hpp"
+
+namespace fenceguard::http {
+namespace {
+
+// What a connection keeps of its memory for answers.
+constexpr std::size_t kept_out_bytes_max = 4 * 1024;
+// What is made room for at first of a body that did not come with its head; it grows with what has really
+// come, not with what was announced.
+constexpr std::size_t first_piece_bytes = 8 * 1024;
+
+constexpr Rejection no_answer{0, ""};
+
+}  // namespace
+
+std::shared_ptr<net::Session> Service::make_session(net::Loop& loop, net::Socket socket) {
+  return std::make_shared<Session>(loop, std::move(socket), shared_from_this());
+}
+
+Session::Session(Loop& loop, Socket socket, std::shared_ptr<Service> service)
+    : service_{std::move(service)},
+      connection_{loop, Transport{std::move(socket), service_->tls}},
+      body_{connection_, service_->limits, service_->streams != nullptr} {}
+
+void Session::start() {
+  try {
+    connection_.loop().add(*this);
+    asio::co_spawn(connection_.loop().context(), run(), asio::detached);
+  } catch (...) {
+    finish();
+  }
+}
+
+Task<void> Session::run() {
+  const auto self = shared_from_this();
+  try {
+    peer_ = peer_host(connection_.transport().socket().native_handle());
+    goes_on_ = !service_->tls || co_await shake_hands();
+    while (goes_on_) goes_on_ = co_await serve_request();
+    if (is_lingering_) co_await connection_.linger();
+  } catch (...) {
+    // Out of memory, most likely: this connection ends, the others go on.
+  }
+  finish();
+}
+
+Task<bool> Session::shake_hands() {
+  connection_.set_deadline(service_->limits.header_max);
+  begin_waiting();
+  const auto error = co_await connection_.transport().handshake();
+  connection_.clear_deadline();
+  co_return !error;
+}
+
+void Session::begin_waiting() {
+  if (!is_linked()) connection_.loop().add_waiting(*this);
+}
+
+void Session::stop_waiting() {
+  if (is_linked()) unlink();
+}
+
+void Session::finish() {
+  stop_waiting();
+  if (service_->tls && !connection_.is_cut()) connection_.transport().shutdown_send();
+  connection_.transport().close();
+  connection_.loop().remove(*this);
+  service_->connections.fetch_sub(1);
+  service_->counter.leave();
+}
+
+Task<bool> Session::serve_request() {
+  HeadScanner scanner;
+  body_.expect_head();
+  is_head_ = false;
+  const auto refused = co_await await_head(scanner);
+  stop_waiting();
+  if (refused) {
+    if (refused->status == 0) co_return false;
+    co_return co_await respond_refusal(*refused);
+  }
+  auto& buffer = connection_.buffer();
+  RequestReader& reader = reader_.emplace(service_->limits.body_bytes_max);
+  const auto refusal = reader.read_head(buffer.view().substr(scanner.skip(), scanner.end() - scanner.skip()));
+  buffer.consume(scanner.end());
+  is_head_ = reader.request().method == "HEAD";
+  if (refusal) co_return co_await respond_refusal(*refusal);
+  keeps_alive_ = reader.wants_keep_alive();
+  is_http_1_0_ = reader.is_http_1_0();
+  reader.request().local_socket = service_->is_local;
+  reader.request().client = service_->is_local ? "unix" : peer_;
+  body_.begin(reader);
+  if (service_->streams) co_return co_await serve_stream();
+  answer_ = preview(reader.request());
+  if (!answer_) {
+    if (!body_.take_whole(reader.request().body)) {
+      const auto body_refusal = co_await read_body();
+      if (body_refusal) co_return co_await respond_refusal(*body_refusal);
+    }
+    dispatch(std::move(reader.request()));
+    reader_.reset();
+    while (!answer_ && !connection_.is_cut()) co_await connection_.wakeup().wait();
+    if (!answer_) co_return false;
+  }
+  co_await respond(std::move(*answer_));
+  co_return goes_on_;
+}
+
+Task<bool> Session::serve_stream() {
+  auto& in_flight = connection_.loop().in_flight;
+  auto& stream = stream_.emplace(*this);
+  bool has_thrown = false;
+  goes_on_ = false;
+  in_flight.fetch_add(1, std::memory_order_relaxed);
+  try {
+    co_await service_->streams->serve(stream);
+  } catch (...) {
+    has_thrown = true;
+  }
+  in_flight.fetch_sub(1, std::memory_order_relaxed);
+  if (connection_.is_watching()) co_await connection_.stop_watching();
+  if (stream.state() == SessionStream::State::begun) connection_.transport().reset();
+  if (stream.state() == SessionStream::State::none && !connection_.is_cut()) {
+    const Rejection failure{500, "the request could not be answered"};
+    co_await respond_refusal(has_thrown ? failure : body_.refusal().value_or(failure));
+  }
+  co_return goes_on_ && !has_thrown;
+}
+
+Task<std::optional<Rejection>> Session::await_head(HeadScanner& scanner) {
+  const auto& limits = service_->limits;
+  auto& buffer = connection_.buffer();
+  if (buffer.empty()) {
+    buffer.shrink();
+    if (is_ending_ || connection_.loop().is_draining()) co_return no_answer;
+    is_idle_ = true;
+    begin_waiting();
+    connection_.set_deadline(limits.idle_max);
+    auto arrival = Arrival::ready;
+    // A connection over TLS is large enough without a buffer that waits for its bytes.
+    if (connection_.transport().is_tls()) {
+      buffer.release();
+      arrival = connection_.arrival_of(co_await connection_.transport().wait_bytes());
+    }
+    if (arrival == Arrival::ready) arrival = connection_.filled(co_await connection_.fill());
+    is_idle_ = false;
+    const bool is_missed = arrival == Arrival::ended && (is_ending_ || connection_.loop().is_draining()) &&
+                           connection_.read_at_once();
+    if (arrival != Arrival::ready && !is_missed) co_return no_answer;
+  }
+  auto state = scanner.scan(buffer.view());
+  if (state == HeadScanner::State::incomplete) {
+    begin_waiting();
+    connection_.set_deadline(limits.header_max);
+  }
+  constexpr Rejection too_large{431, "the header block is larger than this server takes"};
+  while (state == HeadScanner::State::incomplete) {
+    if (is_ending_) co_return no_answer;
+    if (buffer.size() >= limits.header_bytes_max) co_return too_large;
+    const auto arrival = connection_.filled(co_await connection_.fill());
+    if (arrival == Arrival::late) co_return Rejection{408, "the request took too long to arrive"};
+    if (arrival == Arrival::ended) co_return no_answer;
+    state = scanner.scan(buffer.view());
+    if (state == HeadScanner::State::incomplete && connection_.is_late())
+      co_return Rejection{408, "the request took too long to arrive"};
+  }
+  connection_.clear_deadline();
+  if (state == HeadScanner::State::malformed) co_return Rejection{400, "the request is malformed"};
+  if (scanner.end() - scanner.skip() > limits.header_bytes_max) co_return too_large;
+  co_return std::nullopt;
+}
+
+Task<std::optional<Rejection>> Session::read_body() {
+  auto& body = reader_->request().body;
+  for (;;) {
+    const auto piece = co_await body_.read(body, std::max(first_piece_bytes, body.size()));
+    if (piece == Piece::end) co_return std::nullopt;
+    if (piece != Piece::some) co_return body_.refusal();
+  }
+}
+
+std::optional<Response> Session::preview(Request& request) noexcept {
+  try {
+    return service_->handler->preview(request);
+  } catch (...) {
+    return refusal_response({500, "the request could not be looked at"});
+  }
+}
+
+void Session::dispatch(Request request) {
+  ++number_;
+  answer_.reset();
+  is_waiting_ = is_dispatching_ = true;
+  try {
+    auto pending =
+        std::make_shared<PendingRequest>(connection_.loop().shared_from_this(),
+                                         std::static_pointer_cast<Session>(shared_from_this()), number_);
+    pending_ = pending;
+    std::shared_ptr<Caller> caller = pending;
+    Reply reply = [pending = std::move(pending)](Response response) { pending->reply(std::move(response)); };
+    service_->handler->handle(std::move(request), std::move(caller), std::move(reply));
+  } catch (...) {
+    take_failure(number_, "the request could not be answered");
+  }
+  is_dispatching_ = false;
+}
+
+void Session::take_answer(Response& response) {
+  is_waiting_ = false;
+  answer_ = std::move(response);
+  connection_.wakeup().wake();
+}
+
+void Session::take_failure(std::uint64_t number, std::string_view why) {
+  if (!is_waiting(number)) return;
+  auto response = refusal_response({500, why});
+  take_answer(response);
+}
+
+Response Session::refusal_response(Rejection refusal) noexcept {
+  Response response;
+  try {
+    response = service_->refuse(refusal);
+  } catch (...) {
+    response.status = refusal.status;
+  }
+  response.close = true;
+  return response;
+}
+
+Task<bool> Session::respond_refusal(Rejection refusal) {
+  co_await respond(refusal_response(refusal));
+  co_return goes_on_;
+}
+
+Framing Session::frame(bool closes) {
+  is_closing_ =
+      closes || !body_.is_complete() || !keeps_alive_ || is_ending_ || connection_.loop().is_draining();
+  out_.clear();
+  return {is_head_, is_closing_, is_http_1_0_, http_date_now()};
+}
+
+Task<bool> Session::respond(Response response) {
+  goes_on_ = false;
+  if (connection_.is_watching()) co_await connection_.stop_watching();
+  if (response.undelivered && connection_.is_peer_gone()) {
+    call_safely(response.undelivered);
+    co_return false;
+  }
+  const auto framing = frame(response.close);
+  write_head(out_, response, framing);
+  std::string_view body;
+  if (sends_body(response, framing)) body = response.body;
+  if (body.size() <= Transport::copied_bytes_max) {
+    out_.append(body);
+    body = {};
+  }
+  std::string_view head = out_;
+  bool is_sent = connection_.send_now(head, body);
+  if (is_sent && !(head.empty() && body.empty()))
+    is_sent = co_await connection_.send_rest(head, body, service_->limits.write_max);
+  end_answer(is_sent);
+  if (!is_sent) call_safely(response.undelivered);
+  co_return is_sent;
+}
+
+void Session::end_answer(bool is_sent) noexcept {
+  if (out_.capacity() > kept_out_bytes_max) std::string{}.swap(out_);
+  // Whoever asked for the end himself sends no more; anybody else may be, and a reset would cost him the
+  // answer.
+  is_lingering_ =
+      is_sent && is_closing_ && (keeps_alive_ || !body_.is_complete() || !connection_.buffer().empty());
+  goes_on_ = is_sent && !is_closing_;
+}
+
+void Session::watch(std::uint64_t number) {
+  if (!is_waiting(number) || connection_.is_watching()) return;
+  connection_.watch(shared_from_this(), service_->limits.header_bytes_max, [pending = pending_] {
+    if (const auto present = pending.lock()) present->tell_gone();
+  });
+}
+
+void Session::begin_drain() {
+  if (is_idle_) connection_.cancel();
+}
+
+void Session::end_waiting() {
+  stop_waiting();
+  is_ending_ = true;
+  connection_.cancel();
+}
+
+void Session::cut() {
+  const bool was_waiting = std::exchange(is_waiting_, false);
+  const bool is_begun = stream_ && stream_->state() == SessionStream::State::begun;
+  // Where nothing but the end of the connection ends an answer, an orderly end would be a lie.
+  if (is_begun) connection_.transport().reset();
+  connection_.cut();
+  const auto pending = pending_.lock();
+  if (was_waiting && pending) pending->tell_gone();
+  connection_.wakeup().wake();
+}
+
+}  // namespace fenceguard::http

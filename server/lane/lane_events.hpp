@@ -1,0 +1,83 @@
+#pragma once
+
+// What goes into the LaneTable and what comes out of it: operations, their endings, and the actions to be
+// done. Values.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "guard/error.hpp"
+#include "guard/judge.hpp"
+
+namespace fenceguard::proxy {
+
+using Ticket = std::uint64_t;  // names one operation; never used again
+using Time = std::chrono::milliseconds;
+
+enum class Kind {
+  write,    // stays in the lane from 'entered' until ended()
+  read,     // a fenced read: waits like a write, keeps nobody out, and is judged again by judge_read()
+  advance,  // waits like a write, and is out of the lane when it is let in
+  revoke,   // closes the fence, and waits for every write that was let in, those under its own token included
+};
+
+// An operation that asks to be let in. A write has one claim or, where it touches two resources, two: then
+// both are let in or none.
+struct Ask {
+  Ticket ticket;
+  Kind kind = Kind::write;
+  std::vector<Claim> claims;
+};
+
+// How a write ended.
+enum class Ending {
+  took_effect,  // a complete final answer that says so
+  refused,      // a complete final answer by which nothing was written: its sequence stays free
+  unsent,       // certainly nothing reached the upstream
+  unknown,      // anything else
+};
+
+// What is to be done. Each is done once, in this order.
+struct Entered {  // let in; a write is in flight from now on
+  Ticket ticket;
+  // One for each claim, all admitted; with their fence for an advance only. None for a revoke.
+  std::vector<Ruling> rulings;
+};
+struct Refused {  // not let in, nothing is to be written: stale, conflict or duplicate
+  Ticket ticket;
+  std::size_t claim;  // which one decided
+  Ruling ruling;
+};
+struct Failed {  // not let in, by a fault: closed (with when to try again), too many wait, the store
+  Ticket ticket;
+  Fault fault;
+};
+struct Left {  // ended() was taken note of, and what belongs to it is durable: the client may be answered
+  Ticket ticket;
+  std::optional<Fault> fault;  // the write is over, but its sequence may not be recorded
+};
+struct Load {  // look the fence up; answered by loaded()
+  Resource resource;
+};
+struct Raise {  // make this claim's token durable; answered by raised()
+  Claim claim;
+  std::optional<Claim> other;  // of the same write: where either is implausible, neither is raised
+};
+struct Close {  // close the fence durably; answered by closed()
+  Resource resource;
+  Ticket ticket;
+};
+struct Record {  // make this claim's sequence durable; answered by recorded()
+  Claim claim;
+  Ticket ticket;
+};
+using Action = std::variant<Entered, Refused, Failed, Left, Load, Raise, Close, Record>;
+using Actions = std::vector<Action>;
+
+// The answer to an operation that asked to be let in.
+using Entry = std::variant<Entered, Refused, Failed>;
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,50 @@
+#include "server/lane/lane_scheduler.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+Outcome<Ruling> outcome_of(Entry entry) {
+  if (auto* entered = std::get_if<Entered>(&entry)) return std::move(entered->rulings.front());
+  if (auto* refused = std::get_if<Refused>(&entry)) return std::move(refused->ruling);
+  return std::get<Failed>(std::move(entry)).fault;
+}
+
+}  // namespace
+
+void LaneScheduler::advance(Claim claim, Done<Ruling> done) {
+  Ask ask{new_ticket(), Kind::advance, {std::move(claim)}};
+  if (auto entry = enter(std::move(ask), [done](Entry late) { done(outcome_of(std::move(late))); }))
+    done(outcome_of(*std::move(entry)));
+}
+
+void LaneScheduler::compact(Token lowest_live, Done<Compaction> done) {
+  const auto then = [this, done = std::move(done)](Outcome<Compaction> outcome) {
+    forget_fences();  // also after a fault: it goes step by step
+    done(std::move(outcome));
+  };
+  store_.compact(lowest_live, pending_.track<Compaction>(then));
+}
+
+void LaneScheduler::show(Resource resource, Done<FenceView> done) {
+  store_.show(std::move(resource), std::move(done));
+}
+
+void LaneScheduler::list(FenceListing listing, Done<FencePage> done) {
+  store_.list(std::move(listing), std::move(done));
+}
+
+void LaneScheduler::init(std::int64_t floor, Done<std::int64_t> done) {
+  const auto then = [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
+    forget_fences();
+    done(std::move(outcome));
+  };
+  store_.init(floor, pending_.track<std::int64_t>(then));
+}
+
+void LaneScheduler::rebase(Rebase, Done<FenceView> done) {
+  done(Fault{FaultKind::unavailable,
+             "a running guard's fences cannot be set by hand: stop the guard, then run 'fenceguard fence "
+             "rebase --storage sqlite:STATE' with the file of its --state"});
+}
+
+}  // namespace fenceguard::proxy

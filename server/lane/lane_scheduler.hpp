@@ -1,0 +1,156 @@
+#pragma once
+
+// LaneScheduler: a LaneTable behind one mutex, with its clock, its timer and its store. Operations come from
+// any thread, are let in at once where nothing has to be waited for, and are told later otherwise. The store
+// is called, and callbacks are made, outside the mutex. Fences of idle resources are kept in a cache, the
+// rest in the state.
+//
+// What is counted is counted to its end: where that throws (no memory, a callback that throws), the process
+// ends. Its mark then closes everything at the next start, which a lost ticket would not.
+//
+// As a FenceStore it is the state's fences with the lanes in front of them: advance and revoke drain, what
+// changes the store behind the lanes makes them look again, and rebase is unavailable: that is for a stopped
+// guard.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "guard/store/fence_store.hpp"
+#include "guard/store/lane_options.hpp"
+#include "guard/store/lane_state.hpp"
+#include "guard/store/pending_calls.hpp"
+#include "guard/store/storage.hpp"
+#include "server/lane/lane_table.hpp"
+
+namespace fenceguard::proxy {
+
+class LaneScheduler : public FenceStore {
+ public:
+  // Reads the state's mark, and if the last process left something open closes everything for the settle
+  // time; sets the mark before the first write is let in. REQUIRES: options.state offers a LaneState. Throws
+  // Unavailable or InvalidInput.
+  LaneScheduler(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries);
+  // Takes the mark away if it set it, and everything is settled. REQUIRES: no operation is in flight or waits
+  // that will be reported.
+  ~LaneScheduler() override;
+  LaneScheduler(const LaneScheduler&) = delete;
+  LaneScheduler& operator=(const LaneScheduler&) = delete;
+
+  [[nodiscard]] Ticket new_ticket() noexcept { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Asks to be let in. Answers at once where it can; otherwise nothing, and entered is called once, on any
+  // thread, perhaps before this call returns. entered must not block, throw, nor call the lanes. What this
+  // call throws was not asked.
+  [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
+
+  // The write is over. Answers at once that the client may be told; otherwise (a sequence is being recorded)
+  // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
+  // request any more: the connection was reset, not closed. REQUIRES, for all: the write was let in, and was
+  // not left.
+  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
+                                          std::function<void(Left)> left) noexcept;
+
+  // What the fence says of a read that was let in, now: see LaneTable. REQUIRES: end_read() was not called.
+  [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  // Owed by every read that was let in.
+  void end_read(Ticket ticket) noexcept;
+
+  // The client went away while its operation waited; entered is not called any more, unless it is being
+  // called. True if it was withdrawn; false if it was answered (then leave() is owed where it was let in).
+  [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
+
+  // True if the resource's lane has a fence above the token: whoever has a write in flight under it keeps the
+  // next one out, and must not do so for ever. False for an idle lane.
+  [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
+
+  // Why no claim on this resource is let in now, and for how long; nothing where it is open. Of no name:
+  // whether everything is closed.
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view name) const;
+
+  [[nodiscard]] LaneTable::Figures figures() const;
+
+  // The fences: lane_fences.cpp.
+  [[nodiscard]] StoreStatus status() const override { return store_.status(); }
+  void advance(Claim claim, Done<Ruling> done) override;
+  void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept override;
+  void compact(Token lowest_live, Done<Compaction> done) override;
+  void show(Resource resource, Done<FenceView> done) override;
+  void list(FenceListing listing, Done<FencePage> done) override;
+  void init(std::int64_t floor, Done<std::int64_t> done) override;
+  void rebase(Rebase rebase, Done<FenceView> done) override;
+
+ private:
+  using Job = std::function<void()>;
+  using Jobs = std::vector<Job>;
+  struct Revoke {
+    std::optional<Claim> lease;
+    FenceView view;  // after it
+    Done<FenceView> done;
+  };
+  struct DeferredEntry {
+    Ask ask;
+    std::function<void(Entry)> entered;
+  };
+  enum class UncleanFlag { unset, being_set, set };  // by this scheduler, whatever it found
+
+  // What is to be done for these actions once the mutex is free. REQUIRES: mutex_ is held.
+  [[nodiscard]] Jobs jobs_of(Actions&& actions);
+  void add_answer(Ticket ticket, Entry entry, Jobs& jobs);
+  void add_left(Left left, Jobs& jobs);
+  [[nodiscard]] Job revoke_answer(Revoke revoke, const Entry& entry) const;
+  [[nodiscard]] Job load(Resource resource);
+  [[nodiscard]] Job raise(Raise call);
+  [[nodiscard]] Job close(Resource resource, const std::optional<Claim>& lease, Ticket ticket);
+  [[nodiscard]] Job record(Claim claim, Ticket ticket);
+
+  [[nodiscard]] std::optional<Entry> enter_flagged(Ask ask, std::function<void(Entry)> entered) noexcept;
+  void forget_fences() noexcept;
+  // Feeds the table and does what follows. REQUIRES: mutex_ is free.
+  template <class Event>
+  void feed(Event event) noexcept;
+  // A store's call has been answered.
+  template <class Event>
+  void feed_answer(Event event) noexcept;
+  void run(Jobs jobs) noexcept;
+  [[nodiscard]] static Time now();
+
+  // Writes that came before the mark was set.
+  [[nodiscard]] std::optional<Entry> wait_for_flag(Ask ask, std::function<void(Entry)> entered);
+  void flag_set(const Outcome<bool>& outcome) noexcept;
+  void keep_time() noexcept;
+  void wake_timer_if_due();
+
+  const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called
+  FenceStore& store_;
+  LaneState& state_;
+  const std::int64_t jump_max_;
+  const std::size_t waiting_max_;
+  std::atomic<Ticket> next_ticket_{1};
+
+  mutable std::mutex mutex_;
+  LaneTable table_;
+  std::unordered_map<Ticket, std::function<void(Entry)>> entering_;
+  std::unordered_map<Ticket, std::function<void(Left)>> leaving_;
+  std::unordered_map<Ticket, Revoke> revokes_;
+  std::atomic<UncleanFlag> unclean_flag_{UncleanFlag::unset};  // changed under mutex_
+  std::vector<DeferredEntry> early_;
+  std::size_t calls_ = 0;  // of the store, unanswered
+  std::condition_variable calls_over_;
+
+  std::condition_variable timer_wake_;
+  bool timer_is_set_ = false;
+  bool is_stopping_ = false;
+  std::thread timer_;
+  PendingCalls pending_;  // of the fences that go past the lanes
+};
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,51 @@
+#pragma once
+
+// TlsContext: certificates and rules of one side of TLS, from files in PEM. TLS 1.2 and 1.3 only.
+//
+// Immutable; thread-safe.
+
+#include <memory>
+#include <string>
+#include <utility>
+
+struct ssl_ctx_st;
+struct ssl_st;
+
+namespace fenceguard::net {
+
+struct TlsServerFiles {
+  std::string certificate_file;  // with its chain
+  std::string key_file;
+  std::string client_ca_file;  // clients must show a certificate of these; empty: none is asked for
+};
+
+struct TlsClientFiles {
+  std::string ca_file;           // empty: the system's
+  std::string certificate_file;  // ours; empty: none
+  std::string key_file;
+};
+
+class TlsContext {
+ public:
+  // Throw InvalidInput with a sentence that names the file.
+  [[nodiscard]] static std::shared_ptr<const TlsContext> server(const TlsServerFiles& files);
+  // host: the name that the server's certificate must be for.
+  [[nodiscard]] static std::shared_ptr<const TlsContext> client(const TlsClientFiles& files,
+                                                                std::string host);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  [[nodiscard]] ssl_ctx_st* native() const noexcept { return context_; }
+  [[nodiscard]] bool is_server() const noexcept { return host_.empty(); }
+  [[nodiscard]] const std::string& host() const noexcept { return host_; }
+  // Sets whom a client's connection asks for, and whose certificate alone it takes. Throws std::bad_alloc.
+  void name_server(ssl_st& connection) const;
+
+ private:
+  TlsContext(ssl_ctx_st* context, std::string host) : context_{context}, host_{std::move(host)} {}
+  ssl_ctx_st* context_;
+  std::string host_;
+};
+
+}  // namespace fenceguard::net

@@ -1,0 +1,81 @@
+#pragma once
+
+// Transport: the bytes of one connection, in the clear or under TLS, behind one set of calls. In the clear it
+// adds nothing to a socket. The calls that end in _now never wait.
+//
+// Thread safety: the loop's thread only.
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <tuple>
+
+#include "server/net/net.hpp"
+
+namespace fenceguard::net {
+
+class TlsContext;
+class TlsStream;
+
+class Transport {
+ public:
+  using Error = boost::system::error_code;
+  using Read = std::tuple<Error, std::size_t>;
+
+  // What is to follow a head is copied behind it up to this size, so that one buffer goes out.
+  static constexpr std::size_t copied_bytes_max = 16 * 1024;
+
+  explicit Transport(Socket socket);
+  // Under TLS; handshake() comes first.
+  Transport(Socket socket, std::shared_ptr<const TlsContext> tls);
+  ~Transport();
+  Transport(Transport&&) noexcept;
+  Transport& operator=(Transport&&) = delete;
+
+  // As the server or the client of its TlsContext. In the clear: done.
+  [[nodiscard]] Task<Error> handshake();
+
+  // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
+  // without a farewell is no eof, because anybody on the way can forge it.
+  [[nodiscard]] Read read_now(char* data, std::size_t bytes);
+  // What the connection takes of head and then body, taken off both. would_block: nothing now.
+  [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
+
+  // Waits until there is something, which is not taken; or an error. REQUIRES: is_tls().
+  [[nodiscard]] Task<Error> wait_bytes();
+  // Waits until there is something; at least one byte, or an error.
+  [[nodiscard]] Task<Read> read_some(char* data, std::size_t bytes);
+  // All of both.
+  [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
+
+  // Every wait ends with operation_aborted.
+  void cancel() noexcept;
+  // No more is sent. Under TLS with its farewell, if the connection takes it at once.
+  void shutdown_send() noexcept;
+  // Without a farewell.
+  void close() noexcept;
+  // Closes in order although the socket was set to reset when it is closed. REQUIRES: nothing is unsent.
+  void part_in_order() noexcept;
+  // Drops what the kernel still holds of what was sent, and tells the other side so (RST).
+  void reset() noexcept;
+
+  [[nodiscard]] bool is_open() const noexcept;
+  [[nodiscard]] bool is_tls() const noexcept { return tls_ != nullptr; }
+  // Open and quiet, as a connection is that may carry a next message; false if it was closed or bytes came.
+  [[nodiscard]] bool is_quiet() noexcept;
+  // The other side has ended, as far as can be told without taking bytes.
+  [[nodiscard]] bool is_ended() noexcept;
+  [[nodiscard]] Socket& socket() noexcept { return socket_; }
+
+ private:
+  enum class Look { quiet, bytes, ended };
+
+  [[nodiscard]] Look look() noexcept;
+  [[nodiscard]] Task<Read> read_clear(char* data, std::size_t bytes);
+  [[nodiscard]] Task<Error> write_clear(std::string_view head, std::string_view body);
+
+  Socket socket_;
+  std::unique_ptr<TlsStream> tls_;
+};
+
+}  // namespace fenceguard::net

@@ -1,0 +1,153 @@
+#include "server/products.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "adapters/schemes.hpp"
+#include "guard/error.hpp"
+#include "server/proxy/storage.hpp"
+#ifdef FENCEGUARD_ETCD
+#include "adapters/etcd/fences/storage.hpp"
+#endif
+#ifdef FENCEGUARD_POSTGRES
+#include "adapters/postgres/fences/schema.hpp"
+#include "adapters/postgres/fences/storage.hpp"
+#endif
+#ifdef FENCEGUARD_REDIS
+#include "adapters/redis/fences/storage.hpp"
+#endif
+#ifdef FENCEGUARD_SQLITE
+#include "adapters/sqlite/file/file.hpp"
+#include "adapters/sqlite/file/schema.hpp"
+#include "adapters/sqlite/storage.hpp"
+#endif
+#ifdef FENCEGUARD_ZOOKEEPER
+#include "adapters/zookeeper/fences/storage.hpp"
+#endif
+
+namespace fenceguard {
+namespace {
+
+template <class Function>
+const Function& offered(const Function& function, const Url& url, std::string_view what) {
+  if (!function) throw InvalidInput(fmt::format("{}: names no {}", url.scheme, what));
+  return function;
+}
+
+}  // namespace
+
+const Product& ProductTable::find(const Url& url) const {
+  std::vector<std::string> known;
+  for (const auto& product : products_) {
+    if (std::find(product.schemes.begin(), product.schemes.end(), url.scheme) != product.schemes.end())
+      return product;
+    known.insert(known.end(), product.schemes.begin(), product.schemes.end());
+  }
+  throw InvalidInput(
+      fmt::format("unknown scheme '{}:'; known are: {}:", url.scheme, fmt::join(known, ":, ")));
+}
+
+std::unique_ptr<TokenSource> ProductTable::open_source(const Url& url) const {
+  return offered(find(url).open_source, url, "token source")(url);
+}
+
+void ProductTable::require_present(const Url& url) const {
+  if (const auto& require = find(url).require_present) require(url);
+}
+
+std::unique_ptr<Storage> ProductTable::open_storage(const Url& url, const StorageOptions& options) const {
+  return offered(find(url).open_storage, url, "storage")(url, options);
+}
+
+std::unique_ptr<RawClient> ProductTable::open_raw_client(const Url& url) const {
+  return offered(find(url).open_raw_client, url, "storage that can be reached bypassing the guard")(url);
+}
+
+std::unique_ptr<FencedClient> ProductTable::open_fenced_client(const Url& url,
+                                                               const std::string& place) const {
+  return offered(find(url).open_fenced_client, url, "storage whose clients write to it themselves")(url,
+                                                                                                    place);
+}
+
+Findings ProductTable::examine_source(const Url& url) const {
+  return offered(find(url).examine_source, url, "token source")(url);
+}
+
+Findings ProductTable::examine_storage(const Url& url) const {
+  return offered(find(url).examine_storage, url, "storage")(url);
+}
+
+std::string ProductTable::install_sql(std::string_view scheme) const {
+  Url url;
+  url.scheme = scheme;
+  return offered(find(url).install_sql, url, "database to install SQL in")();
+}
+
+namespace {
+
+std::vector<Product> all_products() {
+  return {
+#ifdef FENCEGUARD_SQLITE
+      {.schemes = {"sqlite"},
+       .open_source = open_source_at,
+       .require_present = [](const Url& url) { sqlite::require_present(sqlite::path_of(url)); },
+       .open_storage =
+           [](const Url& url, const StorageOptions& options) {
+             return sqlite::open_storage(sqlite::path_of(url), options);
+           },
+       .open_raw_client = sqlite::open_raw_client,
+       .examine_source = sqlite::examine_source,
+       .examine_storage = sqlite::examine_storage,
+       .install_sql = sqlite::install_sql},
+#endif
+#ifdef FENCEGUARD_POSTGRES
+      {.schemes = {"postgres", "postgresql"},
+       .open_source = open_source_at,
+       .open_storage = postgres::open_storage,
+       .open_fenced_client = postgres::open_fenced_client,
+       .examine_source = postgres::examine_source,
+       .examine_storage = postgres::examine_storage,
+       .install_sql = [] { return postgres::install_sql(); }},
+#endif
+#ifdef FENCEGUARD_REDIS
+      {.schemes = {"redis", "rediss"},
+       .open_source = open_source_at,
+       .open_storage = redis::open_storage,
+       .open_fenced_client = redis::open_fenced_client,
+       .examine_source = redis::examine_source,
+       .examine_storage = redis::examine_storage},
+      {.schemes = {"redis-quorum"}, .open_source = open_source_at, .examine_source = redis::examine_quorum},
+#endif
+#ifdef FENCEGUARD_ZOOKEEPER
+      {.schemes = {"zookeeper"},
+       .open_source = open_source_at,
+       .open_storage = zookeeper::open_storage,
+       .open_fenced_client = zookeeper::open_fenced_client,
+       .examine_source = zookeeper::examine_source,
+       .examine_storage = zookeeper::examine_storage},
+#endif
+#ifdef FENCEGUARD_ETCD
+      {.schemes = {"etcd"},
+       .open_source = open_source_at,
+       .open_storage = etcd::open_storage,
+       .open_fenced_client = etcd::open_fenced_client,
+       .examine_source = etcd::examine_source,
+       .examine_storage = etcd::examine_storage},
+#endif
+      {.schemes = {"http", "https"},
+       .open_storage = proxy::open_storage,
+       .needs_state = true,
+       .open_raw_client = proxy::open_raw_client,
+       .examine_storage = proxy::examine_storage},
+  };
+}
+
+}  // namespace
+
+const ProductTable& products() {
+  static const ProductTable table{all_products()};
+  return table;
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,35 @@
+#pragma once
+
+// ProxyService: HTTP/1.1 in front of a storage that knows nothing of tokens: every write and every fenced
+// read goes through the lane of its resource, and is forwarded on the thread that its client's connection
+// lives on.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <memory>
+
+#include "server/data/data_service.hpp"
+#include "server/lane/lane_scheduler.hpp"
+#include "server/proxy/upstream/upstream_options.hpp"
+
+namespace fenceguard::proxy {
+
+class ProxyService : public DataService {
+ public:
+  // lanes outlive the service. Throws Unavailable if a thread cannot be made.
+  ProxyService(const ServiceContext& context, LaneScheduler& lanes, UpstreamOptions options);
+  // As drain(0).
+  ~ProxyService() override;
+
+  std::string listen(const std::string& address) override;
+  bool drain(std::chrono::milliseconds timeout) override;
+  [[nodiscard]] std::int64_t in_flight() const noexcept override;
+  [[nodiscard]] LaneFigures lanes() const override;
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fenceguard::proxy

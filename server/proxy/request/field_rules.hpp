@@ -1,0 +1,60 @@
+#pragma once
+
+// Which header fields a proxy passes on (RFC 9110, section 7.6.1), and what it adds to them.
+//
+// Pure; safe to use from any thread.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/http/wire/message.hpp"
+
+namespace fenceguard::proxy {
+
+// A field of a message that was received; both lie in what was received.
+struct FieldView {
+  std::string_view name;
+  std::string_view value;
+};
+
+// The names that Connection lists, which are for the next hop only. Each field of a message is looked for
+// among them, so they are few.
+class ConnectionOptions {
+ public:
+  static constexpr std::size_t names_max = 64;
+
+  // Takes the value of one Connection field. False: there are too many.
+  [[nodiscard]] bool add(std::string_view value);
+  [[nodiscard]] bool lists(std::string_view name) const noexcept;
+  [[nodiscard]] bool closes() const noexcept;
+
+ private:
+  std::vector<std::string_view> names_;
+};
+
+// Fields that are for the next hop only, wherever they are, and those of the framing, which is made anew.
+[[nodiscard]] bool is_hop_by_hop(std::string_view name) noexcept;
+
+// Whether a client's field goes on to the upstream. is_claim_forwarded: fields of claims do.
+[[nodiscard]] bool passes_to_upstream(std::string_view name, bool is_claim_forwarded) noexcept;
+
+// Whether a field of the upstream's answer goes on to the client. Nobody but the guard speaks of fences.
+[[nodiscard]] bool passes_to_client(std::string_view name) noexcept;
+
+// Why a client's fields cannot be passed on: a Connection that takes away what a request is judged or read
+// by, or lists too many fields, or a Forwarded whose open quote would swallow what is added to it. Empty:
+// they can.
+[[nodiscard]] std::string_view objection_to(const http::Fields& fields);
+
+// Who asked, as the upstream is told.
+struct Client {
+  std::string_view peer;  // address without port, or 'unknown'
+  bool is_tls = false;
+};
+
+// Appends Via, X-Forwarded-For, -Proto, -Host, X-Real-IP and Forwarded (RFC 7239) as lines: what earlier
+// proxies said in the lists stays in front.
+void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client);
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,49 @@
+#include "server/proxy/storage.hpp"
+
+#include "guard/error.hpp"
+#include "guard/store/answered_fences.hpp"
+#include "server/data/data_service.hpp"
+#include "server/lane/lane_scheduler.hpp"
+#include "server/proxy/proxy_service.hpp"
+#include "server/proxy/upstream/upstream_options.hpp"
+
+namespace fenceguard::proxy {
+namespace {
+
+class HttpStorage : public Storage, public ServedStorage {
+ public:
+  HttpStorage(const Url& url, const StorageOptions& options)
+      : upstream_{UpstreamOptions::from(url, options.lane)},
+        state_{options.lane.state},
+        lanes_{options.lane, options.jump_max, options.cache_entries} {}
+
+  FenceStore& fences() override { return answered_; }
+  DepthRecord* depth_record() override { return state_->depth_record(); }
+  TokenSource* own_source() override { return state_->own_source(); }
+  std::shared_ptr<DataService> data_service(const ServiceContext& context) override {
+    return std::make_shared<ProxyService>(context, lanes_, upstream_);
+  }
+
+ private:
+  AnsweredFences answered_;  // first, so that it ends last
+  const UpstreamOptions upstream_;
+  const std::shared_ptr<Storage> state_;
+  LaneScheduler lanes_;
+  AnsweredFences::Access access_{answered_, lanes_};
+};
+
+}  // namespace
+
+std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) {
+  if (options.lane.state == nullptr) {
+    throw InvalidInput(
+        "the fences of an http: storage are kept by the guard in front of it; reach that one by --server "
+        "http://HOST:PORT");
+  }
+  if (options.lane.state->lane_state() == nullptr) {
+    throw InvalidInput("--state: only a file can be locked for as long as a process lives; use sqlite:PATH");
+  }
+  return std::make_unique<HttpStorage>(url, options);
+}
+
+}  // namespace fenceguard::proxy

@@ -1,0 +1,199 @@
+#include "server/sidecar.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+
+#include "guard/claim_keys.hpp"
+#include "server/control/access_tokens.hpp"
+#include "server/control/control_service.hpp"
+#include "server/control/json_body.hpp"
+#include "server/data/data_service.hpp"
+#include "server/data/object_service.hpp"
+#include "server/net/address.hpp"
+
+namespace fenceguard {
+namespace {
+
+std::shared_ptr<const net::TlsContext> open_tls(const SidecarOptions& options) {
+  return options.tls.certificate_file.empty() ? nullptr : net::TlsContext::server(options.tls);
+}
+
+std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {
+  if (!options.control_token_file.empty()) return std::make_unique<AccessTokens>(options.control_token_file);
+  if (!net::is_loopback(options.control)) {
+    throw InvalidInput(
+        "without --control-token-file the control side listens on loopback or a Unix socket only, not on " +
+        options.control);
+  }
+  return std::make_unique<AccessTokens>();
+}
+
+std::unique_ptr<ClaimKeys> open_keys(const SidecarOptions& options) {
+  if (!options.claim_key_file.empty()) {
+    return std::make_unique<ClaimKeys>(ClaimKeys::from_file(options.claim_key_file, options.claim_space));
+  }
+  if (options.require_signature) throw InvalidInput("--require-signature needs the keys of --claim-key");
+  return nullptr;
+}
+
+}  // namespace
+
+class Sidecar::Impl {
+ public:
+  Impl(Storage& storage, TokenSource* source, SidecarOptions options)
+      : options_{std::move(options)},
+        tokens_{open_tokens(options_)},
+        keys_{open_keys(options_)},
+        tls_{open_tls(options_)},
+        signatures_{keys_.get(), options_.require_signature ? keys_.get() : nullptr},
+        metrics_{options_.storage_scheme},
+        lease_service_{source != nullptr
+                           ? std::make_unique<LeaseService>(*source, storage.fences(), metrics_, log_)
+                           : nullptr},
+        control_hosts_{HostCheck::Side::control, options_.control_hosts},
+        probe_side_{storage.fences(), metrics_, [this, &storage] { return look_at_data_side(storage); },
+                    [this] { return quarantine({}); }},
+        control_side_{
+            {storage.fences(), source, lease_service_.get(), metrics_, log_, pending_, signatures_,
+             options_.listen.empty() ? 0 : options_.resource_depth,
+             [this](std::string_view resource) { return quarantine(resource); }, options_.source_wait},
+            control_hosts_,
+            *tokens_,
+            probe_side_},
+        data_{options_.threads},
+        control_{1} {
+    if (!options_.listen.empty()) make_data_side(storage);
+    try {
+      listen();
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~Impl() { stop(); }
+
+  bool stop() {
+    const std::scoped_lock lock{stop_mutex_};
+    if (is_stopped_) return was_clean_;
+    is_stopped_ = true;
+    probe_side_.set_draining();
+    if (lease_service_) lease_service_->close();
+    const auto begun = BootClock::now();
+    was_clean_ = service_ ? service_->drain(options_.drain_timeout) : data_.drain(options_.drain_timeout);
+    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - begun);
+    const auto left = std::max(options_.drain_timeout - spent, std::chrono::milliseconds{0});
+    was_clean_ = control_.drain(left) && was_clean_;
+    // What a store or a source has not answered yet refers to us: it is waited for, though nobody hears of
+    // it.
+    if (data_side_) data_side_->wait_idle();
+    pending_.wait();
+    if (lease_service_) lease_service_->finish();
+    pending_.wait();
+    return was_clean_;
+  }
+
+  void make_data_side(Storage& storage) {
+    // Elsewhere nobody but the operator knows by which names it is called.
+    if (!options_.data_hosts.empty() || net::is_loopback(options_.listen)) {
+      data_hosts_.emplace(HostCheck::Side::data, options_.data_hosts);
+      data_hosts_->set_address(options_.listen);
+    }
+    const ServiceContext context{.metrics = metrics_,
+                                 .log = log_,
+                                 .keys = signatures_.required,
+                                 .tls = tls_,
+                                 .resource_depth = options_.resource_depth,
+                                 .threads = options_.threads,
+                                 .limits = options_.data_limits,
+                                 .hosts = data_hosts_ ? &*data_hosts_ : nullptr};
+    if (auto* served = dynamic_cast<ServedStorage*>(&storage)) {
+      service_ = served->data_service(context);
+      return;
+    }
+    ObjectStore* objects = storage.objects();
+    if (objects == nullptr)
+      throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
+    data_side_.emplace(*objects, context);
+  }
+
+  // Requests that are not answered. Brings the metrics of the lanes up to the moment.
+  [[nodiscard]] std::int64_t look_at_data_side(Storage& storage) {
+    if (!service_) return data_.in_flight();
+    const auto lanes = service_->lanes();
+    // Where everything is closed, these are all that are known.
+    const std::int64_t all =
+        quarantine({}) ? std::max<std::int64_t>(1, storage.fences().status().resources) : 0;
+    metrics_.set_lanes({lanes.waiting, lanes.in_flight, std::max(all, lanes.closed), lanes.settle_closures});
+    return service_->in_flight();
+  }
+
+  [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const {
+    if (!service_) return std::nullopt;
+    return service_->quarantine(resource);
+  }
+
+  void listen() {
+    http::Limits limits;
+    limits.body_bytes_max = JsonBody::bytes_max;
+    control_address_ = control_.listen(options_.control, control_side_, limits);
+    control_hosts_.set_address(control_address_);
+    if (!options_.probe.empty()) probe_address_ = control_.listen(options_.probe, probe_side_, limits);
+    // Last, so that nothing is written by a guard that then fails to start.
+    if (const auto why = quarantine({})) log_.quarantined("*", *why);
+    if (service_) data_address_ = service_->listen(options_.listen);
+    if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits, tls_);
+  }
+
+  SidecarOptions options_;
+  std::unique_ptr<AccessTokens> tokens_;
+  std::unique_ptr<ClaimKeys> keys_;
+  std::shared_ptr<const net::TlsContext> tls_;
+  SignatureRules signatures_;
+  Metrics metrics_;
+  RefusalLog log_;
+  PendingCalls pending_;
+  std::unique_ptr<LeaseService> lease_service_;
+  HostCheck control_hosts_;
+  std::optional<HostCheck> data_hosts_;
+  std::optional<ObjectService> data_side_;
+  std::shared_ptr<DataService> service_;
+  ProbeService probe_side_;
+  ControlService control_side_;
+  std::string data_address_;
+  std::string control_address_;
+  std::string probe_address_;
+  std::mutex stop_mutex_;
+  bool is_stopped_ = false;
+  bool was_clean_ = true;
+  http::Server data_;
+  http::Server control_;
+};
+
+Sidecar::Sidecar(Storage& storage, TokenSource* source, SidecarOptions options)
+    : impl_{std::make_unique<Impl>(storage, source, std::move(options))} {}
+
+Sidecar::~Sidecar() = default;
+
+const std::string& Sidecar::data_address() const noexcept {
+  return impl_->data_address_;
+}
+const std::string& Sidecar::control_address() const noexcept {
+  return impl_->control_address_;
+}
+const std::string& Sidecar::probe_address() const noexcept {
+  return impl_->probe_address_;
+}
+bool Sidecar::reload_tokens() {
+  return impl_->tokens_->reload();
+}
+bool Sidecar::reload_keys() {
+  if (impl_->keys_) impl_->keys_->reload();
+  return impl_->keys_ != nullptr;
+}
+bool Sidecar::stop() {
+  return impl_->stop();
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,75 @@
+#pragma once
+
+// Sidecar: a running guard. Puts together a storage, a token source, the data side, the control side and the
+// probe, serves until it is told to stop, and then drains. What 'fenceguard serve' runs; tests and the
+// demonstration can run one in their own process too.
+//
+// Thread safety: all public calls may be made from any thread.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "guard/store/storage.hpp"
+#include "guard/token_source.hpp"
+#include "server/http/server.hpp"
+#include "server/net/tls.hpp"
+
+namespace fenceguard {
+
+struct SidecarOptions {
+  std::string listen = "127.0.0.1:7420";  // empty: no data side, for a storage that keeps no objects
+  std::string control = "127.0.0.1:7421";
+  std::string probe;  // empty: none
+  std::string
+      control_token_file;  // empty: no bearer tokens; the control side then binds to loopback or Unix only
+  std::vector<std::string> control_hosts;  // further host names by which the control side may be called
+  // Likewise of the data side. None, and it listens on loopback: by its address and loopback's names; and
+  // elsewhere: by any.
+  std::vector<std::string> data_hosts;
+  std::string storage_scheme;      // the label of the metrics: 'sqlite'
+  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
+  unsigned threads = 1;
+  std::chrono::milliseconds drain_timeout{10'000};
+  std::chrono::milliseconds source_wait{2'000};  // of a revoke, for each of its two calls
+  http::Limits data_limits;
+  http::TlsServerFiles tls;                // of the data side; empty: in the clear
+  std::string claim_key_file;              // signs the leases that are granted here; empty: they are unsigned
+  std::string claim_space = "fenceguard";  // the namespace that is signed
+  bool require_signature = false;          // refuse claims that are not signed. REQUIRES: claim_key_file
+};
+
+class Sidecar {
+ public:
+  // Binds and serves. storage and source (which may be null: then lease calls are 501) must outlive the
+  // sidecar. Throws InvalidInput or Unavailable with a sentence that says what to do.
+  Sidecar(Storage& storage, TokenSource* source, SidecarOptions options);
+  // Stops as by stop() if that was not done.
+  ~Sidecar();
+  Sidecar(const Sidecar&) = delete;
+  Sidecar& operator=(const Sidecar&) = delete;
+
+  // The addresses as bound; empty where there is no data side.
+  [[nodiscard]] const std::string& data_address() const noexcept;
+  [[nodiscard]] const std::string& control_address() const noexcept;
+  // Empty where there is none.
+  [[nodiscard]] const std::string& probe_address() const noexcept;
+
+  // Reads the token file again; the old tokens stay if it cannot be read or is malformed. Throws InvalidInput
+  // then. False: there is none.
+  bool reload_tokens();
+  // Likewise the keys of signed claims.
+  bool reload_keys();
+
+  // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.
+  bool stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fenceguard
