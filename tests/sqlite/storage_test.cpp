@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <future>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -146,29 +147,59 @@ TEST_F(EmbeddedStorage, AFencedReadAdvancesFirst) {
   EXPECT_FALSE(refused.object);
 }
 
+// As many reads of an object as there are readers, held within their answers until the end.
+class HeldReaders {
+ public:
+  explicit HeldReaders(ObjectStore& objects) {
+    std::vector<std::future<void>> held;
+    for (int reader = 0; reader < 2; ++reader) {
+      const auto one = std::make_shared<std::promise<void>>();
+      held.push_back(one->get_future());
+      objects.read({"a", {}, true}, [one, is_over = is_over_](const auto&) {
+        one->set_value();
+        is_over.wait();
+      });
+    }
+    for (auto& one : held) one.wait();
+  }
+  ~HeldReaders() { over_.set_value(); }
+  HeldReaders(const HeldReaders&) = delete;
+  HeldReaders& operator=(const HeldReaders&) = delete;
+
+ private:
+  std::promise<void> over_;
+  std::shared_future<void> is_over_ = over_.get_future().share();
+};
+
+// Shows: a read that raised the fence is not refused by a newer claim that came after it. How: one goes
+// before the other while the readers are held within their answers, so that it cannot look later.
+TEST_F(EmbeddedStorage, AFencedReadThatRaisesTheFenceIsOneStep) {
+  (void)storage_.put(claim_of("a", 3), "three");
+  const HeldReaders held{storage_.objects()};
+  const auto answer = std::make_shared<std::promise<Outcome<ReadReport>>>();
+  storage_.objects().read({"a", claim_of("a", 4), true},
+                          [answer](Outcome<ReadReport> outcome) { answer->set_value(std::move(outcome)); });
+  EXPECT_EQ(storage_.put(claim_of("a", 5), "five").ruling.verdict, Verdict::admitted);
+  auto answered = answer->get_future();
+  ASSERT_EQ(answered.wait_for(std::chrono::seconds{30}), std::future_status::ready);
+  const auto read = answered.get().value_or_raise();
+  EXPECT_EQ(read.ruling->verdict, Verdict::admitted);
+  EXPECT_EQ(read.object->body, "three");
+}
+
 // Shows: what a newer token wrote between a fenced read's advance and its look at the object is not in its
 // answer. How: as many reads as there are readers hold them within their answers, so that the fenced read,
 // which is admitted at once, looks after the newer write.
 TEST_F(EmbeddedStorage, AFencedReadNeverHoldsWhatANewerTokenWrote) {
   (void)storage_.put(claim_of("a", 3), "three");
-  std::promise<void> over;
-  const auto is_over = over.get_future().share();
-  std::array<std::shared_ptr<std::promise<void>>, 2> held;  // one for each reader
-  for (auto& one : held) {
-    one = std::make_shared<std::promise<void>>();
-    storage_.objects().read({"a", {}, true}, [one, is_over](const auto&) {
-      one->set_value();
-      is_over.wait();
-    });
-  }
-  for (auto& one : held) one->get_future().wait();
+  std::optional<HeldReaders> held{std::in_place, storage_.objects()};
   const auto answer = std::make_shared<std::promise<Outcome<ReadReport>>>();
   storage_.objects().read({"a", claim_of("a", 3), true},
                           [answer](Outcome<ReadReport> outcome) { answer->set_value(std::move(outcome)); });
   EXPECT_EQ(storage_.put(claim_of("a", 4), "four").ruling.verdict, Verdict::admitted);
   auto answered = answer->get_future();
   EXPECT_EQ(answered.wait_for(std::chrono::seconds{0}), std::future_status::timeout) << "a reader was free";
-  over.set_value();
+  held.reset();
   const auto read = answered.get().value_or_raise();
   ASSERT_TRUE(read.ruling);
   EXPECT_EQ(read.ruling->verdict, Verdict::stale);

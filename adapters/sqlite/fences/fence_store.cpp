@@ -64,30 +64,21 @@ Outcome<Ruling> judge_in(Ledger& ledger, const FenceView& view, const Claim& cla
   return ruling;
 }
 
-std::optional<Ruling> EmbeddedFences::refuse_early(const Claim& claim) const {
+// At the same height the fence itself tells why it refuses: closed, or overtaken. Admitted there changes
+// nothing.
+std::optional<Ruling> EmbeddedFences::rule_early(const Claim& claim) const {
   if (!committer_.is_ready()) return std::nullopt;
   const auto answer = cache_.ask(claim, committer_.floor());
-  if (!answer || answer->verdict == Verdict::admitted) return std::nullopt;
-  return early(claim, *answer);
-}
-
-// At the same height the fence itself tells why: closed, or overtaken.
-Ruling EmbeddedFences::early(const Claim& claim, const FenceCache::Answer& answer) const {
-  std::optional<Fence> fence;
-  if (answer.highest == claim.token.value()) fence = cache_.find(claim.resource);
-  return {answer.verdict, answer.highest, std::move(fence), false};
+  if (!answer) return std::nullopt;
+  const bool is_at_height = answer->highest == claim.token.value();
+  if (answer->verdict == Verdict::admitted && !is_at_height) return std::nullopt;
+  return Ruling{answer->verdict, answer->highest, is_at_height ? cache_.find(claim.resource) : std::nullopt,
+                false};
 }
 
 void EmbeddedFences::advance(Claim claim, Done<Ruling> done) {
   claim.sequence.reset();
-  if (committer_.is_ready()) {
-    const auto answer = cache_.ask(claim, committer_.floor());
-    // Admitted at the same height changes nothing, and the cache holds only what is durable.
-    if (answer && (answer->verdict != Verdict::admitted || answer->highest == claim.token.value())) {
-      done(early(claim, *answer));
-      return;
-    }
-  }
+  if (auto ruling = rule_early(claim)) return done(std::move(*ruling));
   const auto apply = [claim = std::move(claim), jump_max = jump_max_](Ledger& ledger) -> Outcome<Ruling> {
     auto ruling = judge_in(ledger, ledger.view(claim.resource), claim, jump_max);
     if (ruling.ok() && ruling.value().changed) ledger.record(claim.resource, *ruling.value().fence);

@@ -28,8 +28,9 @@ class EmbeddedFences : public FenceStore {
   void init(std::int64_t floor, Done<std::int64_t> done) override;
   void rebase(Rebase rebase, Done<FenceView> done) override;
 
-  // What the cache alone can say of a claim for a write: a refusal, or nothing.
-  [[nodiscard]] std::optional<Ruling> refuse_early(const Claim& claim) const;
+  // What the cache of durable fences alone can say: a refusal, or that the claim is the fence's already; else
+  // nothing.
+  [[nodiscard]] std::optional<Ruling> rule_early(const Claim& claim) const;
 
  private:
   struct CompactionStep {
@@ -38,8 +39,6 @@ class EmbeddedFences : public FenceStore {
     Compaction sum;
   };
   void compact_from(CompactionStep step, Done<Compaction> done);
-  // What the cache answered, as a ruling.
-  [[nodiscard]] Ruling early(const Claim& claim, const FenceCache::Answer& answer) const;
 
   Committer& committer_;
   Readers& readers_;

@@ -5,6 +5,12 @@
 namespace fenceguard::sqlite {
 namespace {
 
+std::optional<Object> load(ObjectTable& objects, const ObjectStore::Read& read, std::string_view generation) {
+  auto object = objects.load(read.path, generation);
+  if (object && !read.with_body) object->body.clear();
+  return object;
+}
+
 // Applies an admitted write; the ending, and the ETag of what was written.
 std::pair<ObjectEnding, std::string> apply_object(Ledger& ledger, const ObjectWrite& write) {
   const auto version = ledger.objects().version(write.path);
@@ -41,11 +47,23 @@ Outcome<WriteReport> write_in(Ledger& ledger, const Claim& claim, const ObjectWr
   return report;
 }
 
+// Raises the fence and reads in one step: a claim that is refused must not have raised it. Where nothing is
+// to be raised, there is no object yet: it is read in a snapshot beside the committer.
+Outcome<ReadReport> read_in(Ledger& ledger, const ObjectStore::Read& read, std::int64_t jump_max) {
+  const FenceView view = ledger.view(read.claim->resource);
+  auto ruling = judge_in(ledger, view, *read.claim, jump_max);
+  if (!ruling.ok()) return ruling.fault();
+  if (!ruling.value().changed) return ReadReport{std::move(ruling.value()), std::nullopt};
+  auto object = load(ledger.objects(), read, ledger.row().generation);
+  ledger.record(read.claim->resource, *ruling.value().fence);
+  return ReadReport{std::move(ruling.value()), std::move(object)};
+}
+
 }  // namespace
 
 void EmbeddedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> done) {
-  if (auto refusal = fences_.refuse_early(claim)) {
-    done(WriteReport{std::move(*refusal), std::nullopt, ""});
+  if (auto ruling = fences_.rule_early(claim); ruling && ruling->verdict != Verdict::admitted) {
+    done(WriteReport{std::move(*ruling), std::nullopt, ""});
     return;
   }
   const std::size_t bytes = write.body.size();
@@ -55,16 +73,25 @@ void EmbeddedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> do
 }
 
 void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
-  if (!read.claim) return look(std::move(read), std::nullopt, std::move(done));
-  read.claim->sequence.reset();  // what writes nothing uses up no number
-  Claim claim = *read.claim;
-  const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<Ruling> advanced) {
-    if (!advanced.ok()) return done(advanced.fault());
-    if (advanced.value().verdict != Verdict::admitted)
-      return done(ReadReport{advanced.value(), std::nullopt});
-    look(read, advanced.value(), done);
-  };
-  fences_.advance(std::move(claim), then);
+  std::optional<Ruling> ruling;
+  if (read.claim) {
+    read.claim->sequence.reset();  // what writes nothing uses up no number
+    ruling = fences_.rule_early(*read.claim);
+    if (!ruling) {
+      const auto apply = [read, jump_max = jump_max_](Ledger& ledger) {
+        return read_in(ledger, read, jump_max);
+      };
+      const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<ReadReport> outcome) {
+        const bool is_unread = outcome.ok() && outcome.value().ruling->verdict == Verdict::admitted &&
+                               !outcome.value().ruling->changed;
+        if (!is_unread) return done(std::move(outcome));
+        look(read, std::move(outcome.value().ruling), done);
+      };
+      return submit<ReadReport>(committer_, Needs::namespace_row, apply, Done<ReadReport>{then});
+    }
+    if (ruling->verdict != Verdict::admitted) return done(ReadReport{std::move(ruling), std::nullopt});
+  }
+  look(std::move(read), std::move(ruling), std::move(done));
 }
 
 void EmbeddedObjects::look(Read read, std::optional<Ruling> ruling, Done<ReadReport> done) {
@@ -72,14 +99,12 @@ void EmbeddedObjects::look(Read read, std::optional<Ruling> ruling, Done<ReadRep
       [read = std::move(read), ruling = std::move(ruling)](Snapshot& snapshot) {
         const auto row = snapshot.fences.load_namespace();
         if (read.claim) {
-          // A newer token may have written since the advance.
+          // A newer token may have been seen since the cache was asked.
           const FenceView view{snapshot.fences.load(read.claim->resource.name()), row ? row->floor : 0};
           Ruling now = judge(view, *read.claim);
           if (now.verdict != Verdict::admitted) return ReadReport{std::move(now), std::nullopt};
         }
-        ReadReport report{ruling, snapshot.objects.load(read.path, row ? row->generation : "")};
-        if (report.object && !read.with_body) report.object->body.clear();
-        return report;
+        return ReadReport{ruling, load(snapshot.objects, read, row ? row->generation : "")};
       },
       std::move(done));
 }

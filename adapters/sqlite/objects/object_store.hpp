@@ -19,7 +19,7 @@ class EmbeddedObjects : public ObjectStore {
 
  private:
   // Reads the object in one snapshot with the fence, by which the claim, if there is one, is judged again.
-  // ruling: of the advance.
+  // ruling: the cache's, which admitted it at the fence's height.
   void look(Read read, std::optional<Ruling> ruling, Done<ReadReport> done);
 
   EmbeddedFences& fences_;
