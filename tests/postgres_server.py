@@ -287,7 +287,11 @@ class Session:
                                           server.conninfo(dbname, user)], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=self._errors, env=environment(env))
         server._sessions.append(self)
-        self.pid = int(self.run("select pg_backend_pid()"))
+        try:
+            self.pid = int(self.run("select pg_backend_pid()"))
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self):
         return self
@@ -303,10 +307,10 @@ class Session:
         """Sends it and does not wait. REQUIRES: what was begun before has been waited for."""
         assert self.begun is None, f"{self.begun!r} has not been waited for"
         self.begun = sql
-        self._mark = f"--{next(self._marks)}--end--"
+        self._mark = f"--{next(self._marks)}--end-- failed: "
         self._errors_before = self._errors.seek(0, os.SEEK_END)
         try:
-            self._process.stdin.write(f"{sql}\n;\n\\echo {self._mark}\n".encode())
+            self._process.stdin.write(f"\\set ERROR false\n{sql}\n;\n\\echo '{self._mark}':ERROR\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # wait() tells
@@ -323,22 +327,30 @@ class Session:
         self.begun = None
         self._errors.seek(self._errors_before)
         self.notices = self._errors.read()
-        answer, mark, self._received = self._received.partition(self._mark + "\n")
-        if not mark:
+        answer, mark, has_failed = self._received.partition(self._mark)
+        self._received = ""
+        # psql may go on for a while after its connection was lost, of which libpq, not the server, tells.
+        if not mark or re.search(r"^(FATAL|PANIC):  |^server closed the connection|^could not (send|receive) ",
+                                 self.notices, re.MULTILINE):
             raise ConnectionLost(self.notices)
-        if re.search(r"^(ERROR|FATAL|PANIC):  ", self.notices, re.MULTILINE):
+        if re.search(r"^ERROR:  ", self.notices, re.MULTILINE):
             raise SqlError(self.notices)
+        if has_failed != "false\n":
+            raise ConnectionLost(self.notices)
         return answer.rstrip("\n")
 
     def _receive(self, limit_s):
         """Whether the answer is complete, or never will be."""
-        if self._mark + "\n" in self._received:
+        if self._is_answered():
             return True
         if not select.select([self._process.stdout], [], [], limit_s)[0]:
             return False
         data = os.read(self._process.stdout.fileno(), 65536)
         self._received += data.decode(errors="replace")
-        return not data or self._mark + "\n" in self._received
+        return not data or self._is_answered()
+
+    def _is_answered(self):
+        return self._received.endswith("\n") and self._mark in self._received
 
     def is_open(self):
         return self._process.poll() is None

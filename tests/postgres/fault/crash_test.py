@@ -78,19 +78,10 @@ class Client(threading.Thread):
                 setting = self.random.choice(["on", "off", "local"])
                 self.session.run(f"set fenceguard.drain = '300ms'; set synchronous_commit = {setting}")
                 self.is_durable = setting != "off"
-            except (ConnectionLost, ValueError):  # it is down
+            except ConnectionLost:  # it is down
                 self.hang_up()
                 time.sleep(0.02)
         return self.session
-
-    def say(self, sql):
-        """As Session.run(); a server that says farewell is lost, too."""
-        try:
-            return self.session.run(sql)
-        except SqlError as error:
-            if isinstance(error, ConnectionLost) or not (error.sqlstate or "57P").startswith("57P"):
-                raise
-            raise ConnectionLost(error.stderr) from error
 
     def tenure(self):
         if self.connect() is None:
@@ -98,18 +89,18 @@ class Client(threading.Thread):
         resource = f"accounts/{self.random.randrange(RESOURCES)}"
         holder = f"{self.name_}-{self.random.getrandbits(48):x}"
         try:
-            answer = self.say(f"select verdict, token from fenceguard.acquire('{resource}', '0.2 s', '{holder}')")
+            answer = self.session.run(f"select verdict, token from fenceguard.acquire('{resource}', '0.2 s', '{holder}')")
             verdict, _, token = answer.partition("|")
             if verdict != "granted":
                 time.sleep(self.random.uniform(0.005, 0.05))
                 return
             self.grants.append((int(token), resource, holder))
-            self.say(f"select fenceguard.advance('{resource}', {token}, '{holder}')")
+            self.session.run(f"select fenceguard.advance('{resource}', {token}, '{holder}')")
             self.advanced.append((resource, int(token)))
             for turn in range(self.random.randrange(1, 30)):
                 self.write(resource, token, holder, f"{holder}/{turn}")
             if self.random.random() < 0.7:
-                self.say(f"select fenceguard.release('{resource}', {token}, '{holder}')")
+                self.session.run(f"select fenceguard.release('{resource}', {token}, '{holder}')")
         except ConnectionLost:
             raise
         except SqlError as error:
@@ -122,14 +113,14 @@ class Client(threading.Thread):
         try:
             if self.random.random() < 0.1:
                 time.sleep(self.random.uniform(0, 0.4))  # longer than the lease now and then
-            self.say(f"begin; select fenceguard.admit('{resource}', {token}, '{holder}')")
+            self.session.run(f"begin; select fenceguard.admit('{resource}', {token}, '{holder}')")
             if self.random.random() < 0.08:
                 time.sleep(self.random.uniform(0, 0.6))  # inside the transaction, longer than the drain
-            self.say(f"""with a as (update account set balance = balance + 1 where resource = '{resource}'
+            self.session.run(f"""with a as (update account set balance = balance + 1 where resource = '{resource}'
                                        returning resource, balance)
                             insert into journal select resource, balance, {token}, '{holder}', '{write}' from a""")
             is_sent = True
-            self.say("commit")
+            self.session.run("commit")
             (self.acknowledged if self.is_durable else self.unknown)[write] = (resource, int(token))
         except ConnectionLost:
             if is_sent:
@@ -141,7 +132,7 @@ class Client(threading.Thread):
             if error.sqlstate not in KNOWN_REFUSALS:
                 raise
             self.refused.add(write)
-            self.say("rollback")
+            self.session.run("rollback")
             raise
 
 
