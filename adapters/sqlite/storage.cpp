@@ -26,7 +26,7 @@ class EmbeddedStorage : public Storage {
         source_{committer_},
         lane_state_{committer_, options.jump_max},
         depth_record_{committer_},
-        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }, path} {
+        committer_{[this, path] { return std::make_unique<FenceTransaction>(path, cache_); }, path} {
     readers_.note_log_is_settled();
     if (options.initialise && committer_.status().state == StoreState::uninitialised) initialise();
   }
@@ -41,8 +41,8 @@ class EmbeddedStorage : public Storage {
  private:
   // New data with numbers of its own: the floor is what the file's own counter has reached, 0 in a new file.
   void initialise() {
-    const auto apply = [](Ledger& ledger) -> Outcome<bool> {
-      if (!ledger.is_initialised()) ledger.initialise(ledger.leases().last_drawn());
+    const auto apply = [](FenceTransaction& transaction) -> Outcome<bool> {
+      if (!transaction.is_initialised()) transaction.initialise(transaction.leases().last_drawn());
       return true;
     };
     (void)submit_and_wait<bool>(committer_, Needs::nothing, apply);

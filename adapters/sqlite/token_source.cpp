@@ -9,7 +9,9 @@ namespace {
 // Runs recipe(LeaseTable&) in a transaction and waits until it is durable.
 template <class T, class Recipe>
 T run(Committer& committer, Recipe recipe) {
-  const auto apply = [recipe](Ledger& ledger) -> Outcome<T> { return recipe(ledger.leases()); };
+  const auto apply = [recipe](FenceTransaction& transaction) -> Outcome<T> {
+    return recipe(transaction.leases());
+  };
   return submit_and_wait<T>(committer, Needs::nothing, apply);
 }
 
@@ -18,7 +20,7 @@ class OwnFileSource : public TokenSource {
  public:
   explicit OwnFileSource(const std::string& path)
       : cache_{0},
-        committer_{[this, path] { return std::make_unique<Ledger>(path, cache_); }, path},
+        committer_{[this, path] { return std::make_unique<FenceTransaction>(path, cache_); }, path},
         source_{committer_} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,

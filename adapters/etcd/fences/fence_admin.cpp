@@ -54,7 +54,7 @@ std::string now_text() {
 }  // namespace
 
 // Not a read of etcd 3.4, which may answer from the past, but a transaction in the log.
-std::vector<OpAnswer> FenceCalls::read_in_log(std::vector<Op> reads) {
+std::vector<OpAnswer> FenceAdmin::read_in_log(std::vector<Op> reads) {
   const auto count = reads.size();
   reads.push_back(remove(keys_.nothing()));
   try {
@@ -66,13 +66,13 @@ std::vector<OpAnswer> FenceCalls::read_in_log(std::vector<Op> reads) {
   }
 }
 
-FenceCalls::Found FenceCalls::find(const Resource& resource) {
+FenceAdmin::Found FenceAdmin::find(const Resource& resource) {
   const auto answers = read_in_log({get(keys_.fence(resource)), get(keys_.floor())});
   return {text_in(answers.at(0)), require_floor(answers.at(1))};
 }
 
 // Puts fence in the place of what was found.
-bool FenceCalls::exchange(const Resource& resource, const Found& found, const Fence& fence,
+bool FenceAdmin::exchange(const Resource& resource, const Found& found, const Fence& fence,
                           std::vector<Op> then) {
   const auto key = keys_.fence(resource);
   Txn txn{
@@ -82,17 +82,17 @@ bool FenceCalls::exchange(const Resource& resource, const Found& found, const Fe
   return client_.txn(txn).succeeded;
 }
 
-FenceView FenceCalls::look(const Resource& resource) {
+FenceView FenceAdmin::look(const Resource& resource) {
   const auto answers = client_.txn({{}, {get(keys_.fence(resource)), get(keys_.floor())}, {}}).answers;
   const auto floor = require_floor(answers.at(1));
   return {fence_in(answers.at(0), resource), floor};
 }
 
-FencePage FenceCalls::list(const FenceListing& listing) {
+FencePage FenceAdmin::list(const FenceListing& listing) {
   return etcd::list(client_, keys_, listing);
 }
 
-void FenceCalls::require_plausible(const Claim& lease, std::int64_t jump_max) {
+void FenceAdmin::require_plausible(const Claim& lease, std::int64_t jump_max) {
   if (jump_max == 0) return;
   if (plausibility_of(client_, keys_, lease, jump_max).is_plausible) return;
   throw Implausible(fmt::format(
@@ -102,7 +102,7 @@ void FenceCalls::require_plausible(const Claim& lease, std::int64_t jump_max) {
       lease.resource.name(), to_string(lease.token), jump_max));
 }
 
-FenceView FenceCalls::revoke(const Revocation& revocation) {
+FenceView FenceAdmin::revoke(const Revocation& revocation) {
   const auto& [resource, lease, jump_max] = revocation;
   RetryBudget budget{client_.address().timeout};
   while (budget.has_another()) {
@@ -124,7 +124,7 @@ FenceView FenceCalls::revoke(const Revocation& revocation) {
 
 // Sets it closed, because nobody knows who holds that number: the next higher one opens it. What was there
 // may be damaged.
-std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase,
+std::optional<FenceView> FenceAdmin::try_rebase(const FenceStore::Rebase& rebase,
                                                 std::optional<std::int64_t>& first) {
   const auto found = find(rebase.resource);
   const auto before = found.text ? parse_fence(*found.text) : std::nullopt;
@@ -147,7 +147,7 @@ std::optional<FenceView> FenceCalls::try_rebase(const FenceStore::Rebase& rebase
   return view;
 }
 
-FenceView FenceCalls::rebase(const FenceStore::Rebase& rebase) {
+FenceView FenceAdmin::rebase(const FenceStore::Rebase& rebase) {
   std::optional<std::int64_t> first;
   RetryBudget budget{client_.address().timeout};
   while (budget.has_another()) {
@@ -156,7 +156,7 @@ FenceView FenceCalls::rebase(const FenceStore::Rebase& rebase) {
   give_up(rebase.resource);
 }
 
-std::int64_t FenceCalls::raise_floor(std::int64_t to, bool may_create) {
+std::int64_t FenceAdmin::raise_floor(std::int64_t to, bool may_create) {
   RetryBudget budget{client_.address().timeout};
   while (budget.has_another()) {
     const auto answers = read_in_log({get(keys_.floor())});
@@ -173,12 +173,12 @@ std::int64_t FenceCalls::raise_floor(std::int64_t to, bool may_create) {
   throw Unavailable("others raise the floor without a pause; nothing was changed");
 }
 
-std::int64_t FenceCalls::init(std::int64_t floor) {
+std::int64_t FenceAdmin::init(std::int64_t floor) {
   return raise_floor(floor, true);
 }
 
 // All with a token below lowest_live; what is damaged stays.
-std::vector<FenceCalls::Idle> FenceCalls::idle_fences(Token lowest_live) {
+std::vector<FenceAdmin::Idle> FenceAdmin::idle_fences(Token lowest_live) {
   std::vector<Idle> idle;
   auto page = get_all(keys_.fences());
   page.limit = page_max;
@@ -197,7 +197,7 @@ std::vector<FenceCalls::Idle> FenceCalls::idle_fences(Token lowest_live) {
 // and fence are still as they were read. In between a fence stands below the floor, which refuses the same
 // claims: so whoever finds the fence, the floor or both is told the same, and the floor changes once and not
 // with every step, because each change costs every guard a round trip.
-Compaction FenceCalls::compact(Token lowest_live) {
+Compaction FenceAdmin::compact(Token lowest_live) {
   const auto idle = idle_fences(lowest_live);
   std::int64_t to = 0;
   for (const auto& one : idle) to = std::max(to, parse_fence(one.text)->token.value());
@@ -216,7 +216,7 @@ Compaction FenceCalls::compact(Token lowest_live) {
   return sum;
 }
 
-std::int64_t FenceCalls::drop(std::vector<Idle> idle, std::int64_t& floor, Token lowest_live) {
+std::int64_t FenceAdmin::drop(std::vector<Idle> idle, std::int64_t& floor, Token lowest_live) {
   for (int attempt = 0; attempt < drop_attempts_max && !idle.empty(); ++attempt) {
     Txn txn{{value_is(keys_.floor(), std::to_string(floor))}, {}, {get(keys_.floor())}};
     for (const auto& one : idle) {
@@ -240,7 +240,7 @@ std::int64_t FenceCalls::drop(std::vector<Idle> idle, std::int64_t& floor, Token
   return 0;
 }
 
-StoreStatus FenceCalls::status() {
+StoreStatus FenceAdmin::status() {
   StoreStatus status;
   const auto floor = floor_in(client_.range(get(keys_.floor())));
   if (!floor) {
@@ -254,7 +254,7 @@ StoreStatus FenceCalls::status() {
   return status;
 }
 
-std::int64_t FenceCalls::highest() {
+std::int64_t FenceAdmin::highest() {
   return highest_of_all(client_, keys_, Reading::to_be_shown);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// FenceCalls: what a sidecar or a command line asks of the fences of an etcd namespace, beside any number of
+// FenceAdmin: what a sidecar or a command line asks of the fences of an etcd namespace, beside any number of
 // guards that work on them. Whatever changes a fence compares what it was judged by in the transaction that
 // changes it, and begins again where somebody else came between.
 //
@@ -15,10 +15,10 @@
 
 namespace fenceguard::etcd {
 
-class FenceCalls {
+class FenceAdmin {
  public:
   // REQUIRES: the client outlives the calls.
-  explicit FenceCalls(Client& client) : client_{client}, keys_{client.address().prefix} {}
+  explicit FenceAdmin(Client& client) : client_{client}, keys_{client.address().prefix} {}
 
   // See FenceStore for each.
   [[nodiscard]] FenceView look(const Resource& resource);

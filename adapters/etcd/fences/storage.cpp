@@ -73,7 +73,7 @@ class EtcdDriver : public FenceDriver {
   }
 
   const std::shared_ptr<Shared> shared_;
-  FenceCalls fences_;
+  FenceAdmin fences_;
 };
 
 StoreStatus EtcdDriver::status() {

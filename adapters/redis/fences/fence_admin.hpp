@@ -1,6 +1,6 @@
 #pragma once
 
-// FenceCalls: what a sidecar or a command line asks of the fences of a Redis namespace, each one script.
+// FenceAdmin: what a sidecar or a command line asks of the fences of a Redis namespace, each one script.
 // Under Redis Cluster, where no script sees the whole namespace, there is nothing to initialise, to list or
 // to compact.
 //

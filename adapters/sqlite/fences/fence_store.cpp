@@ -9,57 +9,59 @@ namespace {
 
 constexpr std::size_t compaction_step = 2000;
 
-FenceView revoke_in(Ledger& ledger, const Resource& resource, const std::optional<Claim>& lease) {
-  FenceView view = ledger.view(resource);
+FenceView revoke_in(FenceTransaction& transaction, const Resource& resource,
+                    const std::optional<Claim>& lease) {
+  FenceView view = transaction.view(resource);
   const bool lease_is_higher = lease && lease->token.value() > view.highest();
   if (!lease_is_higher && !view.record) return view;
   Fence fence = lease_is_higher ? Fence{lease->token, lease->holder, std::nullopt} : *view.record;
   fence.closed = true;
-  ledger.record(resource, fence);
+  transaction.record(resource, fence);
   view.record = fence;
   return view;
 }
 
-FenceView rebase_in(Ledger& ledger, const FenceStore::Rebase& rebase) {
-  FenceView view = ledger.view(rebase.resource);
+FenceView rebase_in(FenceTransaction& transaction, const FenceStore::Rebase& rebase) {
+  FenceView view = transaction.view(rebase.resource);
   const std::int64_t before = view.highest();
   // Closed, because nobody knows who holds that number: the next higher one opens it.
   view.record = Fence{rebase.to, Holder{}, std::nullopt, true};
-  ledger.fences().log_rebase(rebase, before);
-  ledger.record(rebase.resource, *view.record);
-  ledger.find_highest();
+  transaction.fences().log_rebase(rebase, before);
+  transaction.record(rebase.resource, *view.record);
+  transaction.find_highest();
   return view;
 }
 
 // Folds the next few fences below lowest_live into the floor; the last resource looked at, or nothing at the
 // end.
-std::optional<std::string> compact_in(Ledger& ledger, Token lowest_live, const std::string& after,
-                                      Compaction& sum) {
-  const auto page = ledger.fences().list_below(lowest_live, after, compaction_step);
+std::optional<std::string> compact_in(FenceTransaction& transaction, Token lowest_live,
+                                      const std::string& after, Compaction& sum) {
+  const auto page = transaction.fences().list_below(lowest_live, after, compaction_step);
   for (const auto& [resource, fence] : page.entries) {
     // The table may be behind what this transaction has raised.
-    const FenceView view = ledger.view(resource);
+    const FenceView view = transaction.view(resource);
     if (!view.record || view.record->token >= lowest_live) continue;
-    ledger.raise_floor(view.record->token.value());
-    ledger.remove(resource);
+    transaction.raise_floor(view.record->token.value());
+    transaction.remove(resource);
     ++sum.dropped;
   }
-  sum.floor = ledger.row().floor;
+  sum.floor = transaction.row().floor;
   if (!page.has_more) return std::nullopt;
   return page.entries.back().resource.name();
 }
 
 }  // namespace
 
-Outcome<Ruling> judge_in(Ledger& ledger, const FenceView& view, const Claim& claim, std::int64_t jump_max) {
+Outcome<Ruling> judge_in(FenceTransaction& transaction, const FenceView& view, const Claim& claim,
+                         std::int64_t jump_max) {
   Ruling ruling = judge(view, claim);
   if (ruling.verdict == Verdict::admitted && ruling.changed &&
-      is_implausible(claim, ledger.row().highest, jump_max)) {
+      is_implausible(claim, transaction.row().highest, jump_max)) {
     return Fault{
         FaultKind::implausible,
         fmt::format("the token is more than {} above the highest seen here, {}: if it is right, raise the "
                     "bound (--max-jump)",
-                    jump_max, ledger.row().highest)};
+                    jump_max, transaction.row().highest)};
   }
   return ruling;
 }
@@ -79,17 +81,20 @@ std::optional<Ruling> EmbeddedFences::rule_early(const Claim& claim) const {
 void EmbeddedFences::advance(Claim claim, Done<Ruling> done) {
   claim.sequence.reset();
   if (auto ruling = rule_early(claim)) return done(std::move(*ruling));
-  const auto apply = [claim = std::move(claim), jump_max = jump_max_](Ledger& ledger) -> Outcome<Ruling> {
-    auto ruling = judge_in(ledger, ledger.view(claim.resource), claim, jump_max);
-    if (ruling.ok() && ruling.value().changed) ledger.record(claim.resource, *ruling.value().fence);
+  const auto apply = [claim = std::move(claim),
+                      jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Ruling> {
+    auto ruling = judge_in(transaction, transaction.view(claim.resource), claim, jump_max);
+    if (ruling.ok() && ruling.value().changed) transaction.record(claim.resource, *ruling.value().fence);
     return ruling;
   };
   submit<Ruling>(committer_, Needs::namespace_row, apply, std::move(done));
 }
 
 void EmbeddedFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
-  const auto apply = [resource = std::move(resource), lease = std::move(lease)](
-                         Ledger& ledger) -> Outcome<FenceView> { return revoke_in(ledger, resource, lease); };
+  const auto apply = [resource = std::move(resource),
+                      lease = std::move(lease)](FenceTransaction& transaction) -> Outcome<FenceView> {
+    return revoke_in(transaction, resource, lease);
+  };
   submit<FenceView>(committer_, Needs::namespace_row, apply, std::move(done));
 }
 
@@ -100,9 +105,9 @@ void EmbeddedFences::compact(Token lowest_live, Done<Compaction> done) {
 // One step a transaction, so that writers are not kept waiting.
 void EmbeddedFences::compact_from(CompactionStep step, Done<Compaction> done) {
   using Next = std::pair<Compaction, std::optional<std::string>>;
-  const auto apply = [step](Ledger& ledger) -> Outcome<Next> {
+  const auto apply = [step](FenceTransaction& transaction) -> Outcome<Next> {
     Compaction sum = step.sum;
-    auto after = compact_in(ledger, step.lowest_live, step.after, sum);
+    auto after = compact_in(transaction, step.lowest_live, step.after, sum);
     return Next{sum, std::move(after)};
   };
   const auto go_on = [this, lowest_live = step.lowest_live, done = std::move(done)](Outcome<Next> outcome) {
@@ -127,17 +132,17 @@ void EmbeddedFences::list(FenceListing listing, Done<FencePage> done) {
 }
 
 void EmbeddedFences::init(std::int64_t floor, Done<std::int64_t> done) {
-  const auto apply = [floor](Ledger& ledger) -> Outcome<std::int64_t> {
-    if (!ledger.is_initialised()) ledger.initialise(floor);
-    ledger.raise_floor(floor);
-    return ledger.row().floor;
+  const auto apply = [floor](FenceTransaction& transaction) -> Outcome<std::int64_t> {
+    if (!transaction.is_initialised()) transaction.initialise(floor);
+    transaction.raise_floor(floor);
+    return transaction.row().floor;
   };
   submit<std::int64_t>(committer_, Needs::nothing, apply, std::move(done));
 }
 
 void EmbeddedFences::rebase(Rebase rebase, Done<FenceView> done) {
-  const auto apply = [rebase = std::move(rebase)](Ledger& ledger) -> Outcome<FenceView> {
-    return rebase_in(ledger, rebase);
+  const auto apply = [rebase = std::move(rebase)](FenceTransaction& transaction) -> Outcome<FenceView> {
+    return rebase_in(transaction, rebase);
   };
   submit<FenceView>(committer_, Needs::namespace_row, apply, std::move(done));
 }

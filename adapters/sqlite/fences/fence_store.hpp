@@ -47,7 +47,7 @@ class EmbeddedFences : public FenceStore {
 };
 
 // The judgement in the open transaction: a ruling, or the fault 'implausible'. Nothing is recorded yet.
-[[nodiscard]] Outcome<Ruling> judge_in(Ledger& ledger, const FenceView& view, const Claim& claim,
-                                       std::int64_t jump_max);
+[[nodiscard]] Outcome<Ruling> judge_in(FenceTransaction& transaction, const FenceView& view,
+                                       const Claim& claim, std::int64_t jump_max);
 
 }  // namespace fenceguard::sqlite

@@ -13,9 +13,9 @@ std::int64_t checksum(std::int64_t number) {
 
 }  // namespace
 
-std::optional<std::int64_t> CheckedNumber::load(Ledger& ledger) const {
+std::optional<std::int64_t> CheckedNumber::load(FenceTransaction& transaction) const {
   const auto sql = fmt::format("SELECT {}, checksum FROM {} WHERE id = 1", column, table);
-  Statement query{ledger.database().handle(), sql};
+  Statement query{transaction.database().handle(), sql};
   if (!query.bind().step()) return std::nullopt;
   const auto number = query.integer(0);
   if (query.integer(1) == checksum(number)) return number;
@@ -23,9 +23,9 @@ std::optional<std::int64_t> CheckedNumber::load(Ledger& ledger) const {
       fmt::format("{} is damaged (its checksum is wrong): stop, keep a copy, restore a backup", what));
 }
 
-void CheckedNumber::store(Ledger& ledger, std::int64_t number) const {
+void CheckedNumber::store(FenceTransaction& transaction, std::int64_t number) const {
   const auto sql = fmt::format("INSERT OR REPLACE INTO {} VALUES (1, ?1, ?2)", table);
-  Statement store{ledger.database().handle(), sql};
+  Statement store{transaction.database().handle(), sql};
   store.bind(number, checksum(number)).run();
 }
 

@@ -39,7 +39,7 @@ Committer::Committer(Open open, const std::string& path)
                       "init --storage "
                       "sqlite:{0}' with --source, or --floor N (or start 'fenceguard serve' with --init)",
                       path)},
-      ledger_{open_()} {
+      transaction_{open_()} {
   publish();
   thread_ = std::thread{[this] { run(); }};
 }
@@ -119,10 +119,10 @@ void Committer::look_after_state() {
   if (state == StoreState::ready) return;
   try {
     if (state == StoreState::failed) {
-      ledger_.reset();
-      ledger_ = open_();
+      transaction_.reset();
+      transaction_ = open_();
     } else {
-      ledger_->look_again();
+      transaction_->look_again();
     }
     publish();
   } catch (const std::exception& error) {
@@ -154,7 +154,7 @@ std::optional<Fault> Committer::commit_part(Batch& part) {
     if (part.empty()) return std::nullopt;
     is_committed = commit_timed() == CommitEnding::committed;
   } catch (const std::exception& error) {
-    ledger_->rollback();
+    transaction_->rollback();
     return Fault{FaultKind::unavailable, error.what()};
   }
   if (is_committed) {
@@ -172,7 +172,7 @@ std::optional<Fault> Committer::commit_part(Batch& part) {
 CommitEnding Committer::commit_timed() {
   const auto start = std::chrono::steady_clock::now();
   const auto worked_before = worked();
-  const auto ending = ledger_->commit();
+  const auto ending = transaction_->commit();
   const auto waited = std::chrono::steady_clock::now() - start - (worked() - worked_before);
   linger_ = waited < slow_sync ? std::chrono::nanoseconds{0} : std::min(linger_max, waited / linger_divisor);
   return ending;
@@ -183,13 +183,13 @@ CommitEnding Committer::commit_timed() {
 // itself is at fault.
 bool Committer::apply_all(Batch& batch) {
   if (batch.empty()) return true;
-  ledger_->begin();
+  transaction_->begin();
   for (auto work = batch.begin(); work != batch.end(); ++work) {
     try {
-      if ((*work)->needs_namespace() && !ledger_->is_initialised()) throw Unavailable(not_initialised_);
-      (*work)->apply(*ledger_);
+      if ((*work)->needs_namespace() && !transaction_->is_initialised()) throw Unavailable(not_initialised_);
+      (*work)->apply(*transaction_);
     } catch (const std::exception& error) {
-      ledger_->rollback();
+      transaction_->rollback();
       const Fault fault{FaultKind::unavailable, error.what()};
       finish(**work, &fault);
       batch.erase(work);
@@ -217,8 +217,8 @@ void Committer::fail(const std::string& reason) {
 
 void Committer::publish() {
   StoreStatus status;
-  if (ledger_->is_initialised()) {
-    const NamespaceRow& row = ledger_->row();
+  if (transaction_->is_initialised()) {
+    const NamespaceRow& row = transaction_->row();
     status = {StoreState::ready, "", row.floor, row.highest, row.resources};
   } else {
     status.state = StoreState::uninitialised;
@@ -235,13 +235,13 @@ void Committer::publish() {
 // up every commit. What fails is tried again after the next commit: until it succeeds the log keeps
 // everything.
 void Committer::checkpoint_if_due() {
-  const int pages = ledger_->database().log_pages();
+  const int pages = transaction_->database().log_pages();
   if (pages < checkpoint_pages) {
     truncate_pages_ = truncate_pages_min;
     return;
   }
   const bool truncate = pages >= truncate_pages_;
-  const int code = truncate ? ledger_->database().truncate_log() : ledger_->database().checkpoint();
+  const int code = truncate ? transaction_->database().truncate_log() : transaction_->database().checkpoint();
   if (truncate && code != SQLITE_OK)
     truncate_pages_ = 2 * std::min(pages, std::numeric_limits<int>::max() / 2);
 }

@@ -7,7 +7,7 @@
 //
 // A transaction that fails before its COMMIT was certainly not applied: its works are answered 'unavailable'.
 // One whose COMMIT fails is unknown; then nothing is written any more until the file was closed, opened again
-// and its log settled (Ledger), which is tried five times a second.
+// and its log settled (FenceTransaction), which is tried five times a second.
 //
 // Thread safety: submit() and status() from any thread.
 
@@ -33,7 +33,7 @@ class Work {
   virtual ~Work() = default;
   // In the transaction, on the committer's thread. What it throws fails this work alone. May be called again
   // after a rollback, so it keeps its answer to itself until finish().
-  virtual void apply(Ledger& ledger) = 0;
+  virtual void apply(FenceTransaction& transaction) = 0;
   // After the commit (no fault), or after the failure. Must not throw.
   virtual void finish(const Fault* fault) = 0;
   // Size of the payload, against an unlimited queue.
@@ -44,7 +44,7 @@ class Work {
 
 class Committer {
  public:
-  using Open = std::function<std::unique_ptr<Ledger>()>;
+  using Open = std::function<std::unique_ptr<FenceTransaction>()>;
 
   // path is for sentences. Opens through open, in the calling thread; what it throws passes through. It is
   // called again after a failure.
@@ -87,7 +87,7 @@ class Committer {
 
   const Open open_;
   const std::string not_initialised_;  // the sentence
-  std::unique_ptr<Ledger> ledger_;
+  std::unique_ptr<FenceTransaction> transaction_;
   std::atomic<StoreState> state_{StoreState::ready};
   std::atomic<std::int64_t> floor_{0};
 

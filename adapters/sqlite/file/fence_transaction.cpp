@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds checkpoint_look{5};
 
 }  // namespace
 
-Ledger::Ledger(const std::string& path, FenceCache& cache)
+FenceTransaction::FenceTransaction(const std::string& path, FenceCache& cache)
     : database_{path, Database::Mode::read_write},
       fences_{database_.handle()},
       objects_{database_.handle()},
@@ -31,7 +31,7 @@ Ledger::Ledger(const std::string& path, FenceCache& cache)
 
 // What is in force goes to the disk before any of it is copied into the file. On a full disk only a log that
 // was copied has room for the transaction that takes the place of what is not in force, so that comes last.
-void Ledger::open_log(const std::string& path) {
+void FenceTransaction::open_log(const std::string& path) {
   keep_log(database_.handle());
   database_.copy_log_at_close(true);
   const auto give_up_at = BootClock::now() + std::chrono::nanoseconds{checkpoint_wait};
@@ -43,14 +43,14 @@ void Ledger::open_log(const std::string& path) {
   commit_no_change(database_.handle());
 }
 
-void Ledger::look_again() {
+void FenceTransaction::look_again() {
   if (namespace_) return;
   namespace_ = fences_.load_namespace();
   durable_namespace_ = namespace_;
   if (namespace_) fill_cache();
 }
 
-void Ledger::fill_cache() {
+void FenceTransaction::fill_cache() {
   if (static_cast<std::size_t>(namespace_->resources) > cache_.capacity()) return;
   FenceListing listing{"", "", fill_page};
   bool evicted = false;
@@ -63,12 +63,12 @@ void Ledger::fill_cache() {
   cache_holds_all_ = !evicted && cache_.capacity() > 0;
 }
 
-void Ledger::begin() {
+void FenceTransaction::begin() {
   database_.begin();
   look_again();
 }
 
-CommitEnding Ledger::commit() {
+CommitEnding FenceTransaction::commit() {
   write_changed();
   const auto ending = database_.commit();
   if (ending != CommitEnding::committed) return ending;
@@ -81,14 +81,14 @@ CommitEnding Ledger::commit() {
   return ending;
 }
 
-void Ledger::rollback() noexcept {
+void FenceTransaction::rollback() noexcept {
   sqlite::rollback(database_.handle());
   seen_.clear();
   namespace_ = durable_namespace_;
 }
 
 // In the order of the table, so that neighbours go to one page while it is at hand.
-void Ledger::write_changed() {
+void FenceTransaction::write_changed() {
   std::vector<const AllSeen::value_type*> changed;
   changed.reserve(seen_.size());
   for (const auto& entry : seen_) {
@@ -107,7 +107,7 @@ void Ledger::write_changed() {
   if (namespace_ && namespace_ != durable_namespace_) fences_.store_namespace(*namespace_);
 }
 
-void Ledger::cache_changed() {
+void FenceTransaction::cache_changed() {
   for (const auto& [resource, seen] : seen_) {
     if (!seen.is_changed) continue;
     if (!seen.fence) {
@@ -119,44 +119,44 @@ void Ledger::cache_changed() {
   seen_.clear();
 }
 
-void Ledger::initialise(std::int64_t floor) {
+void FenceTransaction::initialise(std::int64_t floor) {
   namespace_ = fences_.fresh_namespace(floor);
 }
 
-void Ledger::raise_floor(std::int64_t floor) {
+void FenceTransaction::raise_floor(std::int64_t floor) {
   namespace_->floor = std::max(namespace_->floor, floor);
   namespace_->highest = std::max(namespace_->highest, namespace_->floor);
 }
 
-void Ledger::find_highest() {
+void FenceTransaction::find_highest() {
   write_changed();
   namespace_->highest = std::max(fences_.highest(), namespace_->floor);
 }
 
-std::optional<Fence> Ledger::look_up(const Resource& resource) {
+std::optional<Fence> FenceTransaction::look_up(const Resource& resource) {
   if (auto cached = cache_.find(resource)) return cached;
   if (cache_holds_all_) return std::nullopt;
   return fences_.load(resource.name());
 }
 
-Ledger::Seen& Ledger::see(const Resource& resource) {
+FenceTransaction::Seen& FenceTransaction::see(const Resource& resource) {
   const auto present = seen_.find(resource);
   if (present != seen_.end()) return present->second;
   return seen_.emplace(resource, Seen{look_up(resource)}).first->second;
 }
 
-FenceView Ledger::view(const Resource& resource) {
+FenceView FenceTransaction::view(const Resource& resource) {
   return {see(resource).fence, row().floor};
 }
 
-void Ledger::record(const Resource& resource, const Fence& fence) {
+void FenceTransaction::record(const Resource& resource, const Fence& fence) {
   Seen& seen = see(resource);
   if (!seen.fence) ++namespace_->resources;
   namespace_->highest = std::max(namespace_->highest, fence.token.value());
   seen = {fence, true};
 }
 
-void Ledger::remove(const Resource& resource) {
+void FenceTransaction::remove(const Resource& resource) {
   Seen& seen = see(resource);
   if (seen.fence) --namespace_->resources;
   seen = {std::nullopt, true};

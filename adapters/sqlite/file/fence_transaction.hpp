@@ -1,9 +1,9 @@
 #pragma once
 
-// Ledger: one connection with its tables, and the fences that the present transaction has looked at and
-// changed. A fence is looked up in those, then in the cache of durable ones, then in the table, and so once
-// per transaction; what was changed is written once, in the table's order, and enters the cache when it was
-// committed.
+// FenceTransaction: one connection with its tables, and the fences that the present transaction has looked at
+// and changed. A fence is looked up in those, then in the cache of durable ones, then in the table, and so
+// once per transaction; what was changed is written once, in the table's order, and enters the cache when it
+// was committed.
 //
 // Belongs to the committer's thread.
 
@@ -20,11 +20,11 @@
 
 namespace fenceguard::sqlite {
 
-class Ledger {
+class FenceTransaction {
  public:
   // Opens the file, which must exist with its tables, and settles what its log ends in. cache is cleared, and
   // filled if all fences have room in it. Throws Unavailable.
-  Ledger(const std::string& path, FenceCache& cache);
+  FenceTransaction(const std::string& path, FenceCache& cache);
 
   // Sees in the transaction itself whether somebody else has initialised the namespace meanwhile.
   void begin();

@@ -20,7 +20,7 @@ class Call : public Work {
  public:
   Call(Needs needs, std::size_t bytes, Apply apply, Done<T> done)
       : needs_{needs}, bytes_{bytes}, apply_{std::move(apply)}, done_{std::move(done)} {}
-  void apply(Ledger& ledger) override { outcome_.emplace(apply_(ledger)); }
+  void apply(FenceTransaction& transaction) override { outcome_.emplace(apply_(transaction)); }
   void finish(const Fault* fault) override {
     auto outcome = fault != nullptr ? Outcome<T>{*fault} : std::move(*outcome_);
     try {
@@ -40,7 +40,8 @@ class Call : public Work {
   std::optional<Outcome<T>> outcome_;
 };
 
-// apply(Ledger&) answers a T, a Fault (the rest of the transaction goes on), or throws. It may run twice.
+// apply(FenceTransaction&) answers a T, a Fault (the rest of the transaction goes on), or throws. It may run
+// twice.
 template <class T, class Apply>
 void submit(Committer& committer, Needs needs, Apply apply, Done<T> done, std::size_t bytes = 0) {
   committer.submit(std::make_unique<Call<T, Apply>>(needs, bytes, std::move(apply), std::move(done)));

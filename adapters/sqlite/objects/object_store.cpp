@@ -12,50 +12,51 @@ std::optional<Object> load(ObjectTable& objects, const ObjectStore::Read& read, 
 }
 
 // Applies an admitted write; the ending, and the ETag of what was written.
-std::pair<ObjectEnding, std::string> apply_object(Ledger& ledger, const ObjectWrite& write) {
-  const auto version = ledger.objects().version(write.path);
+std::pair<ObjectEnding, std::string> apply_object(FenceTransaction& transaction, const ObjectWrite& write) {
+  const auto version = transaction.objects().version(write.path);
   std::optional<std::string> present;
-  if (version) present = etag(ledger.row().generation, *version);
+  if (version) present = etag(transaction.row().generation, *version);
   if (!preconditions_hold(write, present)) return {ObjectEnding::precondition_failed, present.value_or("")};
   if (write.kind == ObjectWrite::Kind::remove) {
     if (!version) return {ObjectEnding::not_found, ""};
-    ledger.objects().remove(write.path);
+    transaction.objects().remove(write.path);
     return {ObjectEnding::removed, ""};
   }
-  const std::int64_t next = ledger.next_object_version();
-  ledger.objects().store(write, next);
-  return {version ? ObjectEnding::replaced : ObjectEnding::created, etag(ledger.row().generation, next)};
+  const std::int64_t next = transaction.next_object_version();
+  transaction.objects().store(write, next);
+  return {version ? ObjectEnding::replaced : ObjectEnding::created, etag(transaction.row().generation, next)};
 }
 
 bool took_effect(ObjectEnding ending) {
   return ending != ObjectEnding::not_found && ending != ObjectEnding::precondition_failed;
 }
 
-Outcome<WriteReport> write_in(Ledger& ledger, const Claim& claim, const ObjectWrite& write,
+Outcome<WriteReport> write_in(FenceTransaction& transaction, const Claim& claim, const ObjectWrite& write,
                               std::int64_t jump_max) {
-  const FenceView view = ledger.view(claim.resource);
-  auto judged = judge_in(ledger, view, claim, jump_max);
+  const FenceView view = transaction.view(claim.resource);
+  auto judged = judge_in(transaction, view, claim, jump_max);
   if (!judged.ok()) return judged.fault();
   WriteReport report{std::move(judged.value()), std::nullopt, ""};
   if (report.ruling.verdict != Verdict::admitted) return report;
-  auto [ending, tag] = apply_object(ledger, write);
+  auto [ending, tag] = apply_object(transaction, write);
   report.ending = ending;
   report.etag = std::move(tag);
   // A write that the storage refused leaves its sequence free; the token stays.
   if (!took_effect(ending)) report.ruling = judge_refused_write(view, claim);
-  if (report.ruling.changed) ledger.record(claim.resource, *report.ruling.fence);
+  if (report.ruling.changed) transaction.record(claim.resource, *report.ruling.fence);
   return report;
 }
 
 // Raises the fence and reads in one step: a claim that is refused must not have raised it. Where nothing is
 // to be raised, there is no object yet: it is read in a snapshot beside the committer.
-Outcome<ReadReport> read_in(Ledger& ledger, const ObjectStore::Read& read, std::int64_t jump_max) {
-  const FenceView view = ledger.view(read.claim->resource);
-  auto ruling = judge_in(ledger, view, *read.claim, jump_max);
+Outcome<ReadReport> read_in(FenceTransaction& transaction, const ObjectStore::Read& read,
+                            std::int64_t jump_max) {
+  const FenceView view = transaction.view(read.claim->resource);
+  auto ruling = judge_in(transaction, view, *read.claim, jump_max);
   if (!ruling.ok()) return ruling.fault();
   if (!ruling.value().changed) return ReadReport{std::move(ruling.value()), std::nullopt};
-  auto object = load(ledger.objects(), read, ledger.row().generation);
-  ledger.record(read.claim->resource, *ruling.value().fence);
+  auto object = load(transaction.objects(), read, transaction.row().generation);
+  transaction.record(read.claim->resource, *ruling.value().fence);
   return ReadReport{std::move(ruling.value()), std::move(object)};
 }
 
@@ -67,8 +68,10 @@ void EmbeddedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> do
     return;
   }
   const std::size_t bytes = write.body.size();
-  const auto apply = [claim = std::move(claim), write = std::move(write), jump_max = jump_max_](
-                         Ledger& ledger) { return write_in(ledger, claim, write, jump_max); };
+  const auto apply = [claim = std::move(claim), write = std::move(write),
+                      jump_max = jump_max_](FenceTransaction& transaction) {
+    return write_in(transaction, claim, write, jump_max);
+  };
   submit<WriteReport>(committer_, Needs::namespace_row, apply, std::move(done), bytes);
 }
 
@@ -78,8 +81,8 @@ void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
     read.claim->sequence.reset();  // what writes nothing uses up no number
     ruling = fences_.rule_early(*read.claim);
     if (!ruling) {
-      const auto apply = [read, jump_max = jump_max_](Ledger& ledger) {
-        return read_in(ledger, read, jump_max);
+      const auto apply = [read, jump_max = jump_max_](FenceTransaction& transaction) {
+        return read_in(transaction, read, jump_max);
       };
       const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<ReadReport> outcome) {
         const bool is_unread = outcome.ok() && outcome.value().ruling->verdict == Verdict::admitted &&

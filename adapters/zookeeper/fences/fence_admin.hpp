@@ -1,6 +1,6 @@
 #pragma once
 
-// FenceCalls: what a sidecar or a command line asks of the fences of a ZooKeeper namespace. Each change is
+// FenceAdmin: what a sidecar or a command line asks of the fences of a ZooKeeper namespace. Each change is
 // one multi that proves what it rests on, as the guard's; those that meet another's change look again.
 //
 // Functions on a client; thread-safe. They throw Unavailable, and those that change something OutcomeUnknown.

@@ -39,7 +39,7 @@ TEST_F(EtcdGuardRaces, AFenceThatCameAndWentBetweenLookAndWriteAdmitsNoStaleWrit
   (void)guard_.advance(claim_of(1, "h", "elsewhere"));  // learns the floor
   const auto ending = send_after(claim_of(5, "old"), "stale", [&] {
     EXPECT_TRUE(other_.write(claim_of(9, "new"), {put(space_.key(), "new")}).is_done());
-    EXPECT_EQ(etcd::FenceCalls{space_.client()}.compact(Token{10}).dropped, 2);
+    EXPECT_EQ(etcd::FenceAdmin{space_.client()}.compact(Token{10}).dropped, 2);
   });
   EXPECT_EQ(ending, Ending::refused);
   EXPECT_EQ(space_.value(), "new");
@@ -61,7 +61,7 @@ TEST_F(EtcdGuardRaces, AFenceThatWasCompactedAndMadeAgainAdmitsNoStaleWrite) {
   (void)guard_.advance(claim_of(5, "old"));
   const auto ending = send_after(claim_of(5, "old"), "stale", [&] {
     (void)other_.advance(claim_of(9, "new"));
-    (void)etcd::FenceCalls{space_.client()}.compact(Token{10});
+    (void)etcd::FenceAdmin{space_.client()}.compact(Token{10});
     EXPECT_TRUE(other_.write(claim_of(12, "newest"), {put(space_.key(), "newest")}).is_done());
   });
   EXPECT_EQ(ending, Ending::refused);
@@ -147,7 +147,7 @@ TEST_F(EtcdGuardRaces, InAHistoryOfManyGuardsTokensNeverFallHoldersNeverMixAndNo
           ++written;
         }
         if (turn % 10 == 9)
-          (void)etcd::FenceCalls{client}.compact(Token{std::max<std::int64_t>(token - 3, 1)});
+          (void)etcd::FenceAdmin{client}.compact(Token{std::max<std::int64_t>(token - 3, 1)});
       }
     });
   }

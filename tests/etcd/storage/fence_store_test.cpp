@@ -130,7 +130,7 @@ TEST_F(EtcdFenceStore, AFenceThatRisesWhileTheMarkIsLoweredIsNotLeftFarAboveIt) 
                 return piece.size();
               }};
   etcd::Client client{space_.address_by(proxy.port())};
-  (void)etcd::FenceCalls{client}.rebase({Resource{"a"}, Token{10}, "ann"});
+  (void)etcd::FenceAdmin{client}.rebase({Resource{"a"}, Token{10}, "ann"});
   EXPECT_TRUE(is_raised);
   EXPECT_EQ(space_.fence("b"), "1000000000005 - open h");
   EXPECT_GE(std::stoll(space_.get(space_.keys().highest())), absurd);
@@ -302,12 +302,12 @@ TEST_F(EtcdFenceStore, ARebaseDoesNotLowerWhatRoseWhileItWorked) {
                 return piece.size();
               }};
   etcd::Client client{space_.address_by(proxy.port())};
-  etcd::FenceCalls calls{client};
-  const auto fault = fault_of_call([&] { return calls.rebase({Resource{"a"}, Token{510}, "ann"}); });
+  etcd::FenceAdmin admin{client};
+  const auto fault = fault_of_call([&] { return admin.rebase({Resource{"a"}, Token{510}, "ann"}); });
   EXPECT_EQ(fault.kind, FaultKind::unavailable) << fault.message;
   EXPECT_THAT(fault.message, HasSubstr("600"));
   EXPECT_EQ(space_.fence("a"), "600 - open h");
-  EXPECT_EQ(calls.rebase({Resource{"a"}, Token{510}, "ann"}).record->token, Token{510}) << "asked for anew";
+  EXPECT_EQ(admin.rebase({Resource{"a"}, Token{510}, "ann"}).record->token, Token{510}) << "asked for anew";
 }
 
 // Grants and fences by one URL, as 'fence init' and 'fence compact' use them.
