@@ -121,6 +121,34 @@ def request(address, method, target, headers=None, body=None, timeout=LIMIT_S):
         link.close()
 
 
+class HalfSent:
+    """A request whose head was taken, and of whose body nothing was sent yet."""
+
+    def __init__(self, address, method, target, headers, body):
+        self._body = body.encode()
+        self._link = connection(address, LIMIT_S)
+        self._link.putrequest(method, target)
+        for name, value in {**headers, "Content-Length": str(len(self._body)), "Expect": "100-continue"}.items():
+            self._link.putheader(name, value)
+        self._link.endheaders()
+        said = self._link.sock.recv(1024)
+        if not said.startswith(b"HTTP/1.1 100 "):
+            self._link.close()
+            raise AssertionError(f"the body was not asked for: {said}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._link.close()
+
+    def finish(self):
+        """Sends the body, and answers the answer."""
+        self._link.send(self._body)
+        answer = self._link.getresponse()
+        return Response(answer.status, answer.getheaders(), answer.read())
+
+
 def raw(address, data, timeout=LIMIT_S):
     """Sends bytes as they are; answers all that comes until the server closes or is silent for timeout."""
     if address.startswith("unix:"):
@@ -177,6 +205,9 @@ class Server:
     def call(self, method, target, headers=None, body=None, timeout=LIMIT_S):
         """A request to the control side."""
         return request(self.control, method, target, headers, body, timeout)
+
+    def half_sent(self, method, target, headers, body, side=None):
+        return HalfSent(side or self.data, method, target, headers, body)
 
     def lease(self, resource, ttl_ms=10_000, wait_ms=0, holder=None):
         body = {"resource": resource, "ttl_ms": ttl_ms, "wait_ms": wait_ms}

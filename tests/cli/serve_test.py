@@ -284,42 +284,27 @@ class Signals(support.BinaryTest):
             self.assertEqual(server.stop(number), 0)
             self.assertIn("event=stopped clean=true", server.log())
 
+    def half_sent_write(self, server):
+        lease = server.lease("a").json
+        return server.half_sent("PUT", "/a", {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}, "hello")
+
     def test_sigterm_lets_a_request_that_was_begun_end(self):
         server = self.serve("--drain-timeout", "20s")
-        lease = server.lease("a").json
-        host, _, port = server.data.rpartition(":")
-        head = (f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\n"
-                f"Fencing-Holder: {lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-        with socket.create_connection((host, int(port))) as link:
-            link.settimeout(support.LIMIT_S)
-            link.sendall(head.encode())
-            self.assertIn(b"100", link.recv(1024))  # the server has begun to read the body
+        with self.half_sent_write(server) as write:
             server.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "event=stopping" in server.log(), what="the stop")
-            link.sendall(b"hello")
-            answer = link.recv(65536)
-        self.assertIn(b"Fencing-Verdict: admitted", answer)
+            self.assertEqual(write.finish().headers["fencing-verdict"], "admitted")
         self.assertEqual(server.wait(), 0)
 
     def test_the_drain_is_bounded(self):
         server = self.serve("--drain-timeout", "200ms", "--body-timeout", "10m")
-        host, _, port = server.data.rpartition(":")
-        lease = server.lease("a").json
-        with socket.create_connection((host, int(port))) as link:
-            link.sendall(f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
-                         f"{lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".encode())
-            self.assertIn(b"100", link.recv(1024))
+        with self.half_sent_write(server):
             self.assertEqual(server.stop(limit_s=10), 0)
         self.assertIn("event=stopped clean=false", server.log())
 
     def test_a_second_signal_ends_it_at_once(self):
         server = self.serve("--drain-timeout", "10m", "--body-timeout", "10m")
-        host, _, port = server.data.rpartition(":")
-        lease = server.lease("a").json
-        with socket.create_connection((host, int(port))) as link:
-            link.sendall(f"PUT /a HTTP/1.1\r\nHost: localhost\r\nFencing-Token: {lease['token']}\r\nFencing-Holder: "
-                         f"{lease['holder']}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".encode())
-            self.assertIn(b"100", link.recv(1024))
+        with self.half_sent_write(server):
             server.process.send_signal(signal.SIGTERM)
             wait_until(lambda: "event=stopping" in server.log(), what="the stop")
             self.assertEqual(server.stop(signal.SIGINT, limit_s=10), 128 + signal.SIGINT)
@@ -339,6 +324,19 @@ class Signals(support.BinaryTest):
         self.assertEqual(status("second-0123456789"), 200)
         self.assertNotIn("second", server.log())
         self.assertEqual(server.stop(), 0)
+
+    def test_a_token_that_is_withdrawn_while_a_body_arrives_allows_nothing(self):
+        tokens = self.write_private("tokens", "admin first-0123456789\n")
+        server = self.serve("--control-token-file", tokens)
+        first, second = ({"Authorization": f"Bearer {name}-0123456789"} for name in ("first", "second"))
+        with server.half_sent("POST", "/v1/leases", {**first, "Content-Type": "application/json"},
+                              '{"resource":"accounts/42","ttl_ms":60000}', side=server.control) as request:
+            self.write_private("tokens", "admin second-0123456789\n")
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "event=tokens_reloaded" in server.log(), what="the reload")
+            self.assertEqual(request.finish().status, 401)
+        taken = server.call("POST", "/v1/leases", second, {"resource": "accounts/42", "ttl_ms": 60_000})
+        self.assertEqual(taken.status, 201, "a lease was given")
 
     def test_a_client_that_goes_away_does_not_end_it(self):
         server = self.serve()
