@@ -11,6 +11,7 @@
 #include "adapters/zookeeper/wire/attempt.hpp"
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
+#include "guard/source/listed.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -65,7 +66,6 @@ class ZooKeeperSource : public TokenSource {
     const Holder& holder;
     std::shared_ptr<Event> event = std::make_shared<Event>();
   };
-  class Queued;
 
   [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, leases_, cleaner_, watcher_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
@@ -83,24 +83,6 @@ class ZooKeeperSource : public TokenSource {
   std::mutex mutex_;                        // guards what follows
   std::map<Resource, std::string> before_;  // the entry that the last attempt found before it
   std::list<Waiting*> waiting_;
-};
-
-class ZooKeeperSource::Queued {
- public:
-  Queued(ZooKeeperSource& source, Waiting& waiting) : source_{source} {
-    const std::scoped_lock lock{source_.mutex_};
-    place_ = source_.waiting_.insert(source_.waiting_.end(), &waiting);
-  }
-  ~Queued() {
-    const std::scoped_lock lock{source_.mutex_};
-    source_.waiting_.erase(place_);
-  }
-  Queued(const Queued&) = delete;
-  Queued& operator=(const Queued&) = delete;
-
- private:
-  ZooKeeperSource& source_;
-  std::list<Waiting*>::iterator place_;
 };
 
 std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource, const Holder& holder,
@@ -128,7 +110,7 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
   require_sensible_ttl(options.ttl);
   AcquireDeadline deadline{options};
   Waiting waiting{resource, holder};
-  const Queued queued{*this, waiting};
+  const Listed listed{mutex_, waiting_, waiting};
   Attempt attempt{parts(), resource, holder, options};
   for (;;) {
     auto until = deadline.time();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
+#include "guard/source/listed.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -14,25 +15,6 @@ namespace {
 }
 
 }  // namespace
-
-// While it lives, the thread can be interrupted by others.
-class SessionLockSource::Queued {
- public:
-  Queued(SessionLockSource& source, Waiting& waiting) : source_{source} {
-    const std::scoped_lock lock{source_.mutex_};
-    place_ = source_.waiting_.insert(source_.waiting_.end(), &waiting);
-  }
-  ~Queued() {
-    const std::scoped_lock lock{source_.mutex_};
-    source_.waiting_.erase(place_);
-  }
-  Queued(const Queued&) = delete;
-  Queued& operator=(const Queued&) = delete;
-
- private:
-  SessionLockSource& source_;
-  std::list<Waiting*>::iterator place_;
-};
 
 SessionLockSource::SessionLockSource(const std::vector<Address>& addresses, LockKind kept_by)
     : pool_{addresses}, listener_{addresses.front()}, lock_kind_{kept_by} {
@@ -67,7 +49,7 @@ std::optional<Grant> SessionLockSource::wait_acquire(const Resource& resource, c
   for (;;) {
     Waiting waiting{resource, holder, &deadline};
     const std::stop_callback on_stop{options.stop, [&waiting] { waiting.interrupt.request_stop(); }};
-    const Queued queued{*this, waiting};
+    const Listed listed{mutex_, waiting_, waiting};  // others can interrupt this thread
     const auto answer = deadline.ask([&] { return attempt(waiting, options.ttl, deadline.left()); });
     if (const auto* grant = std::get_if<Grant>(&answer)) return *grant;
     if (deadline.gives_up()) return std::nullopt;

@@ -65,7 +65,6 @@ class SessionLockSource : public TokenSource {
     // By a stop request, or because the same holder was granted the lock meanwhile.
     std::stop_source interrupt{};
   };
-  class Queued;
 
   [[nodiscard]] std::variant<Grant, Held> attempt(Waiting& waiting, Ms ttl, Ms wait);
   [[nodiscard]] Grant hand_out(const Waiting& waiting, Token token, std::unique_ptr<SessionManager> session,
