@@ -187,6 +187,37 @@ TEST_F(EmbeddedStorage, AFencedReadThatRaisesTheFenceIsOneStep) {
   EXPECT_EQ(read.object->body, "three");
 }
 
+// Shows: reads that raise fences hold a bounded amount of memory until their commit; those beyond it are
+// unavailable and raise nothing. How: an answer holds the committer until all are asked for, so that one
+// transaction has them all.
+TEST_F(EmbeddedStorage, FencedReadsOfOneTransactionHoldBoundedMemory) {
+  constexpr int objects = 30;
+  const auto name = [](int i) { return "large/" + std::to_string(i); };
+  for (int i = 0; i < objects; ++i) (void)storage_.put(claim_of(name(i), 1), std::string(4UL << 20, 'x'));
+  std::promise<void> held;
+  std::promise<void> asked;
+  storage_.objects().write(claim_of("a", 1), put_of("a", ""), [&](const auto&) {
+    held.set_value();
+    asked.get_future().wait();
+  });
+  held.get_future().wait();
+  std::vector<std::future<Outcome<ReadReport>>> answers;
+  for (int i = 0; i < objects; ++i) {
+    const auto answer = std::make_shared<std::promise<Outcome<ReadReport>>>();
+    answers.push_back(answer->get_future());
+    storage_.objects().read({name(i), claim_of(name(i), 2), true},
+                            [answer](Outcome<ReadReport> outcome) { answer->set_value(std::move(outcome)); });
+  }
+  asked.set_value();
+  for (int i = 0; i < objects; ++i) {
+    const auto outcome = answers[static_cast<std::size_t>(i)].get();
+    const bool has_room = i < 16;
+    EXPECT_EQ(outcome.ok(), has_room) << i;
+    EXPECT_EQ(storage_.show(name(i)).highest(), has_room ? 2 : 1) << i;
+    if (!outcome.ok()) EXPECT_EQ(outcome.fault().kind, FaultKind::unavailable);
+  }
+}
+
 // Shows: what a newer token wrote between a fenced read's advance and its look at the object is not in its
 // answer. How: as many reads as there are readers hold them within their answers, so that the fenced read,
 // which is admitted at once, looks after the newer write.

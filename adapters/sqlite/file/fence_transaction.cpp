@@ -64,6 +64,7 @@ void FenceTransaction::fill_cache() {
 }
 
 void FenceTransaction::begin() {
+  bytes_held_ = 0;
   database_.begin();
   look_again();
 }

@@ -55,7 +55,13 @@ class FenceTransaction {
   [[nodiscard]] ObjectTable& objects() noexcept { return objects_; }
   [[nodiscard]] LeaseTable& leases() noexcept { return leases_; }
 
+  // What answers hold in memory until the commit is bounded: ask for room before, and note the bytes after.
+  [[nodiscard]] bool has_room() const noexcept { return bytes_held_ < bytes_held_max; }
+  void note_held(std::size_t bytes) noexcept { bytes_held_ += bytes; }
+
  private:
+  static constexpr std::size_t bytes_held_max = 64UL * 1024 * 1024;
+
   // A fence as the present transaction sees it; without a value there is no record.
   struct Seen {
     std::optional<Fence> fence;
@@ -85,6 +91,7 @@ class FenceTransaction {
   std::optional<NamespaceRow> durable_namespace_;
   std::pmr::unsynchronized_pool_resource pool_;  // a map's nodes are used again by the next transaction
   AllSeen seen_{&pool_};
+  std::size_t bytes_held_ = 0;
 };
 
 }  // namespace fenceguard::sqlite

@@ -55,7 +55,10 @@ Outcome<ReadReport> read_in(FenceTransaction& transaction, const ObjectStore::Re
   auto ruling = judge_in(transaction, view, *read.claim, jump_max);
   if (!ruling.ok()) return ruling.fault();
   if (!ruling.value().changed) return ReadReport{std::move(ruling.value()), std::nullopt};
+  if (!transaction.has_room())
+    return Fault{FaultKind::unavailable, "too many objects are read at once: try again later"};
   auto object = load(transaction.objects(), read, transaction.row().generation);
+  if (object) transaction.note_held(object->body.size());
   transaction.record(read.claim->resource, *ruling.value().fence);
   return ReadReport{std::move(ruling.value()), std::move(object)};
 }
