@@ -141,7 +141,7 @@ void Guard::prepare(const Claim& claim, std::span<const Command> commands, Prepa
   for (const auto& command : commands) {
     const auto& facts = client_.commands().facts(ask, command);
     require_fit(facts, command);
-    const auto named = client_.commands().keys(ask, command);
+    const auto named = keys_of(facts, command);
     if (named.empty()) throw InvalidInput(fmt::format("{} names no key", command.front()));
     for (const auto key : named) require_key(client_.keys(), claim, key);
     prepared.keys.insert(prepared.keys.end(), named.begin(), named.end());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 #include "adapters/redis/wire/errors.hpp"
 #include "guard/error.hpp"
@@ -44,7 +45,58 @@ std::string_view objection_of(const CommandTable::Facts& facts, const Reply& fla
   return {};
 }
 
-// An element of COMMAND INFO: name, arity, flags, first key, last key, step, ..., from 7.0 on subcommands.
+// Of an array {name, value, name, value, ...}.
+const Reply& member(const Reply& map, std::string_view name) {
+  for (std::size_t i = 0; i + 1 < map.elements.size(); i += 2) {
+    if (map.elements[i].text == name) return map.elements[i + 1];
+  }
+  throw Unavailable(fmt::format("the server describes a command's keys without '{}'", name));
+}
+
+int number(const Reply& map, std::string_view name) {
+  return static_cast<int>(member(map, name).integer);
+}
+
+// Nothing where the server says that it cannot tell.
+std::optional<KeySpec> spec_of(const Reply& description) {
+  KeySpec spec;
+  const auto& begin = member(description, "begin_search");
+  const auto& found = member(description, "find_keys");
+  const auto& where = member(begin, "spec");
+  const auto& which = member(found, "spec");
+  const auto begin_kind = member(begin, "type").text;
+  const auto find_kind = member(found, "type").text;
+  if (has_flag(member(description, "flags"), "incomplete")) return std::nullopt;
+  if (begin_kind == "index") {
+    spec.begin = number(where, "index");
+  } else if (begin_kind == "keyword" && number(where, "startfrom") > 0) {
+    spec.keyword = member(where, "keyword").text;
+    spec.begin = number(where, "startfrom");
+  } else {
+    return std::nullopt;
+  }
+  if (find_kind == "range") {
+    spec.last = number(which, "lastkey");
+    spec.limit = number(which, "limit");
+  } else if (find_kind == "keynum") {
+    spec.is_counted = true;
+    spec.count_at = number(which, "keynumidx");
+    spec.key_at = number(which, "firstkey");
+  } else {
+    return std::nullopt;
+  }
+  spec.step = std::max(1, number(which, "keystep"));
+  return spec;
+}
+
+// The server does not describe where SORT keeps its STORE; its patterns name no key (objection_to()).
+void describe_sort(CommandTable::Facts& facts) {
+  facts.keys = {{.begin = 1}, {.begin = 2, .keyword = "STORE"}};
+  facts.tells_all_keys = true;
+}
+
+// An element of COMMAND INFO: name, arity, flags, first key, last key, step, categories, tips, key
+// specifications, subcommands.
 CommandTable::Facts facts_of(const Reply& info) {
   CommandTable::Facts facts;
   facts.name = upper(info.elements.at(0).text);
@@ -52,21 +104,64 @@ CommandTable::Facts facts_of(const Reply& info) {
   const auto& flags = info.elements.at(2);
   facts.writes = has_flag(flags, "write");
   facts.reads = has_flag(flags, "readonly");
-  facts.has_movable_keys = has_flag(flags, "movablekeys");
-  facts.has_subcommands = info.elements.size() > 9 && !info.elements[9].elements.empty();
+  facts.has_subcommands = !info.elements.at(9).elements.empty();
   facts.objection = objection_of(facts, flags);
-  facts.first_key = static_cast<int>(info.elements.at(3).integer);
-  facts.last_key = static_cast<int>(info.elements.at(4).integer);
-  facts.key_step = std::max(1, static_cast<int>(info.elements.at(5).integer));
+  // A module may tell the keys of such a command by code alone.
+  facts.tells_all_keys = !(has_flag(flags, "module") && has_flag(flags, "movablekeys"));
+  for (const auto& description : info.elements.at(8).elements) {
+    if (has_flag(member(description, "flags"), "not_key")) continue;
+    if (auto spec = spec_of(description)) {
+      facts.keys.push_back(*std::move(spec));
+    } else {
+      facts.tells_all_keys = false;
+    }
+  }
+  if (facts.name == "SORT" || facts.name == "SORT_RO") describe_sort(facts);
   return facts;
 }
 
-// The word of the command that reads as key.
-std::string_view word_of(const Command& command, std::string_view key) {
-  const auto found = std::ranges::find(command, key);
-  if (found == command.end())
-    throw InvalidInput(fmt::format("the keys of this {} cannot be told", command.front()));
-  return *found;
+[[noreturn]] void throw_untold(const CommandTable::Facts& facts, std::string_view why) {
+  throw InvalidInput(fmt::format("the keys of this {} cannot be told: {}", facts.name, why));
+}
+
+// The place of the word behind the keyword; nothing where it is not given. One that stands in the command
+// twice is refused, also as a key or a value: of an option that is repeated the server takes the last and
+// describes the first.
+std::optional<std::int64_t> behind_keyword(const CommandTable::Facts& facts, const KeySpec& spec,
+                                           const Command& command) {
+  const auto is_keyword = [&](const std::string& word) { return is_same(word, spec.keyword); };
+  if (std::count_if(command.begin() + 1, command.end(), is_keyword) > 1)
+    throw_untold(facts, fmt::format("'{}' stands in it more than once", spec.keyword));
+  const auto begin = command.begin() + std::min<std::ptrdiff_t>(spec.begin, std::ssize(command));
+  const auto found = std::find_if(begin, command.end(), is_keyword);
+  if (found == command.end()) return std::nullopt;
+  return found - command.begin() + 1;
+}
+
+// As getKeysUsingKeySpecs() of Redis.
+void add_keys(const CommandTable::Facts& facts, const KeySpec& spec, const Command& command,
+              std::vector<std::string_view>& keys) {
+  const auto count = static_cast<std::int64_t>(command.size());
+  std::int64_t first = spec.begin;
+  if (!spec.keyword.empty()) {
+    const auto behind = behind_keyword(facts, spec, command);
+    if (!behind) return;
+    first = *behind;
+  }
+  std::int64_t last = 0;
+  if (spec.is_counted) {
+    if (first + spec.count_at >= count) throw_untold(facts, "it is too short");
+    const auto keys_told = parse_decimal(command[static_cast<std::size_t>(first + spec.count_at)]);
+    if (!keys_told || *keys_told < 1 || *keys_told > count) throw_untold(facts, "their number is none");
+    first += spec.key_at;
+    last = first + (*keys_told - 1) * spec.step;
+  } else if (spec.last >= 0) {
+    last = first + spec.last;
+  } else {
+    last = spec.limit == 0 ? count + spec.last : first + (count - first) / spec.limit + spec.last;
+  }
+  if (last < first || last >= count) throw_untold(facts, "it is too short");
+  for (auto i = first; i <= last; i += spec.step) keys.push_back(command[static_cast<std::size_t>(i)]);
 }
 
 }  // namespace
@@ -78,7 +173,7 @@ bool CommandTable::CaseLess::operator()(std::string_view a, std::string_view b) 
 const CommandTable::Facts& CommandTable::look_up(const Ask& ask, const std::string& name) {
   const std::string_view words[] = {"COMMAND", "INFO", name};
   const auto reply = unless_error("looking a command up", read_only_call([&] { return ask(words); }));
-  if (reply.elements.empty() || reply.elements.front().elements.size() < 6)
+  if (reply.elements.empty() || reply.elements.front().elements.size() < 10)
     throw InvalidInput(fmt::format("the server knows no command '{}'", name));
   return facts_.emplace(name, facts_of(reply.elements.front())).first->second;
 }
@@ -93,22 +188,10 @@ const CommandTable::Facts& CommandTable::facts(const Ask& ask, const Command& co
   return found != facts_.end() ? found->second : look_up(ask, name);
 }
 
-std::vector<std::string_view> CommandTable::keys(const Ask& ask, const Command& command) {
-  const auto& known = facts(ask, command);
+std::vector<std::string_view> keys_of(const CommandTable::Facts& facts, const Command& command) {
+  if (!facts.tells_all_keys) throw_untold(facts, "the server does not describe where they are");
   std::vector<std::string_view> keys;
-  if (known.has_movable_keys) {
-    std::vector<std::string_view> words{"COMMAND", "GETKEYS"};
-    words.insert(words.end(), command.begin(), command.end());
-    const auto reply = read_only_call([&] { return ask(words); });
-    if (reply.is_error())
-      throw InvalidInput(fmt::format("the keys of this {} cannot be told: {}", command.front(), reply.text));
-    for (const auto& key : reply.elements) keys.push_back(word_of(command, key.text));
-    return keys;
-  }
-  if (known.first_key == 0) return keys;
-  const int count = static_cast<int>(command.size());
-  const int last = known.last_key < 0 ? count + known.last_key : known.last_key;
-  for (int i = known.first_key; i <= last && i < count; i += known.key_step) keys.push_back(command[i]);
+  for (const auto& spec : facts.keys) add_keys(facts, spec, command, keys);
   return keys;
 }
 

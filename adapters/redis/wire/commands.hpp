@@ -1,8 +1,9 @@
 #pragma once
 
-// Commands: what the server itself says of a command (COMMAND INFO, COMMAND GETKEYS): which of its words are
-// keys, whether it writes, and whether it can be guarded at all. Asked once per command, but where only the
-// whole command tells its keys (ZUNIONSTORE, XREADGROUP, SORT).
+// Commands: what the server itself says of a command (COMMAND INFO): which of its words are keys, whether it
+// writes, and whether it can be guarded at all. Asked once per name.
+//
+// Source: the key specifications of Redis 7.0 and later (redis.io/docs/reference/key-specs).
 //
 // Not thread-safe.
 
@@ -18,21 +19,33 @@ namespace fenceguard::redis {
 
 using Command = std::vector<std::string>;  // {"SET", "{accounts/42}:balance", "70"}
 
+// Where some of a command's keys are. Their first is the word at 'begin', counted from the name, or the one
+// behind 'keyword', in any case, which is looked for from the word 'begin' on.
+struct KeySpec {
+  int begin = 0;
+  std::string keyword{};
+  // The last, from the first on, or from the end if negative; with a limit only the first of so many equal
+  // parts are keys. Where a word counts the keys, that is the word count_at behind the first, and the keys
+  // begin key_at behind it.
+  bool is_counted = false;
+  int last = 0;
+  int limit = 0;
+  int count_at = 0;
+  int key_at = 0;
+  int step = 1;
+};
+
 class CommandTable {
  public:
-  // What a command is, and where its keys are: the words first, first + step, ... up to last (counted from
-  // the end if negative).
   struct Facts {
     std::string name;  // the server's own, in upper case, also of one that was renamed: 'XGROUP|CREATE'
     bool writes = false;
     bool reads = false;
     bool has_subcommands = false;
-    bool has_movable_keys = false;
     std::string_view objection;  // why it cannot be guarded, whatever its words are; empty: it can
     int arity = 0;               // so many words; negative: at least so many
-    int first_key = 0;           // 0: none
-    int last_key = 0;
-    int key_step = 1;
+    std::vector<KeySpec> keys;
+    bool tells_all_keys = true;  // false: keys has not all, and the command cannot be guarded
   };
 
   // Sends a command to the server and answers its reply; throws as Connection::call does.
@@ -40,10 +53,6 @@ class CommandTable {
 
   // Throws InvalidInput for a command that the server does not know; Unavailable.
   [[nodiscard]] const Facts& facts(const Ask& ask, const Command& command);
-
-  // The keys that the command names, which point into it. Throws InvalidInput where it is malformed;
-  // Unavailable.
-  [[nodiscard]] std::vector<std::string_view> keys(const Ask& ask, const Command& command);
 
  private:
   struct CaseLess {
@@ -58,5 +67,9 @@ class CommandTable {
 
 // Why this very command cannot be guarded, as a sentence about it; empty if it can.
 [[nodiscard]] std::string_view objection_to(const CommandTable::Facts& facts, const Command& command);
+
+// The keys that the command names, which point into it. Throws InvalidInput where they cannot be told,
+// because it is malformed or could be read in two ways.
+[[nodiscard]] std::vector<std::string_view> keys_of(const CommandTable::Facts& facts, const Command& command);
 
 }  // namespace fenceguard::redis
