@@ -1,7 +1,7 @@
 #pragma once
 
-// ClaimKeys: signs claims when they are granted and checks them where they are used, so that nobody who was
-// not granted a token can use one, and one buggy client cannot lock everybody out with an absurd number.
+// ClaimKeys: signs claims when they are granted and checks them where they are used, so that a client cannot
+// use a token that it was not granted, and one buggy client cannot lock all others out with an absurd number.
 //
 // A signature reads KEYID.BASE64URL, as in the header field Fencing-Signature: HMAC-SHA-256 (RFC 2104) over
 // namespace, resource, token and holder, each as a netstring (its length in bytes, a colon, itself, a comma),
@@ -29,9 +29,9 @@ class ClaimKeys {
   // Reads a file of keys, one a line: KEYID BASE64URL; empty lines and lines that begin with # are passed
   // over. KEYID: 1 to 32 of [A-Za-z0-9_-]; a key has 32 to 64 bytes. The first signs; one or two are valid at
   // a time, so that keys can be changed while the old one's claims are still in use. space: the namespace in
-  // which the tokens are comparable, the same at everybody who signs or checks; 1 to 128 bytes of visible
-  // ASCII. Throws InvalidInput with the line that is wrong, never with a key; and where others than its owner
-  // may read the file.
+  // which the tokens are comparable, the same at every signer and verifier; 1 to 128 bytes of visible ASCII.
+  // Throws InvalidInput with the line that is wrong, never with a key; and where others than its owner may
+  // read the file.
   [[nodiscard]] static ClaimKeys from_file(const std::string& path, std::string space);
 
   // Reads the file again; on InvalidInput the old keys stay.

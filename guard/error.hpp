@@ -66,7 +66,7 @@ struct Fault {
 [[noreturn]] void raise_fault(const Fault& fault);
 
 // The fault that stands for the exception now being handled. What is no Error of ours counts as 'unknown',
-// because then nobody can be certain. REQUIRES: called inside a catch block.
+// because then the outcome is not certain. REQUIRES: called inside a catch block.
 [[nodiscard]] Fault current_fault();
 
 // An answer or a fault.

@@ -1,8 +1,8 @@
 #pragma once
 
 // The rule: is this claim still good against what the resource has seen? judge() is pure: no clock, no
-// storage, no lock. Whoever calls it must make its answer and the write one atomic step; a judgement that is
-// acted on later is the very race that fencing is meant to prevent.
+// storage, no lock. The caller must make its answer and the write one atomic step; a judgement that is acted
+// on later is the very race that fencing is meant to prevent.
 //
 // No other C++ code compares tokens. The SQL and Lua twins of this function are held to it by the shared
 // table of cases, tests/judge_cases.tsv.
@@ -56,7 +56,7 @@ struct Ruling {
   Verdict verdict = Verdict::stale;
   std::int64_t highest = 0;    // highest token of the resource after the ruling; 0 if none
   std::optional<Fence> fence;  // the resource's record after the ruling, if it has one
-  bool changed = false;        // the record must be stored, durably, before anybody hears of the ruling
+  bool changed = false;        // the record must be stored, durably, before any client is told the ruling
 };
 
 // A record where it lies, for callers that keep many and do not want to copy one to have it judged.
@@ -83,7 +83,7 @@ struct FenceRef {
 
 // True if the claim would raise a fence by more than its jump bound above the highest token seen in the
 // namespace, floor included. Such a claim is refused and moves nothing, so that one absurd number of a client
-// cannot shut everybody out.
+// cannot shut all others out.
 [[nodiscard]] bool is_implausible(const Claim& claim, std::int64_t namespace_highest,
                                   std::int64_t jump_max) noexcept;
 

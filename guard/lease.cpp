@@ -118,7 +118,7 @@ class Lease::Keeper {
   }
 
   // Waits until moment, the loss, or stop, but not for long: a condition variable's clock stands still while
-  // the machine is suspended, the lease's does not, so nobody sleeps long without a look at the right one.
+  // the machine is suspended, the lease's does not, so no thread sleeps long without a look at the right one.
   void wait_until(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
                   BootClock::time_point moment) {
     static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};

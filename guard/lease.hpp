@@ -1,8 +1,8 @@
 #pragma once
 
 // Lease: a lock that is held and kept renewed in the background, a third of the time to live at a time. When
-// it is lost, or can no longer be known to be held, lost() is signalled, before the source lets anybody else
-// in.
+// it is lost, or can no longer be known to be held, lost() is signalled, before the source grants the lock to
+// another holder.
 //
 // lost() is a courtesy, not a fence: a paused process gets no signal. What keeps a stale write out is the
 // token in claim(), checked by the guard.

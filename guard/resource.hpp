@@ -1,7 +1,7 @@
 #pragma once
 
-// Who and what a claim names: Resource and Holder. Both are checked once, when they are made, so that whoever
-// holds one need not check again.
+// What a claim names: Resource and Holder. Each is checked once, when it is made, so that later code need not
+// check again.
 //
 // Values; safe to copy and to use from any thread.
 
@@ -33,7 +33,7 @@ class Resource {
   std::string name_;
 };
 
-// Who was granted a token: an opaque string, unique per grant, 1 to 128 bytes of visible ASCII. Left out, it
+// The grantee of a token: an opaque string, unique per grant, 1 to 128 bytes of visible ASCII. Left out, it
 // is the empty holder, which is a holder like any other: two clients that leave it out cannot be told apart.
 class Holder {
  public:

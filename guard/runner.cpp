@@ -9,8 +9,8 @@ Verdict Runner::attempt(const Lease& lease, const Body& body) {
   const Ruling advanced = guard_.advance(lease.claim());
   if (advanced.verdict == Verdict::admitted) return body(lease);
   // Fresh and yet refused: the source has fallen behind what the guard has seen. It may be lifted only while
-  // the lock is held, so that a truly stale client cannot use it to push anybody out. Only the source knows:
-  // a process that was stopped since it took the lock may not have been told of the loss yet.
+  // the lock is held, so that a truly stale client cannot use it to push the present holder out. Only the
+  // source knows: a process that was stopped since it took the lock may not have been told of the loss yet.
   const bool is_fresh =
       !lease.lost().stop_requested() && source_.renew(lease.claim(), policy_.ttl) == Renewal::renewed;
   if (is_fresh && advanced.highest > 0) source_.raise(lease.claim().resource, Token{advanced.highest});

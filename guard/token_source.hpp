@@ -4,9 +4,9 @@
 // implement the small virtual part; acquire() on top of it is what services call.
 //
 // Three requirements on every implementation: tokens rise strictly per resource from grant to grant; a token
-// is stable for its tenure (renewing and asking again do not change it); and it is drawn in the same atomic
+// is stable for its lease (renewing and asking again do not change it); and it is drawn in the same atomic
 // step as the grant, durable before it is handed out. Renew and release check token and holder in the same
-// step, so that a late heartbeat cannot steal a lease back and a late release cannot free somebody else's.
+// step, so that a late heartbeat cannot steal a lease back and a late release cannot free another holder's.
 //
 // Thread safety: all calls may be made from any thread at once. All calls block. Faults are exceptions:
 // Unavailable (nothing happened), OutcomeUnknown (the grant, renewal or release may or may not have
@@ -36,12 +36,12 @@ struct Grant {
   Claim claim;
   std::chrono::milliseconds ttl{};
   bool is_new = true;  // false: the same holder asked again and has the same token
-  // The moment before the request that was granted, from which the term counts. Set by whoever sent the
+  // The moment before the request that was granted, from which the term counts. Set by the sender of the
   // request: wait_acquire(), or the caller of try_acquire().
   BootClock::time_point asked_at{};
 };
 
-// The lock is held by somebody else.
+// The lock is held by another holder.
 struct Held {
   std::chrono::milliseconds retry_after{};  // asking again before then is useless unless it is released
 };
@@ -64,13 +64,13 @@ class TokenSource {
   [[nodiscard]] virtual std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                                               std::chrono::milliseconds ttl) = 0;
 
-  // Extends the lease to ttl from now. lost: it expired, was released or ended, or belongs to somebody else.
+  // Extends the lease to ttl from now. lost: it expired, was released or ended, or belongs to another claim.
   [[nodiscard]] virtual Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) = 0;
 
   // Frees the lock if the claim still holds it.
   virtual Release release(const Claim& claim) = 0;
 
-  // Ends the present lease of resource, whoever holds it, if there is one. For revoke.
+  // Ends the present lease of resource, whichever client holds it, if there is one. For revoke.
   virtual Release end(const Resource& resource) = 0;
 
   // The present lease of resource, if there is a live one.

@@ -4,7 +4,7 @@
 
 namespace fenceguard {
 
-// For sources that tell nobody of a release: it asks again, as they hint.
+// For sources that do not announce a release: it asks again, as they hint.
 std::optional<Grant> TokenSource::wait_acquire(const Resource& resource, const Holder& holder,
                                                const AcquireOptions& options) {
   AcquireDeadline deadline{options};

@@ -7,8 +7,8 @@
 namespace fenceguard {
 
 // Ends the lease of claim, wherever it is held. One that lives by a connection of another process cannot be
-// released from here, and is ended if it is the present one. Whoever is granted the lock between that look
-// and the end loses the lease, and nothing else: its token is good. Throws as the source does.
+// released from here, and is ended if it is the present one. A client that is granted the lock between that
+// look and the end loses the lease, and nothing else: its token stays good. Throws as the source does.
 inline Release end_lease(TokenSource& source, const Claim& claim) {
   if (source.release(claim) == Release::released) return Release::released;
   if (!source.lives_by_connection()) return Release::not_held;

@@ -24,7 +24,7 @@ namespace fenceguard {
 
 enum class StoreState {
   ready,
-  uninitialised,  // no state was found, and no state is not a licence: unavailable until it is initialised
+  uninitialised,  // no state was found: claims are refused as unavailable until the namespace is initialised
   failed,  // not reached, or not fit to be used: a commit's end was not seen, or the state is damaged; a file
            // is unavailable until it was reopened, a server until it answers again
 };
@@ -91,7 +91,7 @@ class FenceStore {
   // floor afterwards.
   virtual void init(std::int64_t floor, Done<std::int64_t> done) = 0;
 
-  // Sets a fence by hand and leaves a record of who did it when. Lowering one forfeits G1.
+  // Sets a fence by hand and records the operator and the time. Lowering one forfeits G1.
   struct Rebase {
     Resource resource;
     Token to;

@@ -1,8 +1,8 @@
 #pragma once
 
 // DepthRecord: how many segments of a path name a resource, kept beside the fences of a storage that is
-// served by paths. With another depth the same paths have other names, whose fences nobody has raised yet: a
-// token that was refused would be let in.
+// served by paths. With another depth the same paths have other names, whose fences no claim has raised yet:
+// a token that was refused would be admitted.
 //
 // Thread safety: all calls may be made from any thread. They block, for the start, and throw Unavailable or
 // OutcomeUnknown.

@@ -32,7 +32,7 @@ class Storage {
   // The token source that comes with the storage; null if there is none.
   [[nodiscard]] virtual TokenSource* own_source() { return nullptr; }
   // True if missing state is created when the storage is opened for it (StorageOptions::initialise), or was
-  // created when it was installed; false where somebody must say so, and a number drawn from the source
+  // created when it was installed; false where an operator must say so, and a number drawn from the source
   // becomes the floor.
   [[nodiscard]] virtual bool initialises_itself() const noexcept { return false; }
 };
@@ -44,11 +44,11 @@ struct StorageOptions {
     inspect,  // to look at, beside a running guard; every change is unavailable
   };
   Mode mode = Mode::guard;
-  bool initialise = false;  // create missing state with own numbers; see design: 'no state is not a licence'
+  bool initialise = false;    // create missing state with own numbers; else claims are refused until it is
   std::int64_t jump_max = 0;  // see is_implausible(); 0: no bound
   std::size_t cache_entries = 100'000;
-  // How long to wait for another guard that has the state locked; it is let in when that process is dead, not
-  // when it is silent.
+  // How long to wait for another guard that has the state locked; this one is admitted when that process is
+  // dead, not when it is silent.
   std::chrono::milliseconds lock_wait{1'000};
   LaneOptions lane{};  // for a storage that has no atomic check of its own
 };

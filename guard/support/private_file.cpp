@@ -82,7 +82,7 @@ std::string read_private_file(const std::string& kind, const std::string& path, 
   const auto cannot_read = [&] {
     return refuse("cannot be read: " + std::generic_category().message(errno));
   };
-  // A pipe that nobody writes to must not stop us.
+  // A pipe without a writer must not block this call.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.number() < 0) throw cannot_read();
   struct stat status {};

@@ -15,7 +15,7 @@ enum class Reading {
 
 // The content of the file at path, of at most bytes_max bytes, which is a number of whole KiB. kind names it
 // in what is thrown: 'the claim key file'. Throws InvalidInput where it cannot be read, is no file, is
-// longer, or can be read or written by whoever must not.
+// longer, or can be read or written by users that must not.
 [[nodiscard]] std::string read_private_file(const std::string& kind, const std::string& path,
                                             std::size_t bytes_max, Reading reading = Reading::first);
 
