@@ -10,7 +10,8 @@ do $$
 declare
   version text;
 begin
-  -- Nobody who has a transaction open holds up this one, and with it all writers, for ever. Then nothing is installed.
+  -- An open transaction must not hold up this one, and with it all writers, for ever. After the limit nothing is
+  -- installed.
   if current_setting('lock_timeout') = '0' then perform set_config('lock_timeout', '5s', true); end if;
   if current_setting('server_version_num')::int < 130000 then
     raise exception 'fenceguard needs PostgreSQL 13 or later, and this is %', current_setting('server_version');

@@ -76,7 +76,7 @@ declare
 begin
   if verdict not in ('stale', 'conflict', 'missing') then return; end if;
   get diagnostics stack = pg_context;
-  -- Whose check function called, if one did. Who fakes that name has a wrong count.
+  -- Of the table whose check function called, if one did. A caller that fakes that name only makes a count wrong.
   select case when count(*) = 1 then min(c.oid) end into counter from pg_class c
   where c.relname = 'fenceguard_refused_' || verdict || '_' || substring(stack from 'fenceguard_check_([0-9a-f]{16})\(')
     and case when c.relkind = 'S' then has_sequence_privilege(c.oid, 'usage') end;

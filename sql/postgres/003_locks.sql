@@ -1,18 +1,19 @@
--- Who may write beside whom. Writers under the token of the fence share its lock; whoever changes the fence holds it
--- alone, and so waits until every older write is over.
+-- Which transactions may write side by side. Writers under the token of the fence share its lock; a transaction that
+-- changes the fence holds it alone, and so waits until every older write is over.
 --
--- The locks are advisory ones, of the transaction, because their queue is fair: from the moment somebody waits for the
--- exclusive one, no further shared one is let in. (A stream of FOR SHARE on the row starves the waiter: measured, 43 s.)
+-- The locks are advisory ones, of the transaction, because their queue is fair: from the moment a transaction waits for
+-- the exclusive one, no further shared one is granted. (A stream of FOR SHARE on the row starves the waiter: measured,
+-- 43 s.)
 --
--- Whoever asks for a lock alone also holds its 'tags': shared locks that nobody ever waits for, and that spell out
--- in pg_locks under which token it is asked for. So others can tell the older holder, which may be cut, from the newer
--- one, which must not.
+-- A transaction that asks for a lock alone also holds its 'tags': shared locks that no transaction ever waits for, and
+-- that spell out in pg_locks under which token it asks. So others can tell the older holder, which may be cut, from the
+-- newer one, which must not.
 
 -- Of a fence. Two resources whose hashes are equal wait for each other, and nothing else.
 create or replace function fenceguard.lock_key(resource text) returns bigint
 language sql immutable as $$ select hashtextextended(resource collate "C", 0) $$;
 
--- Of the floor: shared by whoever may add a record, alone for compacting.
+-- Of the floor: shared by a transaction that may add a record, alone for compacting.
 create or replace function fenceguard.floor_lock_key() returns bigint
 language sql immutable as $$ select -7020450312114311203 $$;
 
@@ -29,8 +30,9 @@ language sql immutable as $$
     | ((token >> (21 * part)) & 2097151)
 $$;
 
--- Nobody of ours holds a tag alone. Who does is left alone, because any application may take such a lock, and whoever
--- claims could aim at it; the claim goes without its tags then, and may be cut as if it were an older one.
+-- fenceguard holds tags shared only. A session that holds one alone is not cut, because any application may take such a
+-- lock, and a claimant could choose its token so as to hit it; the claim goes without that tag then, and may be cut as
+-- if it were an older one.
 create or replace function fenceguard.hold_tags(key bigint, token bigint) returns void
 language plpgsql as $$
 declare
@@ -65,7 +67,7 @@ exception when insufficient_privilege then
                     current_user);
 end $$;
 
--- Who holds an advisory lock of the one-number kind. A prepared transaction has no pid.
+-- The holders of an advisory lock of the one-number kind. A prepared transaction has no pid.
 create or replace function fenceguard.holders_of(
   key bigint, out pid integer, out transaction text, out alone boolean) returns setof record
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -76,8 +78,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   group by 1, 2
 $$;
 
--- Who holds or awaits the lock of a fence, alone or shared, and under which token at most (null where no tag tells). A
--- prepared transaction has no pid.
+-- The holders and waiters of the lock of a fence, alone or shared, and under which token at most (null where no tag
+-- tells). A prepared transaction has no pid.
 create or replace function fenceguard.lock_holders(
   resource text, out pid integer, out transaction text, out granted boolean, out alone boolean, out token_max bigint)
 returns setof record language sql stable as $$
@@ -102,13 +104,14 @@ returns setof record language sql stable as $$
   group by 1, 2
 $$;
 
--- Ends the backends that hold the lock of a fence under a token of at most token_max; answers how many. Who holds it
--- alone has its token in its tags (without any it is no claim of ours). Who shares it writes under the fence's own
--- token, which is looked up after the locks, unless its tags say that it was refused as newer. Whether they had committed before is known once the lock was had.
+-- Ends the backends that hold the lock of a fence under a token of at most token_max; answers how many. A transaction
+-- that holds it alone has its token in its tags (without any it is no claim of ours). One that shares it writes under
+-- the fence's own token, which is looked up after the locks, unless its tags say that it was refused as newer. Whether
+-- they had committed before is known once the lock was had.
 create or replace function fenceguard.cut_older(resource text, token_max bigint) returns integer
 language plpgsql as $$
 declare
-  -- Above READ COMMITTED the fence that we see may be older than who shares its lock now.
+  -- Above READ COMMITTED the fence in the snapshot may be older than the transactions that share its lock now.
   may_be_newer constant boolean := not fenceguard.is_read_committed();
   held text[];
   sharing text[];
@@ -133,9 +136,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select greatest(coalesce(drain, fenceguard.drain_setting()), interval '0')
 $$;
 
--- Takes the lock of a fence alone, for a claim with this token: waits for drain, then cuts whoever holds it under a
--- token of at most token_max, unless told not to. Raises lock_not_available where the lock cannot be had; then nothing
--- was done. The session's own lock_timeout counts too.
+-- Takes the lock of a fence alone, for a claim with this token: waits for drain, then cuts the holders under a token of
+-- at most token_max, unless told not to. Raises lock_not_available where the lock cannot be had; then nothing was done.
+-- The session's own lock_timeout counts too.
 create or replace function fenceguard.lock_alone(
   resource text, token bigint, token_max bigint, drain interval, cut boolean) returns void
 language plpgsql as $$
@@ -145,8 +148,9 @@ begin
   perform fenceguard.lock_or_cut(resource, token_max, drain, cut, false);
 end $$;
 
--- Shares the lock of a fence; true. A wait ends as that of lock_alone(): cut is whoever holds it alone under a token
--- lower than the fence's, or with no claim at all. The second of the two is put in line where it is called.
+-- Shares the lock of a fence; true. A wait ends as that of lock_alone(): it cuts a transaction that holds the lock
+-- alone under a token lower than the fence's, or with no claim at all. PostgreSQL inlines the second of the two where
+-- it is called.
 create or replace function fenceguard.share_lock_slowly(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -214,8 +218,8 @@ exception when lock_not_available then
 end $$;
 
 -- The lock of the floor, of the counter, or another one of ours: waits so long, then ends the backends that keep it,
--- unless cut says no, and refuses where that does not help. How long is not the session's to say: these locks are
--- everybody's, and who holds one is not older than who wants it. Whose own lock_timeout is shorter ends nobody.
+-- unless cut says no, and refuses where that does not help. The session does not choose how long: all sessions share
+-- these locks, and a holder is not older than a waiter. A session whose own lock_timeout is shorter ends no backend.
 drop function if exists fenceguard.lock_or_refuse(bigint, interval, boolean),
   fenceguard.hold_tags(bigint, bigint, interval, boolean), fenceguard.tag_lease_row(text),
   fenceguard.keep_note(text, text), fenceguard.note(text, bigint, text), fenceguard.note_last(text),
@@ -257,8 +261,8 @@ begin
         else 'It is newer, writes under the same token, or is a prepared transaction. Try again when it is over.' end;
 end $$;
 
--- For people: ends the backends that keep an advance waiting, and answers how many. Without a token: those that are
--- older than the highest token for which somebody waits now.
+-- For operators: ends the backends that keep an advance waiting, and answers how many. Without a token: those that are
+-- older than the highest token for which a transaction waits now.
 create or replace function fenceguard.cut(resource text, token bigint default null) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

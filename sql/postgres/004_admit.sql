@@ -4,14 +4,14 @@
 --
 -- What an admission leaves behind, for the triggers of protected tables and for the commit of a library, is a note: the
 -- claim with a seal, made of the fence's secret and the number of the transaction. Notes are kept in settings, which end
--- with the transaction or with a savepoint that is rolled back. Anybody can write a setting, so only the seal counts; and
--- as somebody may bring back the note of a savepoint, a row is judged by the fence as well.
+-- with the transaction or with a savepoint that is rolled back. Any session can write a setting, so only the seal
+-- counts; and as a session may bring back the note of a savepoint, a row is judged by the fence as well.
 --
 -- What runs at every guarded write has no search_path of its own, which would have to be set each time: there everything
 -- is spelled out, operators, types and collations too (tests/postgres/sql/search_path_test.py looks at that).
 
--- The claim to a fence with this secret, as it is noted in this transaction. This and the next two are put in line where
--- they are called.
+-- The claim to a fence with this secret, as it is noted in this transaction. PostgreSQL inlines this and the next two
+-- where they are called.
 create or replace function fenceguard.note(secret bytea, resource text, token bigint, holder text) returns text
 language sql stable as $$
   select E'\n' operator(pg_catalog.||) resource operator(pg_catalog.||) E'\t'
@@ -43,7 +43,7 @@ begin
 end $$;
 
 -- Keeps a note of a claim to this resource in the setting of this name; true. What is there from another transaction,
--- because somebody set it for his session, is dropped. A cursor that was opened after the note sees what it should.
+-- because it was set for the session, is dropped. A cursor that was opened after the note sees what it should.
 create or replace function fenceguard.keep_note(name text, note text, resource text) returns boolean
 language sql volatile as $$
   select coalesce(pg_catalog.strpos(pg_catalog.current_setting(name, true), note) operator(pg_catalog.>) 0, false)
@@ -174,9 +174,9 @@ begin
   perform fenceguard.lock_fence_row(resource, true);
 end $$;
 
--- REQUIRES: the fence's lock is had. So of ours only who moves the floor may keep the row locked, and is cut as whoever
--- keeps the floor's lock, however short the session's drain is. Above READ COMMITTED it fails with 40001 if the row was
--- changed after the snapshot.
+-- REQUIRES: this transaction has the fence's lock. So of ours only a transaction that moves the floor may keep the row
+-- locked, and is cut as a holder of the floor's lock, however short the session's drain is. Above READ COMMITTED it
+-- fails with 40001 if the row was changed after the snapshot.
 create or replace function fenceguard.lock_fence_row(
   resource text, shared boolean, drain interval default null, cut boolean default null) returns void
 language plpgsql as $$
@@ -376,7 +376,8 @@ begin
 end $$;
 
 -- The common case of the two: true if the claim equals the fence and shares its lock now. It looks before it locks,
--- because who then needs the lock alone must not hold it shared: two who did would wait for each other.
+-- because a transaction that then needs the lock alone must not hold it shared: two such transactions would wait for
+-- each other.
 create or replace function fenceguard.equals_fence(resource text, token bigint, holder text, sequence bigint)
 returns boolean language plpgsql security definer as $$
 declare
@@ -416,7 +417,7 @@ begin
   if verdict = 'advance' then
     verdict := (fenceguard.admit_alone(resource, token, holder, sequence, drain, cut, jump_max)).verdict;
   end if;
-  -- The commit that it rests on may be one whose end nobody saw.
+  -- The commit that it rests on may be one whose end no client saw.
   if verdict = 'duplicate' then perform fenceguard.demand_durable_commit(); end if;
   highest := fenceguard.highest(resource);
 end $$;
@@ -462,7 +463,7 @@ begin
   return next;
 end $$;
 
--- The one of version 1 has a parameter less. Who may call it may call this one, and nobody else.
+-- The one of version 1 has a parameter less. The roles that may call that one may call this one, and no others.
 do $$
 declare
   before constant regprocedure := to_regprocedure('fenceguard.try_admit(text, bigint, text, bigint)');

@@ -30,10 +30,10 @@ begin
   perform fenceguard.demand_durable_commit();
 end $$;
 
--- Closes a fence: its present token is refused from now on, and a higher one opens it again. Waits for whoever holds
--- the fence, and then cuts him, whatever his token is. The present lease of fenceguard.leases is ended, and cut off even
--- if it has not advanced yet. With a token it means that one only: a fence and a lease of a newer or another one stay, and
--- so do their writers. Answers whether there was anything to close.
+-- Closes a fence: its present token is refused from now on, and a higher one opens it again. Waits for the transactions
+-- that hold the fence's lock, and then cuts them, whatever their tokens are. The present lease of fenceguard.leases is
+-- ended, and cut off even if it has not advanced yet. With a token it means that one only: a fence and a lease of a
+-- newer or another one stay, and so do their writers. Answers whether there was anything to close.
 create or replace function fenceguard.revoke(
   resource text, token bigint default null, holder text default '', drain interval default null,
   cut boolean default null) returns boolean
@@ -45,7 +45,7 @@ begin
   if token is null then return fenceguard.revoke_present(resource collate "C", null, '', drain, cut); end if;
   perform fenceguard.require_primary();
   perform fenceguard.require_new_snapshots(resource);
-  -- The lease before the fence: nobody shall wait for the fence while we wait for a renewal.
+  -- The lease before the fence: no transaction may wait for the fence while this one waits for a renewal.
   had_lease := exists (select from fenceguard.end_present_lease(resource collate "C", token, token, drain, cut) e
                        where e.token is not null);
   if fenceguard.highest(resource collate "C") > token then return had_lease; end if;
@@ -55,7 +55,7 @@ begin
   return fenceguard.close_fence(resource collate "C", token, holder) or had_lease;
 end $$;
 
--- The same for whoever is there now, and for a lease of another source, if that has not advanced yet. For sidecars.
+-- The same for the present token, and for a lease of another source, if that has not advanced yet. For sidecars.
 create or replace function fenceguard.revoke_present(
   resource text, lease_token bigint default null, lease_holder text default '', drain interval default null,
   cut boolean default null) returns boolean
@@ -114,8 +114,8 @@ begin
           hint = 'Pass the lowest token that is still held or awaited at the source that you use.';
     end if;
   end if;
-  -- Nothing adds a record meanwhile. Whoever waits for us waits briefly: we do not wait long ourselves. Nobody is cut
-  -- for what can be done another time.
+  -- No transaction adds a record meanwhile. One that waits for this one waits briefly, because this one does not wait
+  -- long itself. No backend is cut: a compaction can be done another time.
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '1 s', false, false);
   with gone as (
     delete from fenceguard.fences f where f.token < live returning f.token
@@ -148,7 +148,7 @@ begin
   return present;
 end $$;
 
--- Sets a fence by hand and leaves a record of who did it. Lowering one forfeits the guarantee that no stale write lands.
+-- Sets a fence by hand and records the operator. Lowering one forfeits the guarantee that no stale write lands.
 create or replace function fenceguard.rebase(resource text, token bigint, done_by text default session_user)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

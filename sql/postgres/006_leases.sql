@@ -40,7 +40,7 @@ $$); end $do$;
 create or replace function fenceguard.counter_lock_key() returns bigint
 language sql immutable as $$ select -3391278451190272455 $$;
 
--- Of the connection that keeps a lease, whichever way: who holds this lock is the keeper.
+-- Of the connection that keeps a lease, whichever way: the backend that holds this lock is the keeper.
 create or replace function fenceguard.lease_lock_key(resource text) returns bigint
 language sql immutable as $$ select hashtextextended(resource collate "C", 1) $$;
 
@@ -73,7 +73,7 @@ begin
 end $$;
 
 -- Takes the lock of resource for ttl: granted with a new token; or granted with the same token and a lease of at least
--- ttl from now, if the holder has it already; or held by somebody else, at most for retry_after unless it is released.
+-- ttl from now, if the holder has it already; or held by another holder, at most for retry_after unless it is released.
 -- The grant is the caller's once this transaction has committed, which it does durably. Nothing was advanced: call
 -- fenceguard.advance() with it before the first read.
 create or replace function fenceguard.acquire(
@@ -85,7 +85,7 @@ declare
 begin
   perform fenceguard.require_ttl(ttl);
   holder := coalesce(holder, replace(gen_random_uuid()::text, '-', ''));
-  -- Without the row's lock: who asks for a lock that is held must not hold up a renewal.
+  -- Without the row's lock: a request for a lock that is held must not hold up a renewal.
   select r.* into l from fenceguard.leases r
   where r.resource = acquire.resource collate "C" and r.holder <> acquire.holder collate "C";
   if found and fenceguard.is_live(l) then
@@ -113,7 +113,7 @@ begin
   if not is_new then perform fenceguard.demand_durable_commit(); end if;
 end $$;
 
--- The lease's row, locked; new if there is none. Whoever draws a number comes through here.
+-- The lease's row, locked; new if there is none. Every draw of a number comes through here.
 create or replace function fenceguard.lock_lease(resource text, holder text) returns fenceguard.leases
 language plpgsql as $$
 begin
@@ -124,7 +124,7 @@ begin
 end $$;
 
 -- The lease's row, locked for this transaction; nulls where there is none and none is to be made. Waits for drain, then
--- cuts whoever keeps it locked.
+-- cuts the transaction that keeps it locked.
 create or replace function fenceguard.lock_lease_row(
   resource text, make boolean, drain interval, cut boolean, out l fenceguard.leases)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -176,7 +176,8 @@ exception when lock_not_available then
   return null;  -- the setting went back with the sub-transaction
 end $$;
 
--- Whoever has the row locked also holds this, shared, and nobody waits for it: it tells which backend that is.
+-- The transaction that has the row locked also holds this, shared: it tells which backend that is. Ours only share it,
+-- so none of ours waits for another's.
 create or replace function fenceguard.lease_tag_key(resource text) returns bigint
 language sql immutable set search_path = pg_catalog, pg_temp as $$ select hashtextextended(resource collate "C", 2) $$;
 
@@ -209,7 +210,7 @@ begin
   return drawn;
 end $$;
 
--- Extends the lease to ttl from now; false: it expired, was released or ended, or belongs to somebody else.
+-- Extends the lease to ttl from now; false: it expired, was released or ended, or belongs to another claim.
 create or replace function fenceguard.renew(resource text, token bigint, holder text, ttl interval default '10 s')
 returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -234,7 +235,7 @@ begin
   return false;
 end $$;
 
--- The row's lock, for whoever knows the lease's token and holder: nobody else locks it.
+-- The row's lock, for a caller that knows the lease's token and holder; any other caller leaves the row unlocked.
 create or replace function fenceguard.lock_own_lease(resource text, token bigint, holder text) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -243,7 +244,7 @@ begin
     and (fenceguard.lock_lease_row(resource, false, null, null)).resource is not null;
 end $$;
 
--- Ends the present lease, whoever holds it, and the connection that keeps it; answers whether there was one.
+-- Ends the present lease, whichever client holds it, and the connection that keeps it; answers whether there was one.
 create or replace function fenceguard.end_lease(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -310,9 +311,9 @@ begin
   return least(next, (select min(l.token) from fenceguard.lease l));
 end $$;
 
--- For leases that live by a connection. Whoever wants one first gets the lock on a connection of its own (the keeper)
--- with hold_row(), in a transaction that stays open, or with pg_advisory_lock(fenceguard.lease_lock_key(resource)); and
--- then the token by acquire_kept() on another one, which commits it.
+-- For leases that live by a connection. A client first gets the lock on a connection of its own (the keeper) with
+-- hold_row(), in a transaction that stays open, or with pg_advisory_lock(fenceguard.lease_lock_key(resource)); and then
+-- the token by acquire_kept() on another one, which commits it.
 create or replace function fenceguard.prepare_row(resource text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -323,8 +324,8 @@ begin
   insert into fenceguard.lease_rows (resource) values (resource) on conflict do nothing;
 end $$;
 
--- True when the row is locked for this transaction, whose backend is the keeper then. Without wait, false if somebody
--- else has it, or keeps a lease of the other kind. With wait it waits for both, as long as lock_timeout allows; the
+-- True when the row is locked for this transaction, whose backend is the keeper then. Without wait, false if another
+-- session has it, or keeps a lease of the other kind. With wait it waits for both, as long as lock_timeout allows; the
 -- keeper's lock first, which is freed last. After false, roll back.
 create or replace function fenceguard.hold_row(resource text, wait boolean) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -180,8 +180,8 @@ end $$;
 -- From now on no row of this table is written, by whatever client or command, without a claim to its resource that was
 -- admitted in the same transaction. The expression gives a row's resource from its own columns: $$ 'accounts/' || id $$.
 -- An update is judged for the old and the new row. Children, partitions, and what is attached later are included;
--- TRUNCATE is refused. Run again, it puts the new expression in place of the old one. The owner's to call, who also
--- needs CREATE on the table's schema; the owner (and a superuser) can undo it, and nobody else.
+-- TRUNCATE is refused. Run again, it puts the new expression in place of the old one. For the table's owner to call,
+-- which also needs CREATE on the table's schema; only the owner and a superuser can undo it.
 create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
 language plpgsql as $$
 begin
@@ -204,7 +204,7 @@ begin
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
   columns := fenceguard.bind_expression(relation, resource_expression, path, schema || '.fenceguard_resource_' || id);
   -- It runs at every row. What it names is spelled out, so from PostgreSQL 14 on, where the resource function is bound
-  -- when it is made, the path of whoever writes does not matter, nor is it set each time; settings that change how a
+  -- when it is made, the writer's search_path does not matter, nor is it set each time; settings that change how a
   -- value reads as text are, if the expression has such values.
   execute format('create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql %3$s as %4$L',
                  schema, id, fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc), format($f$
@@ -300,7 +300,7 @@ begin
 end $$;
 
 -- The SET clauses of a check function: none where only numbers, texts and uuids are put together. Whatever else is in the
--- expression may look at the path, or at how values read as text, and whoever writes could set that.
+-- expression may look at the path, or at how values read as text, and the writing session could set that.
 create or replace function fenceguard.settings_for(resource_function regproc) returns text
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -363,7 +363,7 @@ begin
 end $$;
 
 -- Children that are added to a protected table are protected as they come: what this command made or changed, and what
--- is below it. Anybody can call a trigger of his own as ours are called, so one is copied only to a table of the same
+-- is below it. Any role can give a trigger of its own the name of ours, so one is copied only to a table of the same
 -- owner, and only with a function of that owner's. Only a superuser can install an event trigger; without it statements
 -- on the parent fail until protect() was run again.
 create or replace function fenceguard.protect_children() returns event_trigger

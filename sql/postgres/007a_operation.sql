@@ -33,7 +33,7 @@ begin
   end loop;
 end $$;
 
--- With its owner's rights, because whoever may read a view may not read the sequences behind it.
+-- With its owner's rights, because a role that may read a view may not read the sequences behind it.
 create or replace function fenceguard.count_refusals(out relation regclass, out verdict text, out refusals bigint)
 returns setof record language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select null::regclass, v, coalesce(pg_sequence_last_value(('fenceguard.refused_' || v)::regclass), 0)
@@ -57,7 +57,7 @@ do $do$ begin perform fenceguard.install_view('refusals', $$ as
 $$); end $do$;
 
 -- Takes the protection off every table, then drops the schema, fences and leases with it. (To drop the schema alone
--- leaves tables that nobody can write.) For the owner of the schema and of the tables, or a superuser.
+-- leaves tables that no client can write.) For the owner of the schema and of the tables, or a superuser.
 create or replace function fenceguard.uninstall() returns void
 language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
 declare

@@ -1,10 +1,10 @@
--- Who may do what. Everybody who can connect may make claims, take leases, and protect tables of his own; nobody but the
--- installer and those who were granted it may see or touch fences. To narrow it down:
+-- Privileges. Every role that can connect may make claims, take leases, and protect its own tables; only the installer
+-- and the roles that were granted it may see or touch fences. To narrow it down:
 --
 --   revoke usage on schema fenceguard from public;
 --   grant usage on schema fenceguard to my_application;
 
--- Whoever installs: what this installation added belongs to the owner of the schema, with whose rights it runs.
+-- Whichever role installs: what this installation added belongs to the owner of the schema, with whose rights it runs.
 do $$
 declare
   owner constant oid := (select n.nspowner from pg_catalog.pg_namespace n where n.nspname = 'fenceguard');
@@ -23,7 +23,7 @@ end $$;
 
 do $$
 declare
-  -- Once: whoever took something away later has decided.
+  -- Only in a new installation: a privilege that an operator revoked later stays revoked.
   is_new constant boolean := not exists (select from fenceguard.schema_version);
   f regprocedure;
   for_everybody constant text[] := array[
@@ -48,7 +48,7 @@ begin
       execute format('revoke all on function %s from public', f);
     else
       if is_new then execute format('grant execute on function %s to public', f); end if;
-      -- Whoever calls it has a path of his own.
+      -- Each caller has its own search_path.
       if (select p.proname <> all (in_full) and p.proconfig::text !~ 'search_path' is not false
           from pg_catalog.pg_proc p where p.oid = f) then
         execute format('alter function %s set search_path = pg_catalog, pg_temp', f);

@@ -6,7 +6,7 @@ CREATE TABLE fenceguard_schema (
   version INTEGER NOT NULL            -- number of the last of these files that was applied
 );
 
--- One row, written by 'fenceguard fence init' or by installing. No row: no state, and no state is not a licence.
+-- One row, written by 'fenceguard fence init' or by installing. No row: namespace not initialised, claims are refused.
 CREATE TABLE fenceguard_namespace (
   id             INTEGER PRIMARY KEY CHECK (id = 1),
   floor          INTEGER NOT NULL,    -- the fence of every resource that has no record; only ever rises

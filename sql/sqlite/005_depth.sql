@@ -1,4 +1,4 @@
--- How the names of resources were made, so that nobody judges the same path under another name.
+-- How the names of resources were made, so that no guard judges the same path under another name.
 
 CREATE TABLE fenceguard_depth (
   id       INTEGER PRIMARY KEY CHECK (id = 1),
