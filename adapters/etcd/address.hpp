@@ -6,8 +6,8 @@
 //
 // PREFIX is the namespace, 'fenceguard' where it is left out: every key of ours starts with it and a slash.
 // Parameters for every etcd: URL: timeout (for one answer, 5s), connect_timeout (2s), and for TLS, which any
-// of them switches on: tls=1, cacert, cert, key (files), server_name. What else there is belongs to who opens
-// it.
+// of them switches on: tls=1, cacert, cert, key (files), server_name. Other parameters belong to what the URL
+// opens.
 //
 // Values; the functions are thread-safe.
 

@@ -84,7 +84,7 @@ class Client {
   using Member = MemberAnswer;
   [[nodiscard]] Member status(const std::string& endpoint);
 
-  // At every fence of the namespace, shared by all who use this client: see fence_mark.hpp.
+  // At every fence of the namespace, shared by all users of this client: see fence_mark.hpp.
   [[nodiscard]] SharedLook& full_look() noexcept { return full_look_; }
 
  private:

@@ -7,7 +7,7 @@
 //   auto written = guard.write(lease->claim(), {etcd::put("config/x", "v")});
 //
 // Any keys may be written under a claim but those under PREFIX/, which are fenceguard's own; which keys
-// belong to which resource is an agreement of those who write. A namespace must have been initialised
+// belong to which resource is an agreement of the writers. A namespace must have been initialised
 // ('fenceguard fence init'). Every answer was decided by a transaction in the cluster's log: what a guard
 // remembers only saves round trips. One when it remembers right, one more when it does not.
 //
@@ -36,8 +36,8 @@ class OutOfSpace;
 
 struct Written {
   Ruling ruling;
-  // False: the claim is good, and the caller's own compares failed. Nothing of his was written, the sequence
-  // is free, and an advanced fence stays.
+  // False: the claim is good, and the caller's own compares failed. None of its operations was done, the
+  // sequence is free, and an advanced fence stays.
   bool compares_held = true;
   std::vector<OpAnswer> answers;  // of the operations, in their order; none unless they were done
 
@@ -103,7 +103,7 @@ class Guard : public fenceguard::Guard {
   // For a transaction of the caller's own: adds what makes it fail unless claim is admitted, and what records
   // the claim. Sends nothing (but to look, where the claim looks implausible, or the first that raises a
   // fence). Call it once for a transaction, after all else was added, send that by client.txn(), and ask
-  // ruling_of(). The answers of the caller's operations are where he put them. Both stand or fall together:
+  // ruling_of(). The answers of the caller's operations are where it put them. Both stand or fall together:
   // where the caller's compares fail, the fence does not move either. InvalidInput as of write(), and for an
   // otherwise-operation that writes, because it would be done for a claim that is refused.
   //

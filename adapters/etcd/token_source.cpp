@@ -12,10 +12,10 @@ namespace {
 
 using Ms = std::chrono::milliseconds;
 
-constexpr Ms look_again_after{10'000};  // where nothing was heard: nobody promises that a watch tells all
+constexpr Ms look_again_after{10'000};  // where nothing was heard: a watch may miss an event
 constexpr Ms pause_after_fault{200};
 
-// One wait of one thread for one lock. Its place is given up with it, unless it was granted.
+// One wait of one thread for one lock. Its queue entry is given up with it, unless it was granted.
 class Wait {
  public:
   Wait(LockClient& calls, const LockClient::Ask& ask, const AcquireOptions& options)
@@ -42,8 +42,8 @@ class Wait {
 
  private:
   void take(const LockClient::QueueStatus& status) {
-    // A place that was granted is the lease's now; one that another tenure of the same holder made needless
-    // is given up.
+    // A queue entry that was granted is the lease's now; one that another lease of the same holder made
+    // needless is given up.
     if (status.grant && status.grant->is_new) position_.reset();
     if (status.position) position_ = std::make_unique<LockClient::QueuePosition>(*status.position);
   }
@@ -74,7 +74,7 @@ class Wait {
           if (status.grant || status.position) return status;
           give_up();
         }
-        return client_.ask(ask_);  // the place was lost: the next one is the last in line
+        return client_.ask(ask_);  // the queue entry was lost: the next one is the last
       } catch (const InvalidInput&) {
         throw;
       } catch (const Error&) {
@@ -95,7 +95,7 @@ class Wait {
   const std::stop_token stop_;
   AcquireDeadline deadline_;
   bool is_last_look_ = false;
-  std::unique_ptr<LockClient::QueuePosition> position_;  // in the line; none: it was lost
+  std::unique_ptr<LockClient::QueuePosition> position_;  // none: it was lost
 };
 
 class EtcdSource : public TokenSource {

@@ -64,7 +64,7 @@ auto unless_warned_by_standby(pqxx::transaction_base& tx, const Send& send) {
               "extract(epoch FROM pg_catalog.pg_conf_load_time())::pg_catalog.text")[0][0]
             .c_str();
   } catch (const std::exception&) {
-    // It was written, and now nobody tells more.
+    // It was written, and the connection tells no more.
   }
   if (is_unawaited != "t") throw pqxx::in_doubt_error{warned};
   return answer;

@@ -83,7 +83,7 @@ class GuardedWork : public pqxx::work {
   bool was_commit_sent_ = false;
 };
 #else
-// libpqxx 7 lets nobody in: the look is a round trip of its own.
+// libpqxx 7 lets no class of ours override the commit: the look is a round trip of its own.
 class GuardedWork {
  public:
   GuardedWork(pqxx::connection& connection, const Claim& claim) : work_{connection}, claim_{claim} {}

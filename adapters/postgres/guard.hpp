@@ -92,7 +92,7 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] bool ask(const Claim& claim);
 
  private:
-  // Of a duplicate, whose first commit may be one whose end nobody saw: returns once it is durable.
+  // Of a duplicate, whose first commit may be one whose end no client saw: returns once it is durable.
   void confirm(const Claim& claim, const Ruling& ruling);
 
   std::string prepared(const std::string& statement);

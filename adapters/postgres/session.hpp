@@ -1,8 +1,8 @@
 #pragma once
 
 // Session: a connection for a thread that works in the background. It is opened when it is first needed,
-// opened again when it broke, and can be cut off from outside, so that a server that does not answer holds
-// nobody up for ever.
+// opened again when it broke, and can be cut off from outside, so that a server that does not answer blocks
+// no thread for ever.
 //
 // Thread safety: run() by one thread at a time; break_off_after() by any.
 

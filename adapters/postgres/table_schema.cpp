@@ -78,7 +78,7 @@ class Catalog {
     return found->second;
   }
 
-  // The column, which must have one of the types and be written by nobody else.
+  // The column, which must have one of the types and not be generated.
   const Column& require(const std::string& name, std::string_view what,
                         std::initializer_list<std::string_view> types) const {
     const Column& found = column(name);

@@ -14,7 +14,7 @@
 // The row is the resource. What this way cannot do: without a holder column a conflict cannot be told (two
 // holders of one number both write); there are no sequences, so a duplicate is a version_conflict at best;
 // nothing can be closed; deleting a row forgets its fence, so the row that is inserted again admits any
-// token; and whoever updates the table without this condition goes round the fence.
+// token; and an update of the table without this condition bypasses the fence.
 //
 // Holds in READ COMMITTED and above; above it, a row that changed after the transaction's snapshot is
 // Unavailable (try again). Where the row's token rises, the transaction commits with at least

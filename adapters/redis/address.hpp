@@ -7,7 +7,7 @@
 //   ?db=N
 //
 // Parameters for every redis: URL: prefix (of all our keys, 'fenceguard:'), timeout (for one answer, 5s),
-// connect_timeout (2s), db. What else there is belongs to who opens it.
+// connect_timeout (2s), db. Other parameters belong to what the URL opens.
 //
 // Values; the functions are thread-safe.
 

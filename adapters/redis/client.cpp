@@ -84,7 +84,7 @@ void Client::learn_slots(const Endpoint& from, Connection& connection) {
   slots_.learn(reply, from);
 }
 
-// From whoever answers first: those that are known to have slots, then the seeds.
+// From the first server that answers: those that are known to have slots, then the seeds.
 void Client::learn_slots_again() {
   auto candidates = slots_.servers();
   candidates.insert(candidates.end(), address_.endpoints.begin(), address_.endpoints.end());
@@ -133,7 +133,8 @@ Connection& Client::connection(std::string_view key) {
   return link(server_of(key)).connection;
 }
 
-// Sends until somebody has run it: send(link, is_asked) to the server of key, and then to whom it names.
+// Sends until a server has run it: send(link, is_asked) to the server of key, and then to the one that it
+// names.
 template <class Send>
 Reply Client::route(std::string_view key, const Send& send) {
   auto pause = first_pause;

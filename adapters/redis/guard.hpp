@@ -11,7 +11,7 @@
 // claim's own resource. A namespace must have been initialised ('fenceguard fence init'); one that forgot its
 // record, as after FLUSHALL, is unavailable until it is again. Under Redis Cluster a script cannot see such a
 // record: there a new resource starts without a floor. While a slot is moved, a call that names a key which
-// does not exist yet is unavailable, because nobody can tell then where it would be. See docs/redis.md.
+// does not exist yet is unavailable, because no server can tell then where it would be. See docs/redis.md.
 //
 // Thread safety: that of the client.
 

@@ -10,9 +10,9 @@
 //   {prefix}counter              the counter of tokens, a hash: value, run
 //   {prefix}counter:{RESOURCE}   the same under Redis Cluster, one per resource
 //   {prefix}lock_keys            the patterns of locks that are kept elsewhere (?lock_key=), a set
-//   {prefix}queue:{RESOURCE}     those who wait in order (?fair=1), a sorted set
+//   {prefix}queue:{RESOURCE}     the waiters in their order (?fair=1), a sorted set
 //   {prefix}waiters:{RESOURCE}   until when each of them is believed to live, a sorted set
-//   {prefix}rebased:{RESOURCE}   what was set by hand, by whom and when, a list
+//   {prefix}rebased:{RESOURCE}   what was set by hand, the operator and the time, a list
 //   {prefix}quorum:…             what a node of a quorum keeps, see quorum/wire.hpp
 //   {prefix}released:{RESOURCE}  the channel on which a release is told
 //

@@ -15,8 +15,8 @@ namespace {
 
 using Ms = std::chrono::milliseconds;
 
-constexpr Ms ask_foreign_lock_after{100};  // whose release nobody tells
-constexpr Ms ask_after_at_most{5'000};     // nobody tells of a key that was deleted by hand or evicted either
+constexpr Ms ask_foreign_lock_after{100};  // whose release is not announced
+constexpr Ms ask_after_at_most{5'000};     // nor that a key was deleted by hand or evicted
 constexpr Ms look_in_line_after = LockClient::place_life / 3;
 constexpr int replicas_max = 100;
 

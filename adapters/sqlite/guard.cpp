@@ -56,7 +56,7 @@ bool has_mark(sqlite3* connection) {
 }
 
 // Before the first transaction of a connection, for what a process before it has left in the log. While it is
-// open nobody reads the log anew.
+// open no process reads the log anew.
 void settle_once(sqlite3* connection) {
   if (has_mark(connection) || !has_table(connection, "fenceguard_schema")) return;
   settle_log(connection);
@@ -91,7 +91,7 @@ class Transaction::State {
  public:
   State(sqlite3* connection, std::int64_t jump_max) : fences_{connection}, jump_max_{jump_max} {
     const char* path = sqlite3_db_filename(connection, "main");
-    // A database in memory has no file, and nobody else.
+    // A database in memory has no file, and no other process uses it.
     if (path == nullptr || *path == '\0') return;
     no_guard_.emplace(path, GuardLock::Kind::transaction);
     require_in_place(connection, path);

@@ -9,8 +9,8 @@
 //   if (ruling.verdict == Verdict::admitted) { /* your own statements on db */ tx.commit(); }
 //
 // Admit before the first savepoint: one that is rolled back takes the admission with it, and the transaction
-// can then not be committed. No cache takes part, so any number of processes may use the file. What writes to
-// the tables without admitting goes round the fence.
+// can then not be committed. No cache takes part, so any number of processes may use the file. A client that
+// writes to the tables without admitting bypasses the fence.
 //
 // Thread safety: that of the connection.
 

@@ -6,10 +6,9 @@
 //
 // ROOT is the namespace, '/fenceguard' where it is left out; it is created when it is first written to. With
 // a user every node of ours is created for that user alone (digest authentication, CREATOR_ALL), without one
-// for everybody. Parameters for every zookeeper: URL: session_timeout (the server bounds it; 10s
-// for guards, 15s for the token source),
-// timeout (for one answer, 10s), acl ('creator', 'open' or, read by everybody, 'read'). What else there is
-// belongs to who opens it.
+// it is open to every user. Parameters for every zookeeper: URL: session_timeout (the server bounds it; 10s
+// for guards, 15s for the token source), timeout (for one answer, 10s), acl ('creator', 'open' or, with
+// reading for every user, 'read'). Other parameters belong to what the URL opens.
 //
 // Values; the functions are thread-safe.
 

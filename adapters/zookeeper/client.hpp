@@ -44,7 +44,7 @@ class Client {
   [[nodiscard]] const Address& address() const noexcept { return address_; }
   [[nodiscard]] const FencePaths& paths() const noexcept { return paths_; }
 
-  // What all who use this client share of what tells them the numbers of the namespace.
+  // What all users of this client share of what tells them the numbers of the namespace.
   struct Looks {
     SharedLook fences;    // at every fence: see highest_mark.hpp
     SharedLook position;  // at what the token source would draw
@@ -61,8 +61,8 @@ class Client {
   Looks looks_;
 };
 
-// The address in a zookeeper: URL that may also hold the parameters of the token source: whoever opens
-// something else by the same URL lets them pass. Thread-safe.
+// The address in a zookeeper: URL that may also hold the parameters of the token source: code that opens
+// something else by the same URL ignores them. Thread-safe.
 [[nodiscard]] Address address_beside_source(const Url& url);
 
 }  // namespace fenceguard::zookeeper

@@ -13,7 +13,7 @@ namespace fenceguard::zookeeper {
 namespace {
 
 // jute.maxbuffer of the servers, less what else is in a request. A server that is sent more cuts the
-// connection, and nobody knows what became of the request.
+// connection, and the outcome of the request is not known.
 constexpr std::size_t request_bytes_max = 1'000'000;
 // Kind, lengths, ACL, version: about 100 bytes.
 constexpr std::size_t bytes_around_an_op = 160;
@@ -143,7 +143,8 @@ struct Guard::Attempt {
 Guard::Guard(Client& client, GuardOptions options)
     : client_{client}, options_{options}, cache_{options.cache_entries} {}
 
-// Judges all claims. False if it must be done again by what the ensemble says: a cached fence refuses nobody.
+// Judges all claims. False if it must be done again by what the ensemble says: a cached fence refuses no
+// claim.
 bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
   auto cached = is_cache_trusted ? cache_.find(attempt.connection.tenure, attempt.resources) : std::nullopt;
   attempt.is_from_cache = cached.has_value();

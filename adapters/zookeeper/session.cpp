@@ -261,7 +261,7 @@ Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops, std::optio
 }
 
 void Session::make_path(const std::string& path, Mode mode) {
-  // Asked for first, because who may not create below a parent may well use what is there.
+  // Asked for first, because a user that may not create below a parent may well use what is there.
   if (path.empty() || exists(path).code == Code::ok) return;
   for (int attempt = 0; attempt < path_attempts; ++attempt) {
     if (create(path, "", mode).code != Code::no_node) return;

@@ -69,8 +69,8 @@ class Session {
   // watch: of a node that is not there, it waits for its creation.
   [[nodiscard]] Pending<Answer> begin_exists(const std::string& path, Watch watch = {});
   [[nodiscard]] Pending<Answer> begin_get_children(const std::string& path);
-  // What is read behind it is no older than whatever was answered to anybody before it was begun. Answers no
-  // path.
+  // What is read behind it is no older than whatever the ensemble answered to any client before it was begun.
+  // Answers no path.
   [[nodiscard]] Pending<Answer> begin_sync(const std::string& path);
   [[nodiscard]] Pending<Answer> begin_create(const std::string& path, const std::string& data, Mode mode);
   [[nodiscard]] Pending<Answer> begin_set(const std::string& path, const std::string& data,

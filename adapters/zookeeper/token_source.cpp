@@ -133,7 +133,7 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
   }
 }
 
-// Whoever polls a held lock reads, and makes no node each time: while the one is there that the last attempt
+// A poll of a held lock reads, and makes no node each time: while the one is there that the last attempt
 // found before it, another attempt would be behind that as well. It grants nothing.
 bool ZooKeeperSource::is_still_held(const Resource& resource) {
   std::string path;

@@ -122,8 +122,8 @@ FenceView FenceAdmin::revoke(const Revocation& revocation) {
   give_up(resource);
 }
 
-// Sets it closed, because nobody knows who holds that number: the next higher one opens it. What was there
-// may be damaged.
+// Sets it closed, because the holder of that number is not known: the next higher one opens it. What was
+// there may be damaged.
 std::optional<FenceView> FenceAdmin::try_rebase(const FenceStore::Rebase& rebase,
                                                 std::optional<std::int64_t>& first) {
   const auto found = find(rebase.resource);
@@ -195,8 +195,8 @@ std::vector<FenceAdmin::Idle> FenceAdmin::idle_fences(Token lowest_live) {
 
 // The floor is raised first, and what was folded into it is dropped afterwards, each in the proof that floor
 // and fence are still as they were read. In between a fence stands below the floor, which refuses the same
-// claims: so whoever finds the fence, the floor or both is told the same, and the floor changes once and not
-// with every step, because each change costs every guard a round trip.
+// claims: so a claim meets the same refusal at the fence, the floor or both, and the floor changes once and
+// not with every step, because each change costs every guard a round trip.
 Compaction FenceAdmin::compact(Token lowest_live) {
   const auto idle = idle_fences(lowest_live);
   std::int64_t to = 0;

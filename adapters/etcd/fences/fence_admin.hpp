@@ -2,7 +2,7 @@
 
 // FenceAdmin: what a sidecar or a command line asks of the fences of an etcd namespace, beside any number of
 // guards that work on them. Whatever changes a fence compares what it was judged by in the transaction that
-// changes it, and begins again where somebody else came between.
+// changes it, and begins again where another transaction came between.
 //
 // Thread safety: that of the client. Calls throw Unavailable and OutcomeUnknown. They begin again no later
 // than the client's time-out after they were begun.

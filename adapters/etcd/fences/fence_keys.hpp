@@ -6,7 +6,7 @@
 //   PREFIX/fence/RESOURCE    'TOKEN SEQUENCE|- open|closed HOLDER'
 //   PREFIX/highest           see fence_mark.hpp: a number
 //   PREFIX/offset            what the token source adds to a revision; see token_source.hpp
-//   PREFIX/rebased/RESOURCE/TIME   what was set by hand, by whom and when
+//   PREFIX/rebased/RESOURCE/TIME   what was set by hand, the operator and the time
 //
 // A text has one spelling only, so that a fence that is remembered as a value can be compared with the text
 // in the store. Values; thread-safe.

@@ -39,7 +39,7 @@ std::int64_t look_at_all(Client& client, const FenceKeys& keys) {
   const auto highest = highest_of_all(client, keys, Reading::in_log);
   const auto text = std::to_string(highest);
   if (!mark) {
-    // Whoever raises a fence meanwhile makes the mark before, and this one is not put.
+    // A concurrent raise creates the mark first; then this put does not happen.
     (void)certain(client, {{is_absent(keys.highest())}, {put(keys.highest(), text)}, {}});
   } else if (highest > *mark) {
     try {

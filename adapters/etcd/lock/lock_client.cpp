@@ -28,8 +28,8 @@ auto ask_again_once(Call call) {
   }
 }
 
-// For what grants no lock to anybody, whatever becomes of it: whoever hears that the outcome is not known may
-// give back a lease that the same holder has had all along.
+// For calls that grant no lock, whatever their outcome: a caller that is told of an unknown outcome may give
+// back a lease that the same holder has had all along.
 template <class Call>
 auto nothing_granted(Call call) {
   try {
@@ -202,8 +202,9 @@ LockClient::WaitQueue LockClient::enqueue(const Ask& ask, const QueuePosition& p
   return {contenders_in(answer.answers.at(1)), answer.revision, offset_.known()};
 }
 
-// The step in which a place becomes a grant, with the present offset, so that a raise made while it waited
-// lifts its token too. Only one that waits: what was granted by another call of its holder stays as it is.
+// The step in which a queue entry becomes a grant, with the present offset, so that a raise made while it
+// waited lifts its token too. Only one that waits: what was granted by another call of its holder stays as it
+// is.
 TxnAnswer LockClient::take_lock(const std::string& key, std::int64_t created, const QueuePosition& asking,
                                 const Offset::Known& offset) {
   const auto lock = lock_name_.of(asking.resource);

@@ -4,8 +4,8 @@
 // raft, never by a read and never by a keep-alive's answer: either it writes, or a branch of it that is not
 // taken would, for which reason etcd does not treat it as a read.
 //
-// Method: the lock of etcd's client library (clientv3/concurrency), with the place, the token and the holder
-// in one key.
+// Method: the lock of etcd's client library (clientv3/concurrency), with the queue position, the token and
+// the holder in one key.
 //
 // Thread-safe. Faults as in TokenSource.
 
@@ -34,7 +34,7 @@ class LockClient {
   // lock_key: see LockName.
   LockClient(const Address& address, const std::string& lock_key);
 
-  // A key of ours in the line of a lock.
+  // A key of ours in the wait queue of a lock.
   struct QueuePosition {
     Resource resource;
     Holder holder;
@@ -47,26 +47,27 @@ class LockClient {
   // What became of asking for a lock.
   struct QueueStatus {
     std::optional<Grant> grant;
-    std::optional<QueuePosition> position;  // without a grant, where a place was asked for
-    std::string ahead;          // the key that is to be awaited; empty: the lock was free, or place is lost
+    std::optional<QueuePosition> position;  // without a grant, where the ask waits
+    std::string ahead;          // the key that is to be awaited; empty: the lock was free, or this is lost
     std::int64_t revision = 0;  // from which on
-    std::int64_t holder_lease = 0;  // of who has the lock
+    std::int64_t holder_lease = 0;  // of the key that has the lock
   };
 
   struct Ask {
     const Resource& resource;
     const Holder& holder;
     Ms ttl;
-    bool waits = false;  // takes a place in the line where the lock is not free
+    bool waits = false;  // enqueues where the lock is not free
   };
   [[nodiscard]] QueueStatus ask(const Ask& ask);
 
-  // Whether it is the turn of place. Its lease is renewed by the way. Neither grant nor place: it is lost.
+  // Whether it is the turn of position. Its lease is renewed by the way. Neither grant nor position: it is
+  // lost.
   [[nodiscard]] QueueStatus look(const QueuePosition& position);
-  // False: the place is lost, or may be.
+  // False: the position is lost, or may be.
   [[nodiscard]] bool keep(const QueuePosition& position);
-  // Gives up a place, unless the same holder was granted the lock by it, which another call of its own may
-  // have asked for; what fails there is left to the time to live.
+  // Gives up a queue entry, unless the same holder was granted the lock by it, which another call of its own
+  // may have asked for; what fails there is left to the time to live.
   void leave(const QueuePosition& position) noexcept;
 
   // Of a lease; at least 1ms.
@@ -130,7 +131,7 @@ class LockClient {
   std::mutex mutex_;
   std::map<Name, QueuePosition>
       places_;  // of leases that this process was granted: an aid to find them, no proof
-  std::map<std::string, KeyValue> holders_;  // per resource, as last seen by who asked in vain
+  std::map<std::string, KeyValue> holders_;  // per resource, as last seen by a refused ask
 };
 
 }  // namespace fenceguard::etcd

@@ -1,6 +1,6 @@
 #pragma once
 
-// LockName: under which keys a resource's lock is: our own, or those of somebody else's 'etcdctl lock NAME'
+// LockName: under which keys a resource's lock is: our own, or those of a foreign 'etcdctl lock NAME'
 // (?lock_key=). A contender's key is NAME, a slash, and the hexadecimal number of its lease.
 //
 // Values; thread-safe.
@@ -24,8 +24,8 @@ class LockName {
   // InvalidInput where the pattern makes a key of ours out of the resource.
   [[nodiscard]] std::string of(const Resource& resource) const;
 
-  // To be put with every key of a lock that is not in our own names, so that whoever asks for the lowest live
-  // token finds the locks of every pattern that the namespace is used with.
+  // To be put with every key of a lock that is not in our own names, so that lowest_live() finds the locks of
+  // every pattern that the namespace is used with.
   [[nodiscard]] std::vector<Op> registration() const;
   // Where the registered patterns are, and one of them.
   [[nodiscard]] static Op registered(const std::string& prefix);

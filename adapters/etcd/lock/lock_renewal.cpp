@@ -21,7 +21,7 @@ LockClient::Name LockClient::name_of(const Claim& claim) {
 
 void LockClient::remember(const Claim& claim, const QueuePosition& position) {
   const std::scoped_lock lock{mutex_};
-  // Of leases that nobody released; whichever is dropped can be found again.
+  // Of leases that were not released; whichever is dropped can be found again.
   if (places_.size() >= places_max) places_.erase(places_.begin());
   places_.insert_or_assign(name_of(claim), position);
 }
@@ -75,9 +75,9 @@ std::vector<Compare> LockClient::holds(const QueuePosition& position, const Clai
           {Compare::Target::lease, Compare::Is::equal, position.key, {}, position.lease}};
 }
 
-// A keep-alive is answered by whoever takes itself for the leader. That it was the leader is known where the
-// transaction after it was done in the same term of raft: there is one leader to a term, and it led still.
-// All of it may be done again, so that a member that hangs costs a part of the term and not the lease.
+// A keep-alive is answered by a member that takes itself for the leader. That it was the leader is known
+// where the transaction after it was done in the same term of raft: there is one leader to a term, and it led
+// still. All of it may be done again, so that a member that hangs costs a part of the term and not the lease.
 std::optional<LockClient::Ms> LockClient::renew(const Claim& claim, Ms ttl) {
   require_sensible_ttl(ttl);
   const auto hedging = hedging_of(ttl);
@@ -96,7 +96,7 @@ std::optional<LockClient::Ms> LockClient::renew(const Claim& claim, Ms ttl) {
     if (!answer.succeeded || alive.ttl <= Ms{0}) forget(claim);
     if (!answer.succeeded) continue;
     if (alive.ttl <= Ms{0}) {
-      // Its key is there yet, but within one term nobody brings a lease back.
+      // Its key is there yet, but within one term no member brings a lease back.
       if (term_without == answer.term) return std::nullopt;
       term_without = answer.term;
     }
@@ -140,7 +140,7 @@ Release LockClient::release(const Claim& claim) {
     try {
       answer = client_.txn({holds(*position, claim), {etcd::remove(position->key)}, {}});
     } catch (const OutcomeUnknown&) {
-      // Nobody may be kept waiting for a lease that its holder has given up, and no other key lives by it.
+      // No waiter may be delayed by a lease that its holder has given up, and no other key lives by it.
       drop_lease(position->lease);
       throw;
     }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Offset: what is added to every create revision to make a token, kept under PREFIX/offset: 0, and absent,
-// until a raise lifts it. Whoever puts a key of a lock compares it in the same transaction, so that a raise
+// until a raise lifts it. Every put of a lock key compares it in the same transaction, so that a raise
 // excludes draws; here is what the process believes of it meanwhile.
 //
 // Thread-safe.

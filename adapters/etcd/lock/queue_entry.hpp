@@ -1,9 +1,9 @@
 #pragma once
 
-// QueueEntry: what a key of a lock says of who holds or awaits it. Ours hold 'HOLDER OFFSET', so that anybody
-// can tell the token, which is the key's create revision and the offset, once the lock was granted, and
-// 'HOLDER awaits' before, since whoever waits takes the offset of when its turn comes; those of etcdctl are
-// empty.
+// QueueEntry: what a key of a lock says of the client that holds or awaits it. Ours hold 'HOLDER OFFSET', so
+// that any client can tell the token, which is the key's create revision and the offset, once the lock was
+// granted, and 'HOLDER awaits' before, since a waiter takes the offset of when its turn comes; those of
+// etcdctl are empty.
 //
 // Values; thread-safe.
 

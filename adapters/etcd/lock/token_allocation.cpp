@@ -21,7 +21,7 @@ void LockClient::raise(const Resource& resource, Token mark) {
   for (int i = 0; i < attempts_max; ++i) {
     const auto answer = read({offset_.get(), first_of(lock)});
     const auto known = offset_.learn(answer.answers.at(0));
-    // Whoever waits was created after the first in line, and takes the offset of when its turn comes.
+    // A waiting entry was created after the first of the queue, and takes the offset of when its turn comes.
     const auto& line = answer.answers.at(1).found;
     const auto past = line.empty() ? answer.revision : line.front().create_revision;
     const auto wanted = mark.value() - past + 1;

@@ -41,7 +41,7 @@ Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump
     ruling.changed = row[2].is_null() || row[2].as<std::int64_t>() < claim.token.value();
     ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
   } else if (ruling.verdict == Verdict::stale && ruling.highest == claim.token.value()) {
-    // Closed, or below the floor: the record tells, to whom may see it.
+    // Closed, or below the floor: the record tells, to a role that may see it.
     const auto may_see = tx.exec("SELECT pg_catalog.has_table_privilege('fenceguard.fences', 'SELECT')");
     if (may_see[0][0].as<bool>()) ruling.fence = view_in(tx, claim.resource).record;
   }

@@ -111,7 +111,7 @@ class OwnSource : public TokenSource {
     try {
       (void)source();
     } catch (const Unavailable&) {
-      // Whoever asks is told.
+      // A later call reports it.
     }
   }
 

@@ -29,7 +29,7 @@ std::string claim_arguments(pqxx::connection& connection, const Claim& claim) {
                      connection.quote(claim.holder.id()));
 }
 
-// At least a moment, so that nobody asks again and again while the last of a term passes.
+// At least a moment, so that no caller asks again and again while the last of a term passes.
 Held held_for(const pqxx::field& ms) {
   return Held{std::max(std::chrono::milliseconds{1}, std::chrono::milliseconds{ms.as<std::int64_t>()})};
 }

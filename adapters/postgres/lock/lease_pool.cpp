@@ -28,8 +28,8 @@ class Slot {
   Semaphore& calls_;
 };
 
-// Breaks a connection off when its time is over: whoever waits for its answer then has none. By a descriptor
-// of its own, because libpq may close the connection's at any moment.
+// Breaks a connection off when its time is over: the thread that waits for its answer then gets none. By a
+// descriptor of its own, because libpq may close the connection's at any moment.
 class TimeLimit {
  public:
   TimeLimit(int socket, std::chrono::milliseconds limit)
@@ -59,7 +59,7 @@ class TimeLimit {
   std::jthread thread_;
 };
 
-// Nobody has anything to say on an idle connection but that it is over.
+// The server says nothing on an idle connection but that it is over.
 bool is_sound(const pqxx::connection& connection) {
   if (!connection.is_open()) return false;
   pollfd socket{connection.sock(), POLLIN, 0};
@@ -86,7 +86,7 @@ pqxx::result Pool::call_renewal(std::string_view doing, const Statement& stateme
     if (addresses_.size() > 1) time_limit.emplace(connection->sock(), limit);
     try {
       auto result = exchange(connection, doing, statement, took_effect);
-      // What was broken off in its last moment is found out by whoever takes it next.
+      // Where the limit broke it off in the last moment, the next take() finds out.
       if (connection) give_back(std::move(connection));
       return result;
     } catch (const Error&) {
@@ -105,7 +105,7 @@ std::size_t Pool::host_in_use() {
 void Pool::turn_away_from(std::size_t host) {
   std::vector<Connection> dropped;
   const std::scoped_lock lock{mutex_};
-  if (in_use_ != host) return;  // somebody else found out before
+  if (in_use_ != host) return;  // another call found out before
   in_use_ = (in_use_ + 1) % addresses_.size();
   dropped.swap(idle_);
 }

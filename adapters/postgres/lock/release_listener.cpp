@@ -14,8 +14,8 @@ namespace fenceguard::postgres {
 namespace {
 
 constexpr std::chrono::seconds reopen_after{1};
-// A condition variable's clock stands still while the machine is suspended: nobody sleeps for longer without
-// a look at the right one.
+// A condition variable's clock stands still while the machine is suspended: no thread sleeps for longer
+// without a look at the right one.
 constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
 
 int make_eventfd() {

@@ -1,8 +1,8 @@
 #pragma once
 
 // Hearing of releases: one connection that listens on the channel fenceguard_released, for as many waiting
-// threads as there are. Opened when the first one waits; when it is lost, everybody waits by the clock alone
-// until it is back, and is then woken once, for what was missed meanwhile. Behind a pooler there is nothing
+// threads as there are. Opened when the first one waits; when it is lost, all waiters wait by the clock alone
+// until it is back, and are then woken once, for what was missed meanwhile. Behind a pooler there is nothing
 // to hear, and it says so.
 //
 // Thread safety: all calls may be made from any thread at once.

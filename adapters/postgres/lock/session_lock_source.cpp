@@ -98,7 +98,7 @@ Grant SessionLockSource::hand_out(const Waiting& waiting, Token token,
                                   std::unique_ptr<SessionManager> session, Ms ttl,
                                   BootClock::time_point asked_at) {
   const Claim claim{waiting.resource, token, waiting.holder, std::nullopt};
-  // Somebody else may have had the lock between the session's end and the draw.
+  // Another holder may have had the lock between the session's end and the draw.
   if (!session->is_alive()) {
     (void)calls_.release(claim);
     raise_keeper_lost(claim.resource);
@@ -136,8 +136,8 @@ Renewal SessionLockSource::renew(const Claim& claim, Ms ttl) {
   return Renewal::renewed;
 }
 
-// Whether the lease is held: the session's session is there, and nobody ended the lease. If not, it is over
-// for good. REQUIRES: kept.mutex is held.
+// Whether the lease is held: its time is not over, its session is alive, and its record can be renewed. If
+// not, it is over for good. REQUIRES: kept.mutex is held.
 bool SessionLockSource::confirm(SessionLease& kept, Ms ttl) {
   if (!kept.session) return false;
   if (BootClock::now() < kept.expires_at && kept.session->is_alive() &&
@@ -157,8 +157,8 @@ Release SessionLockSource::release(const Claim& claim) {
   return let_go(*kept);
 }
 
-// Ends a lease that was granted here: first the lock, then its record, so that whoever finds no record finds
-// no lock either. REQUIRES: kept.mutex is held.
+// Ends a lease that was granted here: first the lock, then its record, so that a client that finds no record
+// finds no lock either. REQUIRES: kept.mutex is held.
 Release SessionLockSource::let_go(SessionLease& kept) {
   const auto session = std::move(kept.session);
   if (!session) return Release::not_held;

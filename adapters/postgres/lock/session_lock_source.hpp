@@ -2,8 +2,8 @@
 
 // Leases that live by a connection ('?lock=row', '?lock=advisory'): each has a SessionManager, which holds
 // the lock at the server, and a token that another connection drew and committed before the lease was handed
-// out. Such a lease belongs to the source that granted it and ends with its process, with the session's
-// session, or when nobody renewed it for its time to live, whichever comes first; the last is seen to by a
+// out. Such a lease belongs to the source that granted it and ends with its process, with the manager's
+// session, or when it was not renewed for its time to live, whichever comes first; the last is seen to by a
 // thread here, which a stopped process does not run.
 //
 // Thread safety: all calls may be made from any thread at once.

@@ -122,8 +122,8 @@ bool SessionManager::hold(std::chrono::milliseconds wait) {
   const auto key = fmt::format("fenceguard.lease_lock_key({})", resource);
   const bool waits = wait.count() > 0;
   if (lock_kind_ == LockKind::row) {
-    // A transaction that ends frees its row before its advisory lock, which hold_row() only tries: who waits,
-    // waits for that one.
+    // A transaction that ends frees its row before its advisory lock, which hold_row() only tries: so a
+    // waiting caller waits for the advisory lock.
     if (waits && !lock_in_time("pg_advisory_xact_lock", key)) return false;
     return exec(fmt::format("SELECT fenceguard.hold_row({}, {})", resource, waits))[0][0].as<bool>();
   }

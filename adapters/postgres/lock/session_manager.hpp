@@ -2,8 +2,8 @@
 
 // SessionManager: a connection that holds the lock of one resource, for as long as its session lives: a row
 // that an open transaction keeps locked, or an advisory lock of the session. The server frees the lock when
-// the session ends, for whatever reason; so whoever wants to know whether it still holds asks the session,
-// and takes no answer, or that of another session, for a no.
+// the session ends, for whatever reason; so a check whether it still holds asks the session, and takes no
+// answer, or that of another session, for a no.
 //
 // Thread safety: one thread at a time.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The address in a redis: URL that may also hold the parameters of the token source: whoever opens something
-// else by the same URL lets them pass. Thread-safe.
+// The address in a redis: URL that may also hold the parameters of the token source: code that opens
+// something else by the same URL ignores them. Thread-safe.
 
 #include "adapters/redis/address.hpp"
 

@@ -87,7 +87,7 @@ void LockClient::leave(const Resource& resource, const std::string& waiter) noex
   try {
     (void)run({"leaving the line", scripts::leave(), keys_to_free(resource), {waiter, channel(resource)}});
   } catch (const std::exception&) {
-    // The place is lost soon.
+    // The queue entry expires soon.
   }
 }
 
@@ -100,7 +100,7 @@ Renewal LockClient::renew(const Claim& claim, Ms ttl) {
   add_pattern(call);
   const auto [reply, shortage] = options_.replicas > 0 ? run_and_copy(call, ttl) : Copied{run(call), {}};
   if (reply.integer != 1) return Renewal::lost;
-  // It is renewed here, but not where a promotion would look: nobody counts on it.
+  // It is renewed here, but not where a promotion would look: no caller may count on it.
   if (!shortage.empty()) throw OutcomeUnknown(shortage);
   return Renewal::renewed;
 }
@@ -182,7 +182,7 @@ LockClient::Copied LockClient::run_and_copy(const Call& call, Ms ttl) {
                                         count, options_.replicas, limit.count())};
 }
 
-// A grant that too few replicas have would be lost with this server, so it is given back. A tenure that was
+// A grant that too few replicas have would be lost with this server, so it is given back. A lease that was
 // granted before is left as it was.
 Reply LockClient::run_at_replicas(const Call& call, const Ask& ask) {
   const auto [reply, shortage] = run_and_copy(call, ask.ttl);

@@ -32,15 +32,15 @@ class LockClient {
     const Resource& resource;
     const Holder& holder;
     Ms ttl;
-    bool enters = false;  // another entry, which wants another release; else the same tenure, asked for again
-    std::string waiter;   // keeps a place in the line for this one; empty: waits nowhere
+    bool enters = false;  // another entry, which wants another release; else the same lease, asked for again
+    std::string waiter;   // keeps a queue entry for this one; empty: waits nowhere
   };
-  // Whom else the lock is with.
+  // Why the lock was not granted.
   struct Refusal {
-    Ms left;                        // of the lease, or until the first in line is believed dead; -1: for ever
+    Ms left;                        // of the lease, or until the first waiter is believed dead; -1: for ever
     bool is_ours;                   // its release will be told
     std::string first;              // of look(): the lock is free, and this one's turn
-    std::vector<std::string> lost;  // of look(): they have no place any more, and must ask for one
+    std::vector<std::string> lost;  // of look(): they have no entry any more, and must ask for one
   };
   struct Answer {
     std::optional<Grant> grant;
@@ -48,14 +48,14 @@ class LockClient {
   };
   [[nodiscard]] Answer ask(const Ask& ask);
 
-  // Keeps the places of waiters in the line of resource, and says how things are.
+  // Keeps the queue entries of waiters for resource, and says how things are.
   [[nodiscard]] Refusal look(const Resource& resource, const std::vector<std::string>& waiters);
-  // Gives up a place; what fails there is left to the time for which places are kept.
+  // Gives up an entry; what fails there is left to the time for which entries are kept.
   void leave(const Resource& resource, const std::string& waiter) noexcept;
 
   [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl);
   Release release(const Claim& claim);
-  // Ends the tenure that is seen, never its successor.
+  // Ends the lease that is seen, never its successor.
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
   void raise(const Resource& resource, Token mark);
@@ -65,7 +65,7 @@ class LockClient {
   [[nodiscard]] bool is_fair() const noexcept { return options_.is_fair; }
   [[nodiscard]] std::string channel(const Resource& resource) const { return keys_.released(resource); }
 
-  // For how long a place in the line is kept without a look.
+  // For how long a queue entry is kept without a look.
   static constexpr Ms place_life{3'000};
 
  private:

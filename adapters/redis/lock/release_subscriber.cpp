@@ -22,11 +22,11 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds reopen_after{200};
 constexpr milliseconds look_unheard{250};  // while releases are not heard
-constexpr milliseconds idle_max{2'000};    // a channel that nobody waits on is kept for
+constexpr milliseconds idle_max{2'000};    // a channel without waiters is kept for
 constexpr milliseconds tick{1'000};
 constexpr milliseconds silence_max{5'000};  // then the server is asked whether it is still there
-// A condition variable's clock stands still while the machine is suspended: nobody sleeps for longer without
-// a look at the right one.
+// A condition variable's clock stands still while the machine is suspended: no thread sleeps for longer
+// without a look at the right one.
 constexpr std::chrono::nanoseconds look_at_clock = std::chrono::seconds{1};
 
 int make_eventfd() {
@@ -132,7 +132,7 @@ void ReleaseSubscriber::run(const std::stop_token& stop) {
     try {
       listen(stop);
     } catch (const std::exception&) {
-      // Lost, not to be had, or not allowed: those who wait go by the clock meanwhile.
+      // Lost, not to be had, or not allowed: the waiters go by the clock meanwhile.
     }
     lost();
     std::unique_lock lock{mutex_};
@@ -247,7 +247,7 @@ ReleaseSubscriber::Waiter::Waiter(ReleaseSubscriber& waiters, const std::string&
   auto& line = subscriber_.lines_[channel];
   line_ = &line;
   if (line.places.empty()) {
-    // What was heard while nobody waited is of the past, but so may be what this one saw of the lock.
+    // What was heard while no thread waited is of the past, but so may be what this one saw of the lock.
     line.is_heard = line.is_listening;
     line.looked_at = BootClock::now();
     line.look_at = BootClock::time_point::max();
@@ -311,7 +311,7 @@ void ReleaseSubscriber::Waiter::look_after(milliseconds duration) {
   line_->looked_at = BootClock::now();
   line_->look_at = line_->looked_at + duration;
   ++line_->settings;
-  // The one who is first may sleep with another time in mind.
+  // The first waiter may sleep with another time in mind.
   if (!is_first()) line_->places.front()->woken_.notify_all();
 }
 

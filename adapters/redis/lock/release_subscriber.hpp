@@ -1,9 +1,10 @@
 #pragma once
 
-// Those in this process who wait for a lock. One connection, opened when the first one waits, hears of the
-// releases of all resources. Of those who wait for one resource only the first is woken, asks the server, and
-// hands the baton on, so that a release costs one script per process and not one per waiter. Where a release
-// may go unheard (no connection, a lease that runs out) the first one goes by the clock.
+// ReleaseSubscriber: the threads of this process that wait for a lock. One connection, opened when the first
+// one waits, hears of the releases of all resources. Of the waiters for one resource only the first is woken,
+// asks the server, and passes the turn on, so that a release costs one script per process and not one per
+// waiter. Where a release may go unheard (no connection, a lease that runs out) the first one goes by the
+// clock.
 //
 // Thread safety: all calls may be made from any thread at once.
 
@@ -33,19 +34,19 @@ class ReleaseSubscriber {
   ReleaseSubscriber(const ReleaseSubscriber&) = delete;
   ReleaseSubscriber& operator=(const ReleaseSubscriber&) = delete;
 
-  // The place of one waiting thread in the line of a channel.
+  // The entry of one waiting thread in the wait queue of a channel.
   class Waiter {
    public:
-    // id: by which a message calls this one alone; empty: calls are for whoever is first.
+    // id: by which a message calls this one alone; empty: calls are for the first waiter.
     Waiter(ReleaseSubscriber& waiters, const std::string& channel, std::string id, std::stop_token stop);
-    // Whoever is next then looks in its stead, unless this one said when to.
+    // The next waiter then looks in its stead, unless this one said when to.
     ~Waiter();
     Waiter(const Waiter&) = delete;
     Waiter& operator=(const Waiter&) = delete;
 
     enum class Wake {
       called,  // by its own id
-      first,   // it is first in its line, and something was heard, or it is time to look
+      first,   // it is first in its queue, and something was heard, or it is time to look
       over,    // the deadline has passed, or stop was requested
     };
     [[nodiscard]] Wake wait(BootClock::time_point deadline);
@@ -56,7 +57,7 @@ class ReleaseSubscriber {
     // The same for the beginning of a wait: it moves the next look forward only, and forgets nothing heard.
     void look_no_later(std::chrono::milliseconds duration);
 
-    // All ids in this line, in their order.
+    // All ids in this queue, in their order.
     [[nodiscard]] std::vector<std::string> ids() const;
 
     // Wakes the one of this id, if it waits here.

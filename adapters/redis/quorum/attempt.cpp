@@ -55,14 +55,14 @@ bool Attempt::is_in_time(std::int64_t elapsed_ms) const {
 Sends Attempt::after_asking(std::int64_t elapsed_ms) {
   for (std::size_t node = 0; node < terms_.nodes; ++node)
     may_hold_[node] = round_[node].kind == Kind::granted || round_[node].kind == Kind::silent;
-  // Where a majority is free no tenure of this holder lives: one of those nodes would have it.
+  // Where a majority is free no lease of this holder lives: one of those nodes would have it.
   const auto granted = round_.largest_group(Kind::granted, are_of_one_era);
   if (granted.size() < majority() && round_.count(Kind::mine) > 0) return with_present_tenure();
   return confirm_or_take(elapsed_ms);
 }
 
-// Some nodes are held by this very holder. A majority with one number is its present tenure; what is less is
-// left over from an attempt that failed or a tenure that is over, and is no reason for a second token.
+// Some nodes are held by this very holder. A majority with one number is its present lease; what is less is
+// left over from an attempt that failed or a lease that is over, and is no reason for a second token.
 Sends Attempt::with_present_tenure() {
   const auto group = round_.largest_group(Kind::mine, are_of_one_tenure);
   if (group.size() < majority()) {
@@ -79,7 +79,7 @@ Sends Attempt::with_present_tenure() {
     auto extension = request(What::extend);
     extension.number = token_;
     extension.epoch = round_[node].epoch;
-    // Not the attempt's own: a withdrawal of it must never end the tenure.
+    // Not the attempt's own: a withdrawal of it must never end the lease.
     extension.nonce += '+';
     extensions.push_back({node, std::move(extension)});
   }
@@ -140,7 +140,7 @@ Sends Attempt::withdrawals() const {
   for (std::size_t node = 0; node < terms_.nodes; ++node) {
     if (!may_hold_[node]) continue;
     auto withdrawal = request(What::withdraw);
-    // What has the token by now, unheard, is part of the tenure and stays.
+    // What has the token by now, unheard, is part of the lease and stays.
     if (ending_ == Ending::granted) withdrawal.number = token_;
     sends.push_back({node, std::move(withdrawal)});
   }

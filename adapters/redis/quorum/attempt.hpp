@@ -31,7 +31,7 @@ class Attempt {
   enum class Ending {
     open,            // answers are awaited
     granted,         // token() is new
-    again,           // token() is that of the holder's present tenure, extended
+    again,           // token() is that of the holder's present lease, extended
     held,            // by one other holder, at a majority
     contended,       // several are at it; soon one of them has it, or all have withdrawn
     left_over,       // the same holder's earlier attempt is not quite gone

@@ -1,7 +1,7 @@
 #pragma once
 
 // Broadcast: one call's talk with all nodes of a quorum at once: requests go out to each, answers come in as
-// they arrive, and who has not answered in time is silent.
+// they arrive, and a node that has not answered in time is silent.
 //
 // A node that leaves a request unanswered loses its connection, so that a late answer can never be taken for
 // another call's, and is out until it was reached again.
@@ -44,7 +44,7 @@ class Broadcast {
   // without an answer until the time is over is silent, and its node is put out.
   [[nodiscard]] std::optional<Event> next();
 
-  // True if something was sent to the node of which nobody knows whether it was done.
+  // True if a request was sent to the node of which it is not known whether it was done.
   [[nodiscard]] bool is_unknown(std::size_t node) const { return links_[node].is_unknown; }
   // What went wrong at the nodes, one after another, for a message.
   [[nodiscard]] std::string troubles() const;

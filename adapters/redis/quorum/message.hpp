@@ -24,12 +24,12 @@ struct Request {
     withdraw,   // frees the hold of holder and nonce, unless its number is number
     renew,      // the holder's hold with number gets ttl
     release,    // frees the holder's hold with number
-    show,       // who holds the lock
+    show,       // the holder of the lock
     prepare,    // the state of a node; one that has none becomes a candidate under nonce
     freeze,     // from epoch to next_epoch: what was begun in the old one cannot be confirmed any more
     lift,       // the counter to at least number
     bootstrap,  // the candidate of nonce votes from now on, in epoch, from number on
-    draw,       // the next number, for nobody
+    draw,       // the next number, granted to no holder
   };
   What what = What::show;
   std::string resource{};

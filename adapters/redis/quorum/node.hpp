@@ -1,7 +1,7 @@
 #pragma once
 
 // Node: one server of a quorum as the source sees it: its connections, and a thread of its own that brings it
-// back after a fault and does there what nobody waits for.
+// back after a fault and does there what no caller waits for.
 //
 // A node is out from the first call that it leaves without an answer until the thread has connected to it
 // again, so that a hanging server costs one time-out and not one per call. Every connection has looked at how

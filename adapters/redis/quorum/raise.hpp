@@ -1,7 +1,7 @@
 #pragma once
 
 // Raise: lifts the counters of a quorum above a number, and lets nodes vote (again) that have no state; Draw:
-// draws a number that nobody is granted. Pure state machines as Attempt is.
+// draws a number that is granted to no holder. Pure state machines as Attempt is.
 //
 // A node that forgot its state may have been the one that two majorities share, so it counts again only from
 // the highest number of a majority of the *others*: whatever was granted with its help was confirmed by one
@@ -10,7 +10,7 @@
 // epoch, which tells their counters and ends everything that was begun but not confirmed, because it may rest
 // on an answer that the node has forgotten; then the candidate, if it is still the same, is founded in the
 // new epoch. Where too few have kept their state, and all answer, the highest clock in microseconds takes the
-// place of what is lost: nobody draws a number each microsecond.
+// place of what is lost: clients do not draw a number each microsecond.
 //
 // Not thread-safe.
 

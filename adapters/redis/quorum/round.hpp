@@ -1,7 +1,7 @@
 #pragma once
 
-// Round: one round of answers from the nodes of a quorum: who is expected to answer, and who has. Also the
-// counting that all rules share. Pure; not thread-safe.
+// Round: one round of answers from the nodes of a quorum: which are expected to answer, and which have. Also
+// the counting that all rules share. Pure; not thread-safe.
 
 #include <algorithm>
 #include <cstddef>
@@ -38,7 +38,7 @@ class Round {
     return true;
   }
 
-  // Who has not answered is silent.
+  // A node that has not answered is silent.
   void close() {
     std::ranges::fill(expected_, std::nullopt);
     missing_ = 0;

@@ -64,7 +64,7 @@ class QuorumSource : public TokenSource {
         case Attempt::Ending::held:
           return Held{left};
         case Attempt::Ending::left_over:
-          // Of a tenure that has just ended: the servers do not end it in the same instant.
+          // Of a lease that has just ended: the servers do not end it in the same instant.
           if (tries >= attempts_max || left > leftover_wait) return Held{left};
           std::this_thread::sleep_for(left + Ms{1} + random_up_to(Ms{2}));
           break;
@@ -92,7 +92,7 @@ class QuorumSource : public TokenSource {
   Release release(const Claim& claim) override {
     const auto request = request_of(What::release, claim);
     const auto votes = vote(request, node_timeout_);
-    // Without a majority the tenure may live on, and what it has left must not be taken from it later.
+    // Without a majority the lease may live on, and what it has left must not be taken from it later.
     if (votes.yes >= majority()) {
       for (std::size_t node = 0; node < nodes_.size(); ++node) {
         if (votes.round[node].kind == Kind::silent)
@@ -105,7 +105,7 @@ class QuorumSource : public TokenSource {
   }
 
   Release end(const Resource& resource) override {
-    // Only the tenure that is seen ends, never its successor.
+    // Only the lease that is seen ends, never its successor.
     const auto seen = show(resource);
     return seen ? release(seen->claim) : Release::not_held;
   }
@@ -196,7 +196,7 @@ class QuorumSource : public TokenSource {
   // What LeaseTerm, which ends a tenth early, may count on: not what the servers' clocks may differ by.
   static Ms counted(Ms node_ttl) { return Ms{(node_ttl.count() - drift_ms(node_ttl.count()) - 1) * 10 / 9}; }
 
-  // A silent node may keep a hold that is no part of a tenure.
+  // A silent node may keep a hold that is no part of a lease.
   static bool may_be_left(What what) { return what == What::withdraw || what == What::confirm; }
 
   template <class Machine>
@@ -206,7 +206,7 @@ class QuorumSource : public TokenSource {
     return 0;
   }
 
-  // token: of the tenure that was granted, whose holds stay; 0: none.
+  // token: of the lease that was granted, whose holds stay; 0: none.
   void withdraw_later(std::vector<Send> left, std::int64_t token, BootClock::time_point until) {
     for (auto& [node, request] : left) {
       request.what = What::withdraw;

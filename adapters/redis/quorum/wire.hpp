@@ -31,7 +31,7 @@ struct Command {
 
 [[nodiscard]] Command command_of(const std::string& prefix, const Request& request);
 
-// Nothing for a reply that is no answer of the script: an error, or what nobody wrote.
+// Nothing for a reply that is no answer of the script: an error, or a value that no script of ours wrote.
 [[nodiscard]] std::optional<Answer> answer_of(Request::What what, const Reply& reply);
 
 }  // namespace fenceguard::redis::quorum

@@ -29,21 +29,21 @@ struct Redirection {
   Endpoint to;
 };
 
-// Nothing for a reply that is none, or that names no server. from: who said so; a redirection without a host
-// means the same host.
+// Nothing for a reply that is none, or that names no server. from: the server that said so; a redirection
+// without a host means the same host.
 [[nodiscard]] std::optional<Redirection> redirection_of(const Reply& reply, const Endpoint& from);
 
 // True for a reply by which the cluster says that it did not run the command and may do so soon.
 [[nodiscard]] bool is_try_again(const Reply& reply) noexcept;
 
-// Who has which slot.
+// Which server has which slot.
 class SlotMap {
  public:
   // From the answer to CLUSTER SLOTS, given by from.
   void learn(const Reply& slots, const Endpoint& from);
   void set(std::size_t slot, const Endpoint& server);
 
-  // Null: nobody, as far as is known.
+  // Null: no server, as far as is known.
   [[nodiscard]] const Endpoint* find(std::size_t slot) const noexcept;
   // The servers that have slots, each once.
   [[nodiscard]] const std::vector<Endpoint>& servers() const noexcept { return servers_; }

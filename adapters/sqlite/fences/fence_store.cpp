@@ -24,7 +24,7 @@ FenceView revoke_in(FenceTransaction& transaction, const Resource& resource,
 FenceView rebase_in(FenceTransaction& transaction, const FenceStore::Rebase& rebase) {
   FenceView view = transaction.view(rebase.resource);
   const std::int64_t before = view.highest();
-  // Closed, because nobody knows who holds that number: the next higher one opens it.
+  // Closed, because the holder of that number is not known: the next higher one opens it.
   view.record = Fence{rebase.to, Holder{}, std::nullopt, true};
   transaction.fences().log_rebase(rebase, before);
   transaction.record(rebase.resource, *view.record);

@@ -86,7 +86,7 @@ std::optional<NamespaceRow> FenceTable::load_namespace() {
   NamespaceRow row{query.integer(0), query.integer(1), query.integer(2), query.integer(3),
                    std::string{query.text(4)}};
   const std::int64_t found = query.integer(5);
-  // 'fenceguard sql sqlite' installs a row that nobody has used yet, without a checksum.
+  // 'fenceguard sql sqlite' installs a row that no process has used yet, without a checksum.
   const bool is_installed_by_hand = found == 0 && row == NamespaceRow{0, 0, 0, 0, row.generation};
   if (found != checksum(row) && !is_installed_by_hand) throw_damaged("the namespace's row");
   return row;

@@ -16,9 +16,9 @@ constexpr std::size_t queue_bytes_max = 256UL * 1024 * 1024;
 constexpr std::chrono::milliseconds look_again_after{200};
 // The log is copied into the file when it has about this many pages.
 constexpr int checkpoint_pages = 4000;
-// On a slow disk a batch waits for those whose answers just went out and who will soon ask again: otherwise
-// two halves of them take turns, and each sync serves only one half. On a fast one the halves keep two
-// processors busy, and waiting costs more than it brings.
+// On a slow disk a batch waits for the callers whose answers just went out and that will soon ask again:
+// otherwise two halves of them take turns, and each sync serves only one half. On a fast one the halves keep
+// two processors busy, and waiting costs more than it brings.
 constexpr std::chrono::microseconds slow_sync{200};
 constexpr int linger_divisor = 4;
 constexpr std::chrono::nanoseconds linger_max{5'000'000};
@@ -113,7 +113,7 @@ Committer::Batch Committer::next_batch() {
   return std::exchange(queue_, {});
 }
 
-// Somebody else may have initialised the namespace; a store that failed is opened again.
+// Another process may have initialised the namespace; a store that failed is opened again.
 void Committer::look_after_state() {
   const StoreState state = state_.load();
   if (state == StoreState::ready) return;
@@ -230,9 +230,9 @@ void Committer::publish() {
   state_.store(status_.state, std::memory_order_release);
 }
 
-// Without waiting for readers as a rule. Those who keep a log from shrinking are waited for a little in the
-// end, and if that is in vain not again before the log has doubled: a reader that was stopped must not hold
-// up every commit. What fails is tried again after the next commit: until it succeeds the log keeps
+// Without waiting for readers as a rule. Where they keep the log from shrinking, it waits for them a little
+// in the end, and if that is in vain not again before the log has doubled: a reader that was stopped must not
+// hold up every commit. What fails is tried again after the next commit: until it succeeds the log keeps
 // everything.
 void Committer::checkpoint_if_due() {
   const int pages = transaction_->database().log_pages();

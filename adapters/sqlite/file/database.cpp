@@ -13,7 +13,7 @@ namespace {
 
 constexpr int busy_pause_us = 500;
 constexpr int busy_tries_max = 20'000;  // ten seconds
-// A reader may stay for as long as it likes, and the leases of those who wait for this connection may not.
+// A reader may stay for as long as it likes, and the leases of callers that wait for this connection may not.
 constexpr int truncate_tries_max = 200;
 // At a time; the VFS of Unix takes fewer than 128 KiB.
 constexpr std::int64_t rewrite_bytes = 64 * 1024;

@@ -97,9 +97,9 @@ void execute(sqlite3* connection, const char* sql);
 // Ends a transaction as best it can, if one is open; never throws.
 void rollback(sqlite3* connection) noexcept;
 
-// Writes the log again, byte for byte, and syncs it: what a failed sync, of whoever, has left in the kernel's
-// memory only, no later sync brings to the disk, and what is committed behind it would be lost with the
-// power. Takes no room. Throws Unavailable. REQUIRES: a write transaction is open.
+// Writes the log again, byte for byte, and syncs it: what a failed sync, of whichever process, has left in
+// the kernel's memory only, no later sync brings to the disk, and what is committed behind it would be lost
+// with the power. Takes no room. Throws Unavailable. REQUIRES: a write transaction is open.
 void rewrite_log(sqlite3* connection);
 
 // How a commit ended that did not throw Unavailable.

@@ -26,13 +26,13 @@ class FenceTransaction {
   // filled if all fences have room in it. Throws Unavailable.
   FenceTransaction(const std::string& path, FenceCache& cache);
 
-  // Sees in the transaction itself whether somebody else has initialised the namespace meanwhile.
+  // Sees in the transaction itself whether another process has initialised the namespace meanwhile.
   void begin();
   [[nodiscard]] CommitEnding commit();
   void rollback() noexcept;
 
   [[nodiscard]] bool is_initialised() const noexcept { return namespace_.has_value(); }
-  // Looks again whether somebody else has initialised the namespace. REQUIRES: the transaction, if one is
+  // Looks again whether another process has initialised the namespace. REQUIRES: the transaction, if one is
   // open, has changed nothing yet.
   void look_again();
   // The namespace as the present transaction sees it. REQUIRES: is_initialised().

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // Files up to this size are read in whole for damage at the start; larger ones row by row, as they are used.
 constexpr std::uintmax_t check_bytes_max = 64ULL * 1024 * 1024;
 
-// Between two looks at a lock that somebody else holds.
+// Between two looks at a lock that is held elsewhere.
 constexpr std::chrono::milliseconds lock_look{10};
 
 std::string reason() {
@@ -77,7 +77,7 @@ void create(const std::string& path) {
     {
       Database database{draft, Database::Mode::create};
       install(database.handle());
-      // Closing would do it as well, but tell nobody that it failed.
+      // Closing would do it as well, but not report that it failed.
       const int code = database.truncate_log();
       if (code != SQLITE_OK) throw_error(database.handle(), code, "checkpointing");
     }
@@ -167,8 +167,6 @@ std::string lock_path(const std::string& path) {
 
 }  // namespace
 
-// A path from the working directory leads whoever stands elsewhere to another file, with other leases and
-// other tokens.
 std::string path_of(const Url& url) {
   url.require_known_parameters({});
   if (!url.authority.empty() || !url.user.empty()) {
@@ -179,6 +177,8 @@ std::string path_of(const Url& url) {
   return url.path;
 }
 
+// A relative path leads a process in another working directory to another file, with other leases and other
+// tokens.
 void require_present(const std::string& path) {
   std::error_code error;
   if (fs::status(path, error).type() != fs::file_type::not_found) return;

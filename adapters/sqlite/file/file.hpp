@@ -41,14 +41,14 @@ void prepare_file(const std::string& path, Missing missing,
 class GuardLock {
  public:
   enum class Kind { guard, transaction };
-  // Throws Unavailable if somebody else holds it: for a guard after it has waited for so long, which is also
-  // what lets transactions end, for a transaction at once.
+  // Throws Unavailable if another guard or transaction holds it: for a guard after it has waited for so long,
+  // which is also what lets transactions end, for a transaction at once.
   explicit GuardLock(const std::string& path, Kind kind = Kind::guard,
                      std::chrono::milliseconds wait = std::chrono::milliseconds{1'000});
   GuardLock(const GuardLock&) = delete;
   GuardLock& operator=(const GuardLock&) = delete;
 
-  // True if somebody holds the file as its guard.
+  // True if a guard holds the file.
   [[nodiscard]] static bool is_taken(const std::string& path);
 
  private:

@@ -28,7 +28,7 @@ struct OpenFile {
   dev_t device;
   ino_t inode;
   int descriptor;
-  // The locks of this process, which flock() would let in again; one that is exclusive counts as -1.
+  // The locks of this process, which flock() would grant again; one that is exclusive counts as -1.
   int holders;
 };
 
@@ -48,7 +48,7 @@ OpenFiles& open_files() {
                                 std::generic_category().message(errno)));
 }
 
-// Nobody can open these any more, so that no lock on them protects anything.
+// No process can open these any more, so that no lock on them protects anything.
 void close_deleted(std::vector<OpenFile>& files) {
   std::erase_if(files, [](const OpenFile& file) {
     struct stat found {};

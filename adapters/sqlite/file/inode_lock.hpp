@@ -14,7 +14,7 @@
 
 namespace fenceguard::sqlite {
 
-// True for a file system of another machine or of a process, on whose locks nobody can rely (statfs(2)).
+// True for a file system of another machine or of a process, on whose locks no process can rely (statfs(2)).
 [[nodiscard]] bool is_remote(const std::string& path);
 
 class InodeLock {
@@ -26,9 +26,9 @@ class InodeLock {
   InodeLock(const InodeLock&) = delete;
   InodeLock& operator=(const InodeLock&) = delete;
 
-  // Does not wait. False: somebody is in the way, in this process or another one. On a remote file system,
-  // where the two kinds of locks may meet, it takes nothing and says true. Throws Unavailable. REQUIRES: not
-  // held.
+  // Does not wait. False: another lock is in the way, in this process or another one. On a remote file
+  // system, where the two kinds of locks may meet, it takes nothing and says true. Throws Unavailable.
+  // REQUIRES: not held.
   [[nodiscard]] bool try_lock(const std::string& path, Mode mode);
 
  private:

@@ -73,7 +73,7 @@ void install(sqlite3* connection) {
         "INSERT INTO fenceguard_schema VALUES (1, {0}) ON CONFLICT (id) DO UPDATE SET version = {0}",
         schema_version());
     execute(connection, mark.c_str());
-    // Nothing rests on this commit: whoever opens the database next looks at the version again.
+    // Nothing rests on this commit: the next process that opens the database looks at the version again.
     execute(connection, "COMMIT");
   } catch (...) {
     rollback(connection);
@@ -113,7 +113,8 @@ void settle_log(sqlite3* connection) {
 std::string install_sql() {
   std::string text = "BEGIN;\n\n";
   for (const auto sql : versions()) text += fmt::format("{}\n", sql);
-  // The checksum of this row is not written by hand: 0 is replaced by the first who opens the database.
+  // The checksum of this row is not written by hand: 0 is replaced by the first process that opens the
+  // database.
   text += fmt::format(
       "INSERT INTO fenceguard_schema VALUES (1, {});\n"
       "INSERT INTO fenceguard_namespace VALUES (1, 0, 0, 0, 0, lower(hex(randomblob(4))), 0);\n\nCOMMIT;\n",

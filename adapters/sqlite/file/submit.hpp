@@ -26,7 +26,7 @@ class Call : public Work {
     try {
       done_(std::move(outcome));
     } catch (...) {
-      // Whoever asked has had his answer, and threw at it. The others wait for theirs.
+      // This caller has had its answer, and its callback threw. The others wait for theirs.
     }
   }
   [[nodiscard]] std::size_t bytes() const override { return bytes_; }

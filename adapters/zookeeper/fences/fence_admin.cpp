@@ -14,7 +14,7 @@
 namespace fenceguard::zookeeper {
 namespace {
 
-// Another's change between a look and a step makes us look again, so often.
+// Times that a call looks again because another client's change came between its look and its step.
 constexpr int attempts = 100;
 
 [[noreturn]] void give_up(std::string_view what) {
@@ -109,8 +109,8 @@ std::string note_of(const FenceStore::Rebase& rebase, const std::string& before)
                      rebase.resource.name(), before, rebase.to.value(), rebase.by);
 }
 
-// Whoever sets a fence by hand decided by what it was, so one that rises meanwhile is not lowered. first:
-// what it was at the first look.
+// An operator that sets a fence by hand decided by what it was, so one that rises meanwhile is not lowered.
+// first: what it was at the first look.
 void refuse_raised(const FenceStore::Rebase& rebase, const Answer& now, std::optional<std::int64_t>& first) {
   const auto fence = now.code == Code::ok ? parse_fence(now.data) : std::nullopt;
   const auto token = fence ? fence->token.value() : 0;
@@ -156,7 +156,8 @@ FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
     const auto mark = read_mark(in);
     const auto put = before.code == Code::ok ? set(path, text_of(fence), before.stat.version)
                                              : create(path, text_of(fence));
-    // With the floor as it was seen nobody removed the fence since, and made another of the same version.
+    // While the floor is as it was seen, no compaction removed the fence since, so that it cannot be another
+    // of the same version.
     const auto answer = connection.multi({check(paths.floor(), floor.stat.version), put,
                                           mark.keep_true(paths, rebase.to.value()),
                                           create(paths.rebased() + "/" + segment_of(rebase.resource) + "-",
@@ -182,7 +183,7 @@ std::int64_t init(Client& client, std::int64_t floor) {
     // Also where the number is the same: what guards remember is forgotten with the floor's version.
     std::vector<Op> ops{before.code == Code::ok ? set(paths.floor(), text, before.stat.version)
                                                 : create(paths.floor(), text)};
-    // An empty place of the fences is no licence but under a floor that was drawn since.
+    // An empty place of the fences admits claims only under a floor that was drawn since.
     if (session.exists(paths.fences()).code != Code::ok) ops.push_back(create(paths.fences(), ""));
     if (connection.multi(ops).is_ok()) return after;
   }
@@ -240,14 +241,15 @@ std::vector<Candidate> take_step(std::vector<Candidate>& all) {
 }
 
 // The floor as this compaction knows it. Its version was read before any fence was looked at, so as long as
-// it holds nobody else removed one: a fence that came and went in between has version 0 again, as before.
+// it holds no other compaction removed one: a fence that came and went in between has version 0 again, as
+// before.
 struct KnownFloor {
   std::int64_t value = 0;
   std::int32_t version = 0;
 };
 
 // One multi: the step's fences away, the floor above them. Fences that were written since they were looked at
-// fall out of the step, one by one. False if the floor was changed by somebody else.
+// fall out of the step, one by one. False if another client changed the floor.
 bool remove_step(const Client::Connection& connection, const FencePaths& paths, std::vector<Candidate> step,
                  KnownFloor& floor, Compaction& sum) {
   while (!step.empty()) {

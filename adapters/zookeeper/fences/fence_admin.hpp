@@ -22,17 +22,17 @@ struct Revocation {
 };
 [[nodiscard]] FenceView revoke(Client& client, const Resource& resource, const Revocation& revocation);
 
-// The new fence is closed and of no holder, because nobody knows who holds that number. What was there may be
-// damaged, or gone; where it rises above 'to' while this works, that is Unavailable, and it stays. The note
-// of it is a node of its own below ROOT/rebased.
+// The new fence is closed and of no holder, because the holder of that number is not known. What was there
+// may be damaged, or gone; where it rises above 'to' while this works, that is Unavailable, and it stays. The
+// note of it is a node of its own below ROOT/rebased.
 [[nodiscard]] FenceView rebase(Client& client, const FenceStore::Rebase& rebase);
 
 // Makes the place of the fences too where it is missing, in the step that sets the floor. REQUIRES: floor is
 // not below what was drawn before that place was lost.
 [[nodiscard]] std::int64_t init(Client& client, std::int64_t floor);
 
-// In steps, each of which removes some fences and raises the floor above them in one multi. A fence that
-// somebody writes meanwhile stays. A fault part of the way leaves what was done before it.
+// In steps, each of which removes some fences and raises the floor above them in one multi. A fence that a
+// client writes meanwhile stays. A fault part of the way leaves what was done before it.
 [[nodiscard]] Compaction compact(Client& client, Token lowest_live);
 
 // StoreStatus::highest is the mark, where there is one: see highest_mark.hpp.

@@ -5,7 +5,7 @@
 //   ROOT/fences/NAME     the fence of one resource, see fence_record.hpp
 //   ROOT/floor           the floor, and the mark that the namespace was initialised
 //   ROOT/highest         see highest_mark.hpp
-//   ROOT/rebased/...     who set which fence by hand, and when
+//   ROOT/rebased/...     what was set by hand, the operator and the time
 //   ROOT/offset          of the token source
 //   ROOT/locks/...       of the token source
 //   ROOT/lock_paths/...  likewise: where else there are locks

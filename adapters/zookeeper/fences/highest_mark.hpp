@@ -2,15 +2,15 @@
 
 // HighestMark: ROOT/highest, by which a guard knows what is plausible without a look at every fence.
 //
-// Whoever raises a fence to more than slack above the mark lifts the mark to it in the same multi; whoever
-// raises one less far proves in it that the mark is as he knows it. So no fence is ever more than slack above
-// the mark, and the mark never above the highest token that was seen; and since it is written once in so many
-// tokens, those who advance do not contend for it. Only a token in between needs a look at every fence.
+// A raise of a fence to more than slack above the mark lifts the mark to it in the same multi; a lower raise
+// proves in it that the mark is as the client knows it. So no fence is ever more than slack above the mark,
+// and the mark never above the highest token that was seen; and since it is written once in so many tokens,
+// advancing clients do not contend for it. Only a token in between needs a look at every fence.
 //
 // A guard of an older version raises fences without it, so the mark admits on its own and refuses only beside
 // a look at every fence of the last seconds, which lifts it. A namespace that has none yet gets it from such
-// a look; until then nobody raises a fence. All who use a client share its looks, and these are bounded: see
-// SharedLook. Values; thread-safe.
+// a look; until then no guard raises a fence. All users of a client share its looks, and these are bounded:
+// see SharedLook. Values; thread-safe.
 
 #include <cstdint>
 #include <optional>

@@ -12,7 +12,7 @@ namespace {
 
 // So many reads are under way at once, of the many that a listing needs.
 constexpr std::size_t reads_max = 256;
-// A compaction that comes between two reads makes them again; nobody compacts that often.
+// A compaction that comes between two reads makes them again; no operator compacts that often.
 constexpr int attempts = 20;
 
 Fence fence_of(const Resource& resource, const Answer& answer) {
@@ -156,7 +156,7 @@ std::int64_t lift_mark(const Namespace& in) {
   const auto highest = read_highest(in.connection, in.paths);
   const auto text = std::to_string(highest);
   if (!mark) {
-    // Whoever raises a fence meanwhile makes the mark before, and this one is not made.
+    // A concurrent raise creates the mark first; then this create fails.
     (void)certain([&] { return session.create(in.paths.highest(), text); });
   } else if (highest > mark->value) {
     try {

@@ -47,7 +47,7 @@ struct VersionedFence {
 // begun afterwards see everything that was committed before.
 void require_initialised(const Client::Connection& connection, const FencePaths& paths);
 
-// Runs function, which writes nothing that anybody would miss: an end that was not seen is no more than
+// Runs function, which writes nothing that a client would miss: an end that was not seen is no more than
 // Unavailable.
 template <class Function>
 auto certain(Function&& function) {
@@ -96,7 +96,7 @@ std::int64_t lift_mark(const Namespace& in);
 [[nodiscard]] bool is_plausible_to_all(const Namespace& in, const Claim& claim, std::int64_t jump_max);
 
 // Throws Unavailable where the place of the fences is missing: then fences were lost, and a floor that is
-// older than they were is not a licence. answer: of begin_exists(paths.fences()).
+// older than they were admits too much. answer: of begin_exists(paths.fences()).
 void require_place(const FencePaths& paths, const Answer& answer);
 
 // The floor's text as a number. Throws Unavailable for anything else.

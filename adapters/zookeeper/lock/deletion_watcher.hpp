@@ -1,7 +1,8 @@
 #pragma once
 
-// DeletionWatcher: who waits for which node to go. However many wait for it, or have given up meanwhile,
-// there is one watch on a node: a watch cannot be taken back, and one for each short wait would pile up.
+// DeletionWatcher: which waiters wait for which node to go. However many wait for it, or have given up
+// meanwhile, there is one watch on a node: a watch cannot be taken back, and one for each short wait would
+// pile up.
 //
 // Thread-safe. It outlives every session that it was given.
 

@@ -18,7 +18,7 @@ bool HeldLeases::add(const HeldLease& lease) {
     if (!lease.since.is_unbroken()) return false;
     const auto found = kept_.find(lease.claim.resource);
     if (found != kept_.end()) {
-      // Its node was removed by somebody else, or it would not be this one's turn.
+      // Another client removed its node, or it would not be this one's turn.
       replaced.push_back(std::move(found->second));
       kept_.erase(found);
     }

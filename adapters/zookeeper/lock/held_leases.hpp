@@ -1,8 +1,8 @@
 #pragma once
 
 // HeldLeases: the leases that were granted here. Each lives by the session that took it, and no longer than
-// the session is connected in our eyes; and each ends when nobody renewed it for its time to live, which a
-// thread here sees to. What ended is told to whoever asked for lost(), and its entry is removed.
+// the session is connected in our eyes; and each ends when it was not renewed for its time to live, which a
+// thread here sees to. What ended is told to the callers of lost(), and its entry is removed.
 //
 // Thread safety: all calls may be made from any thread at once; none asks a server.
 

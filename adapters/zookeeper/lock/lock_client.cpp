@@ -10,7 +10,7 @@
 namespace fenceguard::zookeeper {
 namespace {
 
-// Times that a step is tried again because somebody else's came between.
+// Times that a step is tried again because another client's came between.
 constexpr int attempts = 100;
 
 std::string parent_of(const std::string& path) {
@@ -128,7 +128,7 @@ std::vector<std::string> LockClient::find(Session& session, const std::string& l
 }
 
 bool LockClient::confirm(Session& session, const std::string& entry) {
-  // Nobody sets an entry's data, so its version is 0.
+  // No client sets an entry's data, so its version is 0.
   return session.multi({check(entry, 0)}).is_ok();
 }
 

@@ -55,7 +55,7 @@ class LockClient {
   // Removes the node. False: it was not there.
   static bool remove(Session& session, const std::string& entry);
 
-  // Who holds the lock, whatever one server may have missed.
+  // The entry that holds the lock, whatever one server may have missed.
   struct Head {
     std::string entry;  // its path
     Token token;

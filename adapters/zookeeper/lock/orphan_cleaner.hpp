@@ -1,9 +1,9 @@
 #pragma once
 
-// OrphanCleaner: removes entries that nobody wants any more and that could not be removed at once: those of
-// leases that were lost, and those of which nobody knows, after a lost answer, whether they were made. It
-// goes on until each is gone, or its session is over, which removes it too; ever more seldom where it cannot
-// be done, and not for ever: what is refused a hundred times is left to the end of its session.
+// OrphanCleaner: removes entries that no client wants any more and that could not be removed at once: those
+// of leases that were lost, and those of which it is not known, after a lost answer, whether they were made.
+// It goes on until each is gone, or its session is over, which removes it too; ever more seldom where it
+// cannot be done, and not for ever: what is refused a hundred times is left to the end of its session.
 //
 // Thread safety: all calls may be made from any thread at once.
 

@@ -71,7 +71,7 @@ void Attempt::find_or_enter() {
   path_ = parts_.calls.enter(session, lock_, guid_, holder_);
 }
 
-// Neither a grant nor somebody before it: it is not there any more, or no longer certain.
+// Neither a grant nor an entry before it: it is not there any more, or no longer certain.
 std::optional<Grant> Attempt::ask_once() {
   const auto asked_at = BootClock::now();
   const auto place = look();
@@ -97,8 +97,8 @@ std::optional<Grant> Attempt::ask_once() {
   return Grant{claim, term, true, asked_at};
 }
 
-// A node that is removed by others ends the lease that lives by it, before anybody asks. Ours is watched from
-// the first look on, because the look that finds it first costs no round trip more.
+// A node that is removed by others ends the lease that lives by it, before any caller asks. Ours is watched
+// from the first look on, because the look that finds it first costs no round trip more.
 LockClient::Place Attempt::look() {
   if (gone_) return parts_.calls.look(*generation_.session, path_);
   auto gone = std::make_shared<std::atomic<bool>>(false);

@@ -32,15 +32,15 @@ class Attempt {
     DeletionWatcher& watcher;
   };
 
-  // For whom, and how: of options, ttl and stop count here.
+  // Of options, ttl and stop count here.
   Attempt(Parts parts, const Resource& resource, const Holder& holder, const AcquireOptions& options);
   // Removes the node, unless it was granted the lock.
   ~Attempt();
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  // The grant, if nobody is before it. Throws Unavailable: nothing is held; also where no server is there and
-  // stop is requested.
+  // The grant, if no entry is before it. Throws Unavailable: nothing is held; also where no server is there
+  // and stop is requested.
   [[nodiscard]] std::optional<Grant> ask();
 
   // Has event rung when the one before it has gone, or has perhaps. REQUIRES: ask() found one. Throws

@@ -1,8 +1,8 @@
 #pragma once
 
 // The C client's handle behind a Session, and the memory of what was asked of it: a call lives here until its
-// answer came or the handle is closed, whether anybody still waits for it or not, because the C client writes
-// into it.
+// answer came or the handle is closed, whether a caller still waits for it or not, because the C client
+// writes into it.
 //
 // Thread-safe but for its construction and destruction.
 

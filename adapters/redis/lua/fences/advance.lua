@@ -1,4 +1,4 @@
--- Judges a claim alone, and tells what people ask about it afterwards.
+-- Judges a claim without commands, and raises the fence where the claim is newer.
 -- KEYS: the fence, and, unless this is a cluster, the record and the index of the namespace.
 -- ARGV: resource, token, holder, the greatest jump ('0': any), '1' if an ASK redirected here.
 -- Answers {verdict, highest, 1 if the fence was raised, 1 if it is closed}.

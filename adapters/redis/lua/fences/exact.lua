@@ -5,7 +5,7 @@ local function exact_digits(reply, words, at)
   if type(reply) ~= 'number' or (reply < 9007199254740992 and reply > -9007199254740992) then return nil end
   local name = string.upper(words[at])
   local digits
-  -- The write is done, so nothing may be raised any more: a user who may not read gets the rounded number.
+  -- The write is done, so nothing may be raised any more: a user without permission to read gets the rounded number.
   if name == 'HINCRBY' then
     digits = redis.pcall('HGET', words[at + 1], words[at + 2])
   elseif name == 'INCR' or name == 'INCRBY' or name == 'DECR' or name == 'DECRBY' then

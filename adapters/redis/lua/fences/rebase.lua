@@ -1,7 +1,7 @@
--- Sets a fence by hand, closed, because nobody knows who holds that number: the next higher one opens it. What was there
--- may be damaged, or gone.
+-- Sets a fence by hand, closed, because the holder of that number is not known: the next higher one opens it. What was
+-- there may be damaged, or gone.
 -- KEYS: the fence, the list of what was set by hand, and, unless this is a cluster, record and index of the namespace.
--- ARGV: resource, token, by whom. Answers as look.lua.
+-- ARGV: resource, token, operator. Answers as look.lua.
 
 local floor = '0'
 if KEYS[3] then floor = read_namespace(KEYS[3]) end

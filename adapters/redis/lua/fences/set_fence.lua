@@ -10,7 +10,7 @@ local function set_fence(keys, resource, before, fence)
     redis.call('HSET', namespace_key, 'highest', greater_of(highest, fence.token))
     redis.call('ZADD', index_key, 0, resource)
   end
-  if before then redis.call('PERSIST', fence_key) end  -- a time to live that somebody gave it
+  if before then redis.call('PERSIST', fence_key) end  -- a time to live that a client gave it
   local clears = before and (before.sequence or before.closed)
   if clears or fence.sequence or fence.closed then
     redis.call('HSET', fence_key, 'token', fence.token, 'holder', fence.holder, 'sequence', fence.sequence or '',

@@ -6,13 +6,13 @@
 local counter_max = '9223372036854775807'
 
 -- Where there is no value any more (a restart without data, FLUSHALL): to the server's clock in microseconds, which is
--- above everything drawn before, since nobody draws a number each microsecond. Where there is one: to the clock as well
--- while that is less than 2^33 ahead, and else by 2^33 and an eighth of the rest. That is more than what was lost, and
--- never past the clock, or the next one who finds no value would start below. And it is higher the later it is: a leap
--- may be lost together with what was drawn after it (a crash within a second of a restart, a promotion), and who then
--- leaps from the same value must come out above. An eighth still rises faster than numbers are drawn, and keeps what a
--- guard elsewhere takes for plausible. A counter that was raised above the clock, or meets one that lags, leaps by 2^32
--- and a part of the clock, so that a later leap is another one.
+-- above everything drawn before, since clients do not draw a number each microsecond. Where there is one: to the clock
+-- as well while that is less than 2^33 ahead, and else by 2^33 and an eighth of the rest. That is more than what was
+-- lost, and never past the clock, or the next draw that finds no value would start below. And it is higher the later it
+-- is: a leap may be lost together with what was drawn after it (a crash within a second of a restart, a promotion), and
+-- a draw that then leaps from the same value must come out above. An eighth still rises faster than numbers are drawn,
+-- and keeps what a guard elsewhere takes for plausible. A counter that was raised above the clock, or meets one that
+-- lags, leaps by 2^32 and a part of the clock, so that a later leap is another one.
 local function leap(value)
   local time = redis.call('TIME')
   local clock = time[1] .. string.format('%06d', time[2])
@@ -33,7 +33,7 @@ local function require_number(counter, value)
   return value
 end
 
--- Draws where the last draw was another run's, or nobody knows what it was.
+-- Draws where the last draw was another run's, or is not known.
 local function draw_after_leap(counter, run, is_lost)
   local value = leap(not is_lost and require_number(counter, redis.call('HGET', counter, 'value')) or nil)
   if not is_less(value, counter_max) then
@@ -65,7 +65,7 @@ local function draw(counter)
     require_number(counter, redis.call('HGET', counter, 'value'))
     error({err = 'EXHAUSTED the counter ' .. counter .. ' is at its end, there are no higher tokens'})
   end
-  if drawn <= 1 then return draw_after_leap(counter, run, true) end  -- somebody deleted the value
+  if drawn <= 1 then return draw_after_leap(counter, run, true) end  -- a client deleted the value
   if drawn < 9007199254740992 then return string.format('%.0f', drawn) end
   return redis.call('HGET', counter, 'value')
 end

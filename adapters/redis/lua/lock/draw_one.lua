@@ -1,3 +1,3 @@
--- KEYS: counter. Answers a number that nobody is granted.
+-- KEYS: counter. Answers a number that is granted to no holder.
 
 return draw(KEYS[1])

@@ -1,4 +1,4 @@
--- Frees a tenure, however often its holder has entered. KEYS: lock, and what free() wants.
+-- Frees a lease, however often its holder has entered. KEYS: lock, and what free() wants.
 -- ARGV: token, holder, the channel on which a release is told. Answers 1, or 0 if the lock is not theirs.
 
 local token, holder = parse_lock(redis.call('GET', KEYS[1]))

@@ -1,5 +1,5 @@
--- Frees a lock and tells those who wait. A user who may not publish frees it all the same:
--- they look again by the clock.
+-- Frees a lock and tells the waiters. A user without permission to publish frees it all the same: the waiters look
+-- again by the clock.
 
 local function free(lock, channel)
   redis.call('DEL', lock)

@@ -1,6 +1,6 @@
--- As grant.lua, first come, first served: nobody takes a free lock while another one who lives waits before it.
+-- As grant.lua, first come, first served: no client takes a free lock while a live waiter is before it.
 -- KEYS: lock, counter, queue, waiters, and as for grant.lua the set of patterns. ARGV: holder, time to live in ms,
--- 'enter' or 'ask', the waiter ('': does not wait), for how many ms it keeps its place, and the pattern.
+-- 'enter' or 'ask', the waiter ('': does not wait), for how many ms it keeps its entry, and the pattern.
 -- Answers as grant.lua does.
 
 local lock, queue, waiters = KEYS[1], KEYS[3], KEYS[4]

@@ -1,4 +1,4 @@
--- Gives up a place in the line, and calls the next one if it would have been its turn.
+-- Gives up a queue entry, and calls the next waiter if it would have been its turn.
 -- KEYS: lock, queue, waiters. ARGV: the waiter, the channel on which a release is told.
 
 leave_line(KEYS[2], KEYS[3], ARGV[1])

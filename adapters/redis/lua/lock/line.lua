@@ -1,13 +1,13 @@
--- Those who wait in order: a sorted set of waiters by their arrival, and one of until when each is believed to live, in
--- ms of the server's clock, which decides about waiting alone. Both are gone when nobody waits any more.
+-- The wait queue: a sorted set of waiters by their arrival, and one of until when each is believed to live, in ms of
+-- the server's clock, which decides about waiting alone. Both are gone when no client waits any more.
 
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The first who waits and lives, and for how many ms it is believed to. The dead before it are dropped. With life, no
--- place is kept for longer than that without a look, even if the clock went backwards since the last one.
+-- The first live waiter, and for how many ms it is believed to live. The dead before it are dropped. With life, no
+-- entry is kept for longer than that without a look, even if the clock went backwards since the last one.
 local function first_in_line(queue, waiters, life)
   local now = now_ms()
   while true do
@@ -24,7 +24,7 @@ local function first_in_line(queue, waiters, life)
   end
 end
 
--- Keeps the waiter's place for life ms. False if it has none.
+-- Keeps the waiter's entry for life ms. False if it has none.
 local function keep_place(queue, waiters, waiter, life)
   if not redis.call('ZSCORE', queue, waiter) then return false end
   redis.call('ZADD', waiters, string.format('%.0f', now_ms() + life), waiter)
@@ -33,7 +33,7 @@ local function keep_place(queue, waiters, waiter, life)
   return true
 end
 
--- The same, and a place at the end of the line if it had none.
+-- The same, and enqueues the waiter if it has no entry.
 local function stay_in_line(queue, waiters, waiter, life)
   if keep_place(queue, waiters, waiter, life) then return end
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]

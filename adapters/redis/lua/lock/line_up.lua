@@ -1,8 +1,8 @@
--- Keeps the places of those who wait, and looks whose turn it is. It gives no place to those who have none: they may
--- have been granted the lock meanwhile. Who wants one asks for the lock.
--- KEYS: lock, queue, waiters. ARGV: for how many ms they keep their places, then the waiters.
--- Answers {'held', ms left (-1: for ever), 1 if it is a lock of ours, those without a place}, or
--- {'free', ms for which the next one is believed to live, that one, those without a place}.
+-- Keeps the queue entries of these waiters, and looks whose turn it is. It gives no entry to those that have none: they
+-- may have been granted the lock meanwhile. A waiter gets an entry by asking for the lock.
+-- KEYS: lock, queue, waiters. ARGV: for how many ms they keep their entries, then the waiters.
+-- Answers {'held', ms left (-1: for ever), 1 if it is a lock of ours, those without an entry}, or
+-- {'free', ms for which the next one is believed to live, that one, those without an entry}.
 
 local lost = {}
 for i = 2, #ARGV do

@@ -1,6 +1,6 @@
 -- Taking a lock, for the first time or again.
 
--- In the same step as the grant, so that who looks for live locks never misses one. key: nil for a lock that is found
+-- In the same step as the grant, so that a search for live locks never misses one. key: nil for a lock that is found
 -- without it.
 local function register(key, pattern)
   if key then redis.call('SADD', key, pattern) end

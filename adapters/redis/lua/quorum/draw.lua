@@ -1,4 +1,4 @@
--- The next number, for nobody. KEYS: marker, counter. Answers {'granted', era, number} or {'unmarked'}.
+-- The next number, granted to no holder. KEYS: marker, counter. Answers {'granted', era, number} or {'unmarked'}.
 
 local era = read_node(KEYS[1], KEYS[2])
 if not era then return {'unmarked'} end

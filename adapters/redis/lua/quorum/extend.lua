@@ -1,4 +1,4 @@
--- The holder asks again: its tenure under a new nonce, with at least this time to live.
+-- The holder asks again: its lease under a new nonce, with at least this time to live.
 -- KEYS: marker, counter, lock. ARGV: era, number, holder, nonce, time to live in ms.
 -- Answers {'confirmed'} or {'refused'}.
 

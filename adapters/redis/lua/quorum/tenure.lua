@@ -1,4 +1,4 @@
--- Renews or releases a tenure, by token and holder. Renewing never shortens.
+-- Renews or releases a lease, by token and holder. Renewing never shortens.
 -- KEYS: lock. ARGV: token, holder, time to live in ms, or '0' to release. Answers {'confirmed'} or {'refused'}.
 
 local number, holder = parse_hold(redis.call('GET', KEYS[1]))
