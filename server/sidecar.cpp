@@ -85,8 +85,8 @@ class Sidecar::Impl {
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - begun);
     const auto left = std::max(options_.drain_timeout - spent, std::chrono::milliseconds{0});
     was_clean_ = control_.drain(left) && was_clean_;
-    // What a store or a source has not answered yet refers to us: it is waited for, though nobody hears of
-    // it.
+    // What a store or a source has not answered yet refers to this object: stop waits for it, though no
+    // client hears of it.
     if (data_side_) data_side_->wait_idle();
     pending_.wait();
     if (lease_service_) lease_service_->finish();
@@ -95,7 +95,7 @@ class Sidecar::Impl {
   }
 
   void make_data_side(Storage& storage) {
-    // Elsewhere nobody but the operator knows by which names it is called.
+    // Elsewhere only the operator knows by which names it is called.
     if (!options_.data_hosts.empty() || net::is_loopback(options_.listen)) {
       data_hosts_.emplace(HostCheck::Side::data, options_.data_hosts);
       data_hosts_->set_address(options_.listen);

@@ -21,7 +21,7 @@ inline constexpr int exit_unknown = 4;  // it may or may not have been done
 
 [[nodiscard]] int exit_status(FaultKind kind) noexcept;
 
-// A sentence on stderr, on one line. What nobody can read there is lost, and changes nothing else.
+// A sentence on stderr, on one line. What cannot be written there is lost, and changes nothing else.
 void complain(std::string_view sentence) noexcept;
 
 // So many columns a line of text on stdout may have: those of the terminal, within bounds.

@@ -24,7 +24,7 @@
 namespace fenceguard::cli {
 namespace {
 
-// Opening takes no longer where nobody else has the state.
+// Opening takes no longer where no other process has the state.
 constexpr std::chrono::milliseconds standby_after{300};
 constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "off"};
 
@@ -66,7 +66,7 @@ struct Parts {
   TokenSource* source = nullptr;
 };
 
-// Another depth makes other names of the same paths, whose fences nobody has raised yet.
+// Another depth makes other names of the same paths, whose fences no claim has raised yet.
 void require_same_depth(const Settings& settings, const Url& storage_url, Storage& storage) {
   if (storage.depth_record() == nullptr) return;
   const auto depth = static_cast<std::size_t>(settings.number("resource-depth"));
@@ -141,7 +141,7 @@ Parts await_parts(const Settings& settings, const Url& storage_url, const sigset
 }
 
 // A storage without objects has no data side: its clients write to it themselves, and carry their claims
-// there. Whoever asked for one is told so, and served the rest.
+// there. An operator that asked for one is told so; the rest is served.
 void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
   options.listen.clear();
   spdlog::log(settings.is_given("listen") ? spdlog::level::warn : spdlog::level::info,

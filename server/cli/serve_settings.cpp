@@ -24,8 +24,8 @@ std::int64_t number_within(const Settings& settings, std::string_view name, std:
   return value;
 }
 
-// So few descriptors are open where nobody is connected: of threads, listeners, the state, and some for the
-// control side.
+// So few descriptors are open where no client is connected: of threads, listeners, the state, and some for
+// the control side.
 constexpr rlim_t descriptors_kept = 64;
 constexpr rlim_t descriptors_per_thread = 4;
 constexpr std::size_t connections_min = 4;
@@ -40,7 +40,7 @@ std::size_t connections_within_limit(unsigned threads, bool has_upstream, std::s
   return std::clamp(static_cast<std::size_t>(has_upstream ? left * 2 / 3 : left), connections_min, most);
 }
 
-// What would have no effect is refused: whoever gives it counts on it.
+// A setting that would have no effect is refused: the operator that gives it counts on it.
 void require_tls_whole(const Settings& settings, const Url& storage) {
   for (const auto* side : {"tls", "upstream"}) {
     if (settings.text(fmt::format("{}-certificate", side)).empty() !=

@@ -189,8 +189,7 @@ void check(Kind kind, const std::string& value) {
         throw InvalidInput("a token is a decimal number from 1 to 9223372036854775807");
       return;
     case Kind::address:
-      // What is wrong with it otherwise is told by who binds it; a URL put here by mistake must not be
-      // echoed.
+      // Binding it reports what else is wrong with it; a URL put here by mistake must not be echoed.
       if (value.find_first_of("@?") != std::string::npos || value.find("://") != std::string::npos) {
         throw InvalidInput("an address reads HOST:PORT, [IPV6]:PORT or unix:/path");
       }

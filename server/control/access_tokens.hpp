@@ -1,7 +1,8 @@
 #pragma once
 
-// AccessTokens: who may call the control side. A file holds one bearer token a line, with its role: 'lease
-// TOKEN' or 'admin TOKEN'; '#' starts a comment. Comparison takes the same time wherever a token differs.
+// AccessTokens: which clients may call the control side. A file holds one bearer token a line, with its role:
+// 'lease TOKEN' or 'admin TOKEN'; '#' starts a comment. Comparison takes the same time wherever a token
+// differs.
 //
 // Thread safety: all calls may be made from any thread.
 
@@ -18,7 +19,7 @@ namespace fenceguard {
 
 // What a caller may do; each includes the ones before it.
 enum class Role {
-  open,   // probes and metrics: everybody
+  open,   // probes and metrics: every client
   lease,  // take, renew, release and look at leases; look at and advance fences
   admin,  // everything
 };
@@ -27,7 +28,7 @@ class AccessTokens {
  public:
   static constexpr std::size_t token_bytes_min = 16;
 
-  // No tokens: everybody who reaches the control side is admin.
+  // No tokens: every client that reaches the control side is admin.
   AccessTokens() = default;
   // Reads path. Throws InvalidInput with a sentence if it cannot be read, is malformed, holds no token, or
   // can be read by others than its owner.

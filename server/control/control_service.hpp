@@ -1,7 +1,7 @@
 #pragma once
 
 // ControlService: leases, fences, metrics and probes over HTTP, as in the design's section 6. Finds out which
-// call a request is, who may make it, and passes it on; see route.hpp and control_calls.hpp.
+// call a request is and whether its client may make it, and passes it on; see route.hpp and handlers.hpp.
 //
 // Thread safety: as http::Handler. REQUIRES: what it refers to outlives it and its pending calls.
 

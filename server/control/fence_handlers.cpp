@@ -11,7 +11,7 @@
 namespace fenceguard {
 namespace {
 
-// A fence as anybody may see it: without its holder, because token and holder together are a claim.
+// A fence as any client may see it: without its holder, because token and holder together are a claim.
 boost::json::object fence_body(const Resource& resource, const Fence& fence) {
   boost::json::object body{{"resource", resource.name()}, {"token", to_string(fence.token)}};
   if (fence.sequence) {
@@ -129,7 +129,7 @@ void FenceHandlers::advance(const Resource& resource, const http::Request& reque
 }
 
 void FenceHandlers::ask_source(std::function<Next()> ask, Next late) {
-  // Whoever takes late out goes on.
+  // The one that takes late out goes on: the source's answer, or the time limit.
   struct Race {
     std::mutex mutex;
     Next late;

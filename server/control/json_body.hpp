@@ -1,8 +1,8 @@
 #pragma once
 
 // JsonBody: the JSON object in the body of a call, read member by member. Strict: a member of the wrong type
-// or one that nobody asked for is an error, and so is one that comes twice, and what is too deep. Tokens are
-// decimal strings, because they exceed what JSON readers keep.
+// or one that the call does not have is an error, and so is one that comes twice, and what is too deep.
+// Tokens are decimal strings, because they exceed what JSON readers keep.
 //
 // Throws InvalidInput with a sentence for a 400. Not thread-safe.
 

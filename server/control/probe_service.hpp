@@ -1,7 +1,7 @@
 #pragma once
 
 // ProbeService: /metrics, /healthz and /readyz, for probes from outside. The control side answers the same
-// three with it. Open to everybody who reaches it; changes nothing.
+// three with it. Open to every client that reaches it; changes nothing.
 //
 // Thread safety: as http::Handler.
 
@@ -19,7 +19,7 @@ class ProbeService : public http::Handler {
  public:
   using Quarantine = std::function<std::optional<Fault>()>;
 
-  // in_flight: requests on the data side that are not answered. quarantine: why no write is let in, if so.
+  // in_flight: requests on the data side that are not answered. quarantine: why no write is admitted, if so.
   // REQUIRES: all outlive the handler.
   ProbeService(const FenceStore& fences, Metrics& metrics, std::function<std::int64_t()> in_flight,
                Quarantine quarantine)

@@ -32,7 +32,7 @@ class RefusalLog {
   void failed(std::string_view operation, const Resource& resource, const Fault& fault,
               std::string_view client);
 
-  // No claim on the resource is let in for a while; at warning.
+  // No claim on the resource is admitted for a while; at warning.
   void quarantined(std::string_view resource, const Fault& why);
 
   // Whether a line about resource may be written now, and how many were left out since the last.

@@ -59,7 +59,7 @@ class DataService {
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
 
-  // Why no write on this resource is let in for now, and how long; nothing where none is kept out. Of no
+  // Why no write on this resource is admitted for now, and how long; nothing where none is kept out. Of no
   // name: whether that is so of every resource.
   [[nodiscard]] virtual std::optional<Fault> quarantine(std::string_view /*resource*/) const { return {}; }
 };

@@ -144,7 +144,7 @@ http::Response refuse_request(unsigned status, std::string_view why) {
       case 431:
         return Problem::header_too_large;
       case 500:
-        // Whoever failed may have begun.
+        // The handler that failed may have begun.
         return Problem::unknown;
       case 503:
         return Problem::unavailable;

@@ -36,7 +36,7 @@ enum class Problem {
   header_too_large,
   media_type,
   precondition,
-  // About who asks.
+  // About the client.
   unauthorized,
   forbidden,
   foreign_host,

@@ -25,8 +25,8 @@ inline constexpr std::string_view destination_signature_field = "Fencing-Destina
                                                             const http::Fields& fields,
                                                             std::string_view field = signature_field);
 
-// What signs and what asks for signatures on the control side and on the data sides. Both outlive who uses
-// them.
+// What signs and what asks for signatures on the control side and on the data sides. Both outlive their
+// users.
 struct SignatureRules {
   const ClaimKeys* signing = nullptr;   // signs what is granted; null: nothing is signed
   const ClaimKeys* required = nullptr;  // claims must be signed with one of these; null: none needs to be

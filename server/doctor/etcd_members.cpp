@@ -56,7 +56,7 @@ bool is_loopback(std::string_view endpoint) {
   return host.starts_with("127.") || host.starts_with("localhost:") || host.starts_with("[::1]");
 }
 
-// Whether the cluster answers who does not say who it is.
+// Whether the cluster answers a client without credentials.
 bool lets_anybody_read(Address address) {
   address.user.clear();
   address.password.clear();

@@ -18,7 +18,7 @@ struct Check {
 
 // What holds for every use of this server and database; needs no fences.
 [[nodiscard]] std::vector<Check> server_checks();
-// What holds for whoever uses the fences' functions.
+// What holds for every user of the fences' functions.
 [[nodiscard]] std::vector<Check> role_checks();
 [[nodiscard]] std::vector<Check> fence_checks();
 [[nodiscard]] std::vector<Check> source_checks();

@@ -1,4 +1,4 @@
-// The doctor's checks of the fences, of who may touch them, and of the tables that they protect.
+// The doctor's checks of the fences, of the roles that may touch them, and of the tables that they protect.
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 using Level = Finding::Level;
 
-// Whoever writes these tables himself decides what is stale.
+// A role that writes these tables itself decides what is stale.
 Findings look_at_rights(pqxx::transaction_base& tx, const std::string& name) {
   const auto rows = tx.exec(
       "SELECT c.relname, CASE WHEN a.grantee = 0 THEN 'everybody' ELSE pg_get_userbyid(a.grantee)::text END,"

@@ -27,7 +27,7 @@ Finding look_at_role(const ProbedServer& server) {
           "the master"};
 }
 
-// What a restart forgets, from the point of view of who uses the server.
+// What a restart forgets, from the point of view of this use of the server.
 std::string what_is_forgotten(Use use) {
   switch (use) {
     case Use::storage:

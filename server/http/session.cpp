@@ -273,8 +273,8 @@ Task<bool> Session::respond(Response response) {
 
 void Session::end_answer(bool is_sent) noexcept {
   if (out_.capacity() > kept_out_bytes_max) std::string{}.swap(out_);
-  // Whoever asked for the end himself sends no more; anybody else may be, and a reset would cost him the
-  // answer.
+  // A client that asked for the end itself sends no more; any other may still be sending, and a reset would
+  // cost it the answer.
   is_lingering_ =
       is_sent && is_closing_ && (keeps_alive_ || !body_.is_complete() || !connection_.buffer().empty());
   goes_on_ = is_sent && !is_closing_;

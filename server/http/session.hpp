@@ -2,7 +2,8 @@
 
 // Session: one connection. Reads a request, has it answered, writes the answer, and again, in that order, so
 // that pipelined requests are answered in turn. Keeps the limits and the deadlines, each of which is for the
-// whole of a phase. What the two kinds of handler differ in is who reads the body. Its coroutine owns it.
+// whole of a phase. The two kinds of handler differ in which of the two reads the body, session or handler.
+// Its coroutine owns it.
 //
 // Thread safety: the loop's thread only.
 

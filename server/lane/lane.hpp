@@ -44,7 +44,7 @@ struct Admission {
   std::array<QueueEntry, 2>
       entries;  // by the names of their resources: the one order in which lanes are taken
   std::size_t entry_count = 0;
-  std::size_t ready_count = 0;  // of them; let in when all are
+  std::size_t ready_count = 0;  // of them; the operation enters when all are
   bool asked_twice = false;     // one claim that was given as two
   bool withdrawn = false;
   bool has_waited = false;      // and has its room
@@ -73,11 +73,11 @@ struct Lane {
   Queue sequenced;               // equal the fence, and follow each other
   Queue revokes;                 // wait until every write is over
 
-  std::size_t waiting = 0;  // places that are neither let in nor answered
+  std::size_t waiting = 0;  // entries that have neither entered nor been answered
   std::size_t in_flight = 0;
-  std::int64_t in_flight_token = 0;  // of all of them: nothing is let in beside another token
+  std::int64_t in_flight_token = 0;  // of all of them: nothing enters beside another token
   bool has_sequence_in_flight = false;
-  std::size_t reads = 0;  // that were let in and are not over: what they bring is judged by this fence
+  std::size_t reads = 0;  // that have entered and are not over: what they bring is judged by this fence
 
   Time closed_until{};
   std::size_t timers = 0;  // that will look at it
@@ -118,7 +118,7 @@ class LaneBook {
   [[nodiscard]] std::size_t lane_count() const noexcept { return lanes_.size(); }
 
   [[nodiscard]] Admission* find_admission(Ticket ticket) const;
-  // With its claims in their lanes' places; queued nowhere.
+  // With its claims in entries of their lanes; queued nowhere.
   [[nodiscard]] Admission& make_admission(Ask&& ask);
   void drop(Admission& admission);
 

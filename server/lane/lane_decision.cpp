@@ -20,7 +20,7 @@ const char* objection(const Ask& ask) {
   return nullptr;
 }
 
-// Nothing was forwarded yet: to who wanted to write or to read, only what became of the fence is not known.
+// Nothing was forwarded yet: for a write or a read, only what became of the fence is not known.
 Fault of_fence(Kind kind, Fault fault) {
   if (fault.kind != FaultKind::unknown || (kind != Kind::write && kind != Kind::read)) return fault;
   fault.kind = FaultKind::unavailable;
@@ -58,7 +58,7 @@ void LaneTable::ask(Ask&& ask, Step step) {
   look_at_touched(step);
 }
 
-// A crowd of claims must not keep out who takes over or cuts off: for these there is as much room again.
+// A crowd of claims must not keep out an advance or a revoke: for these there is as much room again.
 std::size_t LaneTable::limit(Kind kind, std::size_t waiting_max) noexcept {
   const bool has_reserve = kind == Kind::advance || kind == Kind::revoke;
   return has_reserve ? waiting_max + std::min(waiting_max, SIZE_MAX - waiting_max) : waiting_max;
@@ -265,7 +265,7 @@ std::vector<Admission*> LaneTable::take_waiting() {
         place.unlink();
         place.is_ready = false;
         Admission& admission = *place.admission;
-        if (admission.stage == Admission::Stage::deciding) continue;  // a pair's other place
+        if (admission.stage == Admission::Stage::deciding) continue;  // a pair's other entry
         admission.stage = Admission::Stage::deciding;
         admission.ready_count = 0;
         waiting.push_back(&admission);
@@ -279,7 +279,7 @@ std::vector<Admission*> LaneTable::take_waiting() {
 void LaneTable::forget_fences(Step step) {
   ++generation_;
   remembered_.clear();
-  // Who had waited longer is decided on first: the others' numbers may be higher.
+  // Operations that had waited longer are decided on first: the others' numbers may be higher.
   std::vector<std::pair<Lane*, Queue>> behind;
   book_.for_each_lane([&](Lane& lane) {
     lane.is_known = false;

@@ -46,7 +46,7 @@ void LaneTable::enqueue(Admission& admission, Step step) {
   release(admission);
 }
 
-// The fence is closed; what it let in before must be over.
+// The fence is closed; the writes that entered before must be over.
 void LaneTable::enqueue_revoke(Admission& admission, Step step) {
   QueueEntry& place = admission.entries[0];
   Lane& lane = *place.lane;
@@ -65,7 +65,7 @@ void LaneTable::let_in(Lane& lane, const Claim& claim) {
   if (claim.sequence) lane.has_sequence_in_flight = true;
 }
 
-// All its places are ready, at this one instant.
+// All its entries are ready, at this one instant.
 void LaneTable::enter(Admission& admission, Step step) {
   // Its sequence may have taken effect, or been overtaken, while it waited.
   if (admission.kind != Kind::revoke && refuse_if_judged(admission, step)) return;
@@ -90,7 +90,7 @@ void LaneTable::enter(Admission& admission, Step step) {
   admission.stage = Admission::Stage::in_flight;
 }
 
-// The fence has changed: whoever waits is judged again.
+// The fence has changed: every waiting operation is judged again.
 void LaneTable::sweep(Lane& lane, Step step) {
   Queue all;
   for (Queue* queue : {&lane.draining, &lane.ready, &lane.sequenced}) move_all(*queue, all);
@@ -225,7 +225,7 @@ void LaneTable::recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling
     if (lane.adopt(outcome.value())) sweep(lane, step);
     remember(lane, claim.resource);
   } else {
-    // A duplicate would be let in. Nothing is, until it is recorded.
+    // A duplicate of this sequence would enter, so nothing enters until it is recorded.
     lane.unrecorded = Lane::Unrecorded{claim, ticket};
     close(lane, step);
   }

@@ -19,13 +19,13 @@ using Time = std::chrono::milliseconds;
 
 enum class Kind {
   write,    // stays in the lane from 'entered' until ended()
-  read,     // a fenced read: waits like a write, keeps nobody out, and is judged again by judge_read()
-  advance,  // waits like a write, and is out of the lane when it is let in
-  revoke,   // closes the fence, and waits for every write that was let in, those under its own token included
+  read,     // a fenced read: waits like a write, keeps no operation out, and is judged again by judge_read()
+  advance,  // waits like a write, and leaves the lane as it enters
+  revoke,   // closes the fence, and waits for every write inside, those under its own token included
 };
 
-// An operation that asks to be let in. A write has one claim or, where it touches two resources, two: then
-// both are let in or none.
+// An operation that asks to enter. A write has one claim or, where it touches two resources, two: then both
+// enter or none.
 struct Ask {
   Ticket ticket;
   Kind kind = Kind::write;
@@ -41,17 +41,17 @@ enum class Ending {
 };
 
 // What is to be done. Each is done once, in this order.
-struct Entered {  // let in; a write is in flight from now on
+struct Entered {  // the operation is in the lane; a write is in flight from now on
   Ticket ticket;
   // One for each claim, all admitted; with their fence for an advance only. None for a revoke.
   std::vector<Ruling> rulings;
 };
-struct Refused {  // not let in, nothing is to be written: stale, conflict or duplicate
+struct Refused {  // did not enter, nothing is to be written: stale, conflict or duplicate
   Ticket ticket;
   std::size_t claim;  // which one decided
   Ruling ruling;
 };
-struct Failed {  // not let in, by a fault: closed (with when to try again), too many wait, the store
+struct Failed {  // did not enter, by a fault: closed (with when to try again), too many wait, the store
   Ticket ticket;
   Fault fault;
 };
@@ -77,7 +77,7 @@ struct Record {  // make this claim's sequence durable; answered by recorded()
 using Action = std::variant<Entered, Refused, Failed, Left, Load, Raise, Close, Record>;
 using Actions = std::vector<Action>;
 
-// The answer to an operation that asked to be let in.
+// The answer to an operation that asked to enter.
 using Entry = std::variant<Entered, Refused, Failed>;
 
 }  // namespace fenceguard::proxy

@@ -310,7 +310,7 @@ LaneScheduler::Job LaneScheduler::load(Resource resource) {
       feed_answer([&](Actions& actions) { table_.loaded(resource, outcome, {now(), actions}); });
     };
     call_store(answer, [&] {
-      // What is not initialised shows no fence, and that is no licence.
+      // A namespace that is not initialised shows no fence: its claims are refused.
       const StoreStatus status = store_.status();
       if (status.state != StoreState::ready) return answer(Fault{FaultKind::unavailable, status.reason});
       store_.show(resource, answer);

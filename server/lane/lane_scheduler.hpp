@@ -1,9 +1,9 @@
 #pragma once
 
 // LaneScheduler: a LaneTable behind one mutex, with its clock, its timer and its store. Operations come from
-// any thread, are let in at once where nothing has to be waited for, and are told later otherwise. The store
-// is called, and callbacks are made, outside the mutex. Fences of idle resources are kept in a cache, the
-// rest in the state.
+// any thread, enter at once where nothing has to be waited for, and are told later otherwise. The store is
+// called, and callbacks are made, outside the mutex. Fences of idle resources are kept in a cache, the rest
+// in the state.
 //
 // What is counted is counted to its end: where that throws (no memory, a callback that throws), the process
 // ends. Its mark then closes everything at the next start, which a lost ticket would not.
@@ -36,7 +36,7 @@ namespace fenceguard::proxy {
 class LaneScheduler : public FenceStore {
  public:
   // Reads the state's mark, and if the last process left something open closes everything for the settle
-  // time; sets the mark before the first write is let in. REQUIRES: options.state offers a LaneState. Throws
+  // time; sets the mark before the first write enters. REQUIRES: options.state offers a LaneState. Throws
   // Unavailable or InvalidInput.
   LaneScheduler(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries);
   // Takes the mark away if it set it, and everything is settled. REQUIRES: no operation is in flight or waits
@@ -47,32 +47,32 @@ class LaneScheduler : public FenceStore {
 
   [[nodiscard]] Ticket new_ticket() noexcept { return next_ticket_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Asks to be let in. Answers at once where it can; otherwise nothing, and entered is called once, on any
+  // Asks to enter. Answers at once where it can; otherwise nothing, and entered is called once, on any
   // thread, perhaps before this call returns. entered must not block, throw, nor call the lanes. What this
   // call throws was not asked.
   [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
 
   // The write is over. Answers at once that the client may be told; otherwise (a sequence is being recorded)
   // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
-  // request any more: the connection was reset, not closed. REQUIRES, for all: the write was let in, and was
+  // request any more: the connection was reset, not closed. REQUIRES, for all: the write has entered, and has
   // not left.
   [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
                                           std::function<void(Left)> left) noexcept;
 
-  // What the fence says of a read that was let in, now: see LaneTable. REQUIRES: end_read() was not called.
+  // What the fence says now of a read that has entered: see LaneTable. REQUIRES: end_read() was not called.
   [[nodiscard]] Ruling judge_read(Ticket ticket) const;
-  // Owed by every read that was let in.
+  // Owed by every read that has entered.
   void end_read(Ticket ticket) noexcept;
 
   // The client went away while its operation waited; entered is not called any more, unless it is being
-  // called. True if it was withdrawn; false if it was answered (then leave() is owed where it was let in).
+  // called. True if it was withdrawn; false if it was answered (then leave() is owed where it has entered).
   [[nodiscard]] bool withdraw(Ticket ticket) noexcept;
 
-  // True if the resource's lane has a fence above the token: whoever has a write in flight under it keeps the
-  // next one out, and must not do so for ever. False for an idle lane.
+  // True if the resource's lane has a fence above the token: a write in flight under it keeps the next one
+  // out, and must not do so for ever. False for an idle lane.
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;
 
-  // Why no claim on this resource is let in now, and for how long; nothing where it is open. Of no name:
+  // Why no claim on this resource is admitted now, and for how long; nothing where it is open. Of no name:
   // whether everything is closed.
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view name) const;
 

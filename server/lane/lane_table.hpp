@@ -4,9 +4,9 @@
 // actions out; no socket, thread, clock or store inside. The LaneScheduler feeds it.
 //
 // The upstream has no atomic check, so the guard is the atom: what it lets through it must know to be over
-// before a newer token is let in. A higher token raises the fence at once, durably, and then one rule: a
-// claim waits while any write with a lower token is unfinished or unknown, also when it equals the fence.
-// Writes under one token run side by side, but for those with a sequence, which follow each other. An unknown
+// before a newer token enters. A higher token raises the fence at once, durably, and then one rule: a claim
+// waits while any write with a lower token is unfinished or unknown, also when it equals the fence. Writes
+// under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
 // A lane exists while something is in flight, read, waits or is closed in it; else only its fence is
@@ -55,7 +55,7 @@ class LaneTable {
   void ask(Ask&& ask, Step step);
   // Nothing if the write is not in flight.
   void ended(Ticket ticket, Ending ending, Step step);
-  // What the fence says now of a read that was let in. While it is admitted, no newer token's write is in.
+  // What the fence says now of a read that has entered. While it is admitted, no newer token's write is in.
   [[nodiscard]] Ruling judge_read(Ticket ticket) const;
   void end_read(Ticket ticket, Step step);
   // The client went away while its operation waited. False if it waits no longer.
@@ -71,7 +71,8 @@ class LaneTable {
 
   // Closes every resource until then: the last process left something open.
   void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
-  // Fences kept here may be too low: the store was compacted, or its floor raised. Who waits is judged anew.
+  // Fences kept here may be too low: the store was compacted, or its floor raised. Waiting operations are
+  // judged anew.
   void forget_fences(Step step);
 
   [[nodiscard]] bool is_overtaken(const Resource& resource, Token token) const;

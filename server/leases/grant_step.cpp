@@ -71,7 +71,7 @@ void GrantStep::renew(const Grant& grant) {
 }
 
 // The source is behind the guard. It is lifted only while the lock is held: the advance may have taken longer
-// than the lease lived, and then somebody else's grant is the reason, not the source.
+// than the lease lived, and then another holder's grant is the reason, not the source.
 void GrantStep::lift(const Grant& grant, const Ruling& ruling) {
   try {
     const bool is_held = context_.source.renew(grant.claim, request_.ttl) == Renewal::renewed;
@@ -110,8 +110,8 @@ bool GrantStep::give_back(const Claim& claim) {
   }
 }
 
-// A grant whose answer was lost, to a holder whose name nobody else knows: nobody will hear of it, so nobody
-// should be locked out by it. Finding none proves nothing: the request may still be on its way.
+// A grant whose answer was lost, to a holder whose name no other client knows: no client will hear of it, so
+// none should be locked out by it. Finding none proves nothing: the request may still be on its way.
 void GrantStep::give_back_unseen() {
   try {
     const auto lease = context_.source.show(request_.resource);

@@ -1,15 +1,15 @@
 #pragma once
 
 // GrantStep: one attempt to hand out a lease: ask the source, advance the guard, and where the source has
-// fallen behind the guard lift it and take the lock again. Nobody is told of a grant that the guard has not
-// advanced: a step ends granted and advanced, or held, or with a fault. Nor of one that is over: the advance
-// may have waited for older writes longer than the lease lives, so a lease that is no longer fresh is renewed
-// before the step ends, and ends it as Expired where that comes too late.
+// fallen behind the guard lift it and take the lock again. No client is told of a grant that the guard has
+// not advanced: a step ends granted and advanced, or held, or with a fault. Nor of one that is over: the
+// advance may have waited for older writes longer than the lease lives, so a lease that is no longer fresh is
+// renewed before the step ends, and ends it as Expired where that comes too late.
 //
 // What a fault leaves behind: nothing where it is 'unavailable', because what this step was granted was given
 // back. After 'unknown' there may be a lease, which ends with its time to live or is had by asking again.
-// Only a lease that nobody but this step can have been granted is given back: a named holder may have the
-// same lease from an earlier ask.
+// Only a lease that no other step can have been granted is given back: a named holder may have the same lease
+// from an earlier ask.
 //
 // Calls of the source block, so they run where run_blocking puts them; the guard answers on a thread of its
 // own, and nothing waits for it.
@@ -38,7 +38,7 @@ struct LeaseRequest {
   std::string client;  // see http::Request::client
 };
 
-// Granted and advanced, but lost before anybody could be told.
+// Granted and advanced, but lost before the client could be told.
 struct Expired {};
 
 using GrantEnd = std::variant<Grant, Held, Expired, Fault>;

@@ -12,8 +12,8 @@ constexpr LeaseQueue::Duration poll_max{100};
 
 }  // namespace
 
-// Releases that pass through this sidecar wake the first in line at once; the poll finds the others. It slows
-// down with the number of lines, so that they ask the source some thousand times a second at most, all
+// Releases that pass through this sidecar wake the first of the queue at once; the poll finds the others. It
+// slows down with the number of queues, so that they ask the source some thousand times a second at most, all
 // together.
 LeaseQueue::Duration LeaseQueue::poll_interval(Duration hint) const {
   const Duration slowest = std::max(poll_max, Duration{static_cast<std::int64_t>(queues_.size())});
@@ -31,7 +31,7 @@ std::optional<LeaseQueue::AskId> LeaseQueue::arrive(Ask ask, Time now, Actions& 
   const auto queue = queues_.try_emplace(ask.resource).first;
   Entry entry{std::move(ask)};
   entry.place = next_place_++;
-  // The present holder asks again: it must not queue behind those who wait for it.
+  // The present holder asks again: it must not queue behind its waiters.
   entry.is_identifying = entry.ask.is_named && (queue->second.is_busy || !queue->second.waiting.empty());
   if (entry.is_identifying) actions.push_back({Kind::identify, id});
   queue->second.waiting.emplace(entry.place, id);
@@ -91,7 +91,7 @@ void LeaseQueue::held(AskId id, Duration hint, Time now, Actions& actions) {
       queue->second.overdue.push_front(id);
     }
     if (!queue->second.was_released) {
-      // The answer holds for everybody who was in line when the source was asked.
+      // The answer holds for every ask that was queued when the source was asked.
       for (const AskId other : queue->second.overdue) {
         Entry* overdue = find(other, State::waiting);
         if (overdue != nullptr && other < queue->second.watermark) overdue->was_asked = true;
@@ -107,7 +107,7 @@ bool LeaseQueue::granted(AskId id, const Claim& claim, Duration ttl, Time now, A
   if (entry == nullptr) return false;
   const auto queue = queues_.find(entry->ask.resource);
   end_step(queue->second);
-  // A tenure that the holder had before is not this ask's to take back, whatever becomes of its answer.
+  // A lease that the holder had before is not this ask's to take back, whatever becomes of its answer.
   if (is_new) entry->pending_release = claim;
   entry->granted = claim.token;
   const bool is_answered = !entry->is_gone;
@@ -115,7 +115,7 @@ bool LeaseQueue::granted(AskId id, const Claim& claim, Duration ttl, Time now, A
     entry->state = State::answered;
     --asks_open_;
     expiries_.erase({entry->ask.until, id});
-    // Known without asking: the lock is now held, for everybody but the same holder, who comes next.
+    // Known without asking: the lock is now held, for all but the same holder, which comes next.
     queue->second.held_until = now + ttl;
     queue->second.ask_at = now + poll_interval(ttl);
     for (const auto& [place, other] : queue->second.waiting) asks_.at(other).was_asked = true;
@@ -221,15 +221,15 @@ void LeaseQueue::close(Actions& actions) {
   for (auto queue = queues_.begin(); queue != queues_.end();) proceed(queue++, Time{}, actions);
 }
 
-// What the line does next, if it is not busy: give back, refuse, ask, or nothing for a while. Ends the line
-// if nobody is left in it.
+// What the queue does next, if it is not busy: give back, refuse, ask, or nothing for a while. Ends the queue
+// if no ask is left in it.
 void LeaseQueue::proceed(WaitQueues::iterator queue, Time now, Actions& actions) {
   WaitQueue& here = queue->second;
   if (here.is_busy) return;
   set_poll(queue, std::nullopt);
   if (begin_revert(here, actions)) return;
   refuse_overdue(queue, now, actions);
-  if (begin_revert(here, actions)) return;  // of those who were refused
+  if (begin_revert(here, actions)) return;  // of the refused asks
   if (here.waiting.empty()) {
     if (here.by_holder.empty()) queues_.erase(queue);
     return;
@@ -273,8 +273,9 @@ bool LeaseQueue::begin_revert(WaitQueue& queue, Actions& actions) {
   return false;
 }
 
-// Refuses whose time is over: all but the first in line if it was never asked, and those who arrived after it
-// behind it, whom its answer will settle.
+// Refuses the asks whose time is over. It keeps those that are being identified, and, where the first of the
+// queue is overdue too and has yet to ask the source, those that no answer has covered: its answer will
+// settle them.
 void LeaseQueue::refuse_overdue(WaitQueues::iterator queue, Time now, Actions& actions) {
   WaitQueue& here = queue->second;
   std::deque<AskId> overdue;
@@ -300,7 +301,7 @@ void LeaseQueue::refuse(AskId id, Time now, Actions& actions) {
   complete(id, false);
 }
 
-// Takes an ask out of its line and settles its debt. The line stays, even if it is empty now.
+// Takes an ask out of its queue and settles its debt. The queue stays, even if it is empty now.
 void LeaseQueue::complete(AskId id, bool is_delivered) {
   const auto found = asks_.find(id);
   const Entry entry = std::move(found->second);

@@ -1,11 +1,12 @@
 #pragma once
 
-// LeaseQueue: who is next for each lock, as a pure state machine: events and moments in, actions out, no
-// clock, no thread, no source. LeaseService drives it.
+// LeaseQueue: which ask is next for each lock, as a pure state machine: events and moments in, actions out,
+// no clock, no thread, no source. LeaseService drives it.
 //
-// Per resource there is one line. At most one step is under way in a line: the first in it asks the source,
-// or a lease that nobody took is given back. So an ask of a holder never overlaps with the giving back of the
-// same holder's lease. Whoever waits costs no thread; only the first in line asks the source again.
+// Per resource there is one queue. At most one step is under way in a queue: the first ask in it goes to the
+// source, or a lease that no client took is given back. So an ask of a holder never overlaps with the giving
+// back of the same holder's lease. A waiting ask costs no thread; only the first in the queue goes to the
+// source again.
 //
 // An ask lives until its answer was delivered, because a lease whose answer never arrived is given back,
 // unless the same holder has asked again: then that ask inherits the debt.
@@ -62,13 +63,13 @@ class LeaseQueue {
 
   void identified(AskId id, bool is_holder, Time now, Actions& actions);
 
-  // The ends of the step `ask`. held: somebody else has the lock, perhaps for another hint.
+  // The ends of the step `ask`. held: another holder has the lock, perhaps for another hint.
   void held(AskId id, Duration hint, Time now, Actions& actions);
   // granted: advanced, and about to be answered. False if the caller is gone: the lease is taken back if it
   // is new. One that the same holder had before was handed out by another ask and stays.
   [[nodiscard]] bool granted(AskId id, const Claim& claim, Duration ttl, Time now, Actions& actions,
                              bool is_new = true);
-  // failed: the ask is over. What lease it may have left behind, if its outcome is not known, is nobody's
+  // failed: the ask is over. What lease it may have left behind, if its outcome is not known, is no ask's
   // debt.
   void failed(AskId id, Time now, Actions& actions);
 
@@ -87,7 +88,7 @@ class LeaseQueue {
   void tick(Time now, Actions& actions);
   [[nodiscard]] std::optional<Time> wake_at() const;
 
-  // Dismisses everybody who waits and takes no more; steps under way go on to their end.
+  // Dismisses all waiting asks and takes no more; steps under way go on to their end.
   void close(Actions& actions);
   // Asks that are not answered.
   [[nodiscard]] std::size_t asks_open() const noexcept { return asks_open_; }
@@ -99,9 +100,9 @@ class LeaseQueue {
   struct Entry {
     Ask ask;
     State state = State::waiting;
-    std::int64_t place = 0;       // in the line
-    bool was_asked = false;       // no need to ask the source before the line's next poll
-    bool is_identifying = false;  // not refused before it is known who it is
+    std::int64_t place = 0;       // in the queue
+    bool was_asked = false;       // no need to ask the source before the queue's next poll
+    bool is_identifying = false;  // not refused before it is known whether it is the holder's
     bool is_gone = false;
     std::optional<Claim>
         pending_release{};           // to be given back unless the answer, or a later one, is delivered
@@ -110,7 +111,7 @@ class LeaseQueue {
   };
   struct WaitQueue {
     std::map<std::int64_t, AskId> waiting;
-    std::map<Holder, std::set<AskId>> by_holder;  // every ask of the line, answered ones included
+    std::map<Holder, std::set<AskId>> by_holder;  // every ask of the queue, answered ones included
     std::deque<AskId> overdue;                    // waiting past their time, to be refused at the step's end
     std::vector<Claim> reverts;
     bool is_busy = false;

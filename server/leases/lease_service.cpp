@@ -51,7 +51,7 @@ class CallThreads {
 
 }  // namespace
 
-// The queue and the table of open asks belong to the service's own thread; everybody else posts to it.
+// The queue and the table of open asks belong to the service's own thread; all other threads post to it.
 class LeaseService::Impl : public std::enable_shared_from_this<LeaseService::Impl> {
  public:
   using AskId = LeaseQueue::AskId;
@@ -235,8 +235,8 @@ void LeaseService::Impl::begin_step(AskId id) {
   step->start();
 }
 
-// A grant that was lost before it could be told is asked for again, in its place in line, while its caller
-// still waits.
+// A grant that was lost before it could be told is asked for again, at its place in the queue, while its
+// caller still waits.
 GrantEnd LeaseService::Impl::after_loss(AskId id) const {
   if (BootClock::now() < open_.at(id).until) return Held{};
   return Fault{
@@ -250,7 +250,7 @@ void LeaseService::Impl::end_step(AskId id, GrantEnd end) {
   const auto now = BootClock::now();
   if (std::holds_alternative<Expired>(end)) {
     end = after_loss(id);
-    // Nobody holds it, so that no other ask is answered by this one.
+    // No holder has it, so that no other ask is answered by this one.
     queue_.released(open_.at(id).request.resource, now, actions);
   }
   if (const auto* held = std::get_if<Held>(&end)) {
@@ -296,7 +296,7 @@ void LeaseService::Impl::begin_identify(AskId id) {
       const auto lease = context_.source.show(resource);
       is_holder = lease && lease->claim.holder == holder;
     } catch (const std::exception&) {
-      // Not known to be the holder: it keeps its place in line.
+      // Not known to be the holder: it keeps its place in the queue.
     }
     post([id, is_holder](Impl& impl) {
       LeaseQueue::Actions actions;

@@ -2,15 +2,15 @@
 
 // LeaseService: hands out leases through the control side. Decisions are LeaseQueue's; the service gives it
 // the time, runs its steps and answers the callers. Calls of the source run on a few threads of the service's
-// own; whoever waits for a lock occupies none. Renewals have threads to themselves: a source that hangs where
-// it is asked for new leases must not make live ones expire.
+// own; a waiting ask occupies none. Renewals have threads to themselves: a source that hangs where it is
+// asked for new leases must not make live ones expire.
 //
 // What can go wrong between two steps, and what keeps it right:
 //   grant, then advance fails        the lease is given back before the caller is answered (GrantStep)
 //   grant, then the caller is gone   given back, unless the same holder has asked again (LeaseQueue)
-//   give back, same holder asks      the ask waits in line until the lease was given back, then takes a new
-//   one source says held, then released  the release is remembered during the step, and the source asked once
-//   more stop while a step is under way   the step ends and is answered; finish() waits for it
+//   give back, same holder asks      the ask is queued until that lease was given back, then takes a new one
+//   source says held, then released  the release is remembered during the step; the source is asked once more
+//   stop while a step is under way   the step ends and is answered; finish() waits for it
 //
 // Thread safety: all calls may be made from any thread.
 
@@ -50,7 +50,7 @@ class LeaseService {
   void acquire(Request request, const std::shared_ptr<http::Caller>& caller,
                std::function<void(Answer)> answer);
 
-  // A lease of resource was released or ended: the next in line need not wait.
+  // A lease of resource was released or ended: the next in the queue need not wait.
   void released(const Resource& resource);
 
   // Run a call that blocks on one of the service's threads. False, and it is not run, where calls_max of that
@@ -62,7 +62,7 @@ class LeaseService {
   // finished.
   void run_after(std::chrono::milliseconds delay, std::function<void()> call);
 
-  // Dismisses all who wait and takes no more.
+  // Dismisses all waiting asks and takes no more.
   void close();
 
   // Blocks until every step has ended. REQUIRES: close() was called, and nothing calls the service any more.

@@ -76,7 +76,7 @@ void Connection::watch(std::shared_ptr<void> owner, std::size_t bytes_max, std::
   try {
     asio::co_spawn(loop_.context(), watch_peer(std::move(owner), bytes_max), asio::detached);
   } catch (...) {
-    // Out of memory: nobody watches then.
+    // Out of memory: the connection is not watched then.
     is_watching_ = false;
   }
 }
@@ -92,7 +92,7 @@ Task<void> Connection::watch_peer(std::shared_ptr<void> owner, std::size_t bytes
       break;
     }
   } catch (...) {
-    // Out of memory: nobody watches then.
+    // Out of memory: the connection is not watched then.
   }
   is_watching_ = false;
   bool is_posted = true;

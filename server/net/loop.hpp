@@ -48,8 +48,8 @@ class Loop : public std::enable_shared_from_this<Loop> {
   bool end_longest_waiting(const Service& service);
   // Has expire() called at the sessions soon after deadline.
   void arm(SteadyTime deadline) { alarm_.arm(deadline); }
-  // Lets what else is ready go first. What is sent after it goes out close together, and whoever receives it
-  // wakes up once for many messages and not for each.
+  // Lets what else is ready go first. What is sent after it goes out close together, and the receiver wakes
+  // up once for many messages and not for each.
   [[nodiscard]] auto yield() { return asio::post(context_, asio::deferred); }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
   // Idle connections end at once, others with their present request.

@@ -38,7 +38,7 @@ Context make_context(const SSL_METHOD* method) {
   ::SSL_CTX_set_options(context.get(),
                         SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   ::SSL_CTX_set_max_early_data(context.get(), 0);
-  // A key under a passphrase: nobody is asked for it.
+  // A key under a passphrase: OpenSSL must not prompt for it.
   ::SSL_CTX_set_default_passwd_cb(context.get(), [](char*, int, int, void*) { return 0; });
   // Memory of idle connections is given back; a write goes on from wherever the rest of the bytes is now.
   ::SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |

@@ -39,7 +39,8 @@ class TlsContext {
   [[nodiscard]] ssl_ctx_st* native() const noexcept { return context_; }
   [[nodiscard]] bool is_server() const noexcept { return host_.empty(); }
   [[nodiscard]] const std::string& host() const noexcept { return host_; }
-  // Sets whom a client's connection asks for, and whose certificate alone it takes. Throws std::bad_alloc.
+  // Sets the name of the server that a client's connection asks for, and whose certificate alone it takes.
+  // Throws std::bad_alloc.
   void name_server(ssl_st& connection) const;
 
  private:

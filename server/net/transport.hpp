@@ -36,7 +36,7 @@ class Transport {
   [[nodiscard]] Task<Error> handshake();
 
   // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
-  // without a farewell is no eof, because anybody on the way can forge it.
+  // without a farewell is no eof, because any host on the way can forge it.
   [[nodiscard]] Read read_now(char* data, std::size_t bytes);
   // What the connection takes of head and then body, taken off both. would_block: nothing now.
   [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);

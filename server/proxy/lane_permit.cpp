@@ -18,7 +18,7 @@ LanePermit::~LanePermit() {
   if (is_reading_) lanes_.end_read(ticket_);
 }
 
-// Nobody waits for the answer any more.
+// No coroutine waits for the answer any more.
 void LanePermit::end_waiting() {
   if (!is_leaving_ && lanes_.withdraw(ticket_)) return;
   // The answer comes here. A loop that goes on would find nothing in this place any more.

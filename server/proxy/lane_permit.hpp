@@ -1,7 +1,7 @@
 #pragma once
 
 // LanePermit: one operation's way through its lane, for a coroutine: in, with a wait where one is needed, and
-// out. A write that was let in and whose end nobody told goes out as unknown.
+// out. A write that has entered and whose end was not reported goes out as unknown.
 //
 // Thread safety: the loop's thread only.
 
@@ -17,24 +17,24 @@ namespace fenceguard::proxy {
 class LanePermit {
  public:
   explicit LanePermit(LaneScheduler& lanes) : lanes_{lanes} {}
-  // If a write is still in the lane, nothing can deliver it any more: REQUIRES that. What waits to be let in
-  // is withdrawn. An answer that is on its way to here, to a loop that goes on, ends the process.
+  // If a write is still in the lane, nothing can deliver it any more: REQUIRES that. What waits to enter is
+  // withdrawn. An answer that is on its way to here, to a loop that goes on, ends the process.
   ~LanePermit();
   LanePermit(const LanePermit&) = delete;
   LanePermit& operator=(const LanePermit&) = delete;
 
-  // Asks to be let in. Nothing: wait_entered() tells.
+  // Asks to enter. Nothing: wait_entered() tells.
   [[nodiscard]] std::optional<Entry> enter(Kind kind, std::vector<Claim> claims, http::Stream& stream);
   // Nothing: the client went away, and the operation is withdrawn.
   [[nodiscard]] net::Task<std::optional<Entry>> wait_entered(http::Stream& stream);
 
-  // The write is over. False: wait_left() must be called before the client is told. REQUIRES: it was let in.
+  // The write is over. False: wait_left() must be called before the client is told. REQUIRES: it has entered.
   [[nodiscard]] bool leave(Ending ending);
   [[nodiscard]] net::Task<void> wait_left();
-  // What the fence says now of a read that was let in. Once it is not admitted, the upstream may have
+  // What the fence says now of a read that has entered. Once it is not admitted, the upstream may have
   // answered with what a newer token wrote.
   [[nodiscard]] Ruling judge_read() const { return lanes_.judge_read(ticket_); }
-  // A write was let in and has not left.
+  // A write has entered and has not left.
   [[nodiscard]] bool is_inside() const noexcept { return is_inside_; }
   // What became of recording a sequence, once it left.
   [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }

@@ -248,7 +248,7 @@ Ending ProxiedRequest::ending_of(UpstreamOutcome seen) {
                               return claim.sequence.has_value();
                             }));
   if (word == Word::not_done) return Ending::refused;
-  // Whoever says that it is done before he was told all of it does not mean this write.
+  // An upstream that answers 'done' before it was sent the whole request does not mean this write.
   return word == Word::done && !upstream_request_.is_early() ? Ending::took_effect : Ending::unknown;
 }
 

@@ -16,7 +16,7 @@ void add_ruling(http::Response& response, const Ruling& ruling);
 // Adds what the answer to a read needs, so that no cache answers a fenced read with what it kept.
 void add_cache_rules(http::Response& response, bool is_fenced);
 
-// A claim that was not let in: stale, conflict or duplicate.
+// A claim that was not admitted: stale, conflict or duplicate.
 [[nodiscard]] http::Response turned_down(const Claim& claim, const Ruling& ruling);
 
 // A write was forwarded and its end was not seen. status: 502, 504 or 500.

@@ -84,8 +84,8 @@ void hand_terminal(pid_t from_group, pid_t group) {
   ::close(terminal);
 }
 
-// Stops this process as Ctrl-Z would; returns when it was continued, or at once where nobody could continue
-// it.
+// Stops this process as Ctrl-Z would; returns when it was continued, or at once where no process could
+// continue it.
 void stop_self() {
   sigset_t stop;
   sigset_t before;

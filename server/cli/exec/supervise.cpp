@@ -27,7 +27,7 @@ namespace {
 using Kind = SupervisorMessage::Kind;
 using std::chrono::milliseconds;
 
-constexpr milliseconds look_again{20};        // at processes whose end nobody tells us of
+constexpr milliseconds look_again{20};        // at processes whose end is not reported
 constexpr milliseconds give_up_after{5'000};  // on processes that SIGKILL does not end
 
 // In the command's process: never returns.

@@ -48,7 +48,7 @@ FenceView LocalFences::revoke(const Resource& resource) {
   });
   auto view =
       wait_for<FenceView>([&](Done<FenceView> done) { store().revoke(resource, lease, std::move(done)); });
-  // By its claim: whoever takes the lock between the two steps has a higher token and keeps it.
+  // By its claim: a client that takes the lock between the two steps has a higher token and keeps it.
   if_reachable([&] {
     if (lease) end_lease(*source_, *lease);
   });

@@ -96,7 +96,7 @@ struct Taken {
   std::optional<Grant> grant;  // nothing: not taken
   std::optional<Verdict>
       refusal;              // why not, if the guard refused it; nothing: the lock stayed held by others
-  std::string signature{};  // of the grant's claim; empty: nobody signed it
+  std::string signature{};  // of the grant's claim; empty: it is not signed
 };
 [[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
 

@@ -3,8 +3,8 @@
 // BodyReader: the body of the present request, taken from the connection piece by piece. It knows how the
 // body is framed, asks for it with '100 Continue', and keeps its limit and its deadline.
 //
-// The deadline counts only while the client is waited for, so that a handler which takes its time is nobody's
-// fault.
+// The deadline counts only while the client is waited for, so that a slow handler does not count against the
+// client.
 //
 // Thread safety: the loop's thread only.
 

@@ -39,7 +39,7 @@ class ConnectionOptions {
 // Whether a client's field goes on to the upstream. is_claim_forwarded: fields of claims do.
 [[nodiscard]] bool passes_to_upstream(std::string_view name, bool is_claim_forwarded) noexcept;
 
-// Whether a field of the upstream's answer goes on to the client. Nobody but the guard speaks of fences.
+// Whether a field of the upstream's answer goes on to the client. Only the guard speaks of fences.
 [[nodiscard]] bool passes_to_client(std::string_view name) noexcept;
 
 // Why a client's fields cannot be passed on: a Connection that takes away what a request is judged or read
@@ -47,7 +47,7 @@ class ConnectionOptions {
 // they can.
 [[nodiscard]] std::string_view objection_to(const http::Fields& fields);
 
-// Who asked, as the upstream is told.
+// The client, as the upstream is told.
 struct Client {
   std::string_view peer;  // address without port, or 'unknown'
   bool is_tls = false;

@@ -1,7 +1,7 @@
 #pragma once
 
 // References of the upstream to itself, which its answers carry in Location and Content-Location, as a client
-// of the guard must see them: who followed them as they are would bypass the guard.
+// of the guard must see them: a client that followed them as they are would bypass the guard.
 //
 // Pure; safe to use from any thread.
 

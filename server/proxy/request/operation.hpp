@@ -29,7 +29,7 @@ struct Operation {
   std::vector<Claim> claims{};
   std::size_t own = 0;  // which claim is for target
   // The upstream is told to leave alone what is in a collection, and what stands at the destination: those
-  // are resources of their own, which nobody claimed.
+  // are resources of their own, which the request does not claim.
   bool is_alone = false;
   std::vector<IfPiece> conditions{};  // of its If field; empty: there is none
 

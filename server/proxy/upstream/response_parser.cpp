@@ -107,7 +107,7 @@ std::optional<ResponseHead> read_answer_head(std::string_view block) {
   for (auto line = take_line(block); !line.empty(); line = take_line(block)) {
     if (!read_field(line, head)) return std::nullopt;
   }
-  // Nobody asked for another protocol.
+  // The request asked for no other protocol.
   if (head.status == 101 || has_odd_framing(head)) return std::nullopt;
   return head;
 }

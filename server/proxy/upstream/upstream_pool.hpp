@@ -38,7 +38,7 @@ class UpstreamConnection {
   // A request was answered on it before.
   [[nodiscard]] bool is_reused() const noexcept { return is_reused_; }
 
-  // Something of what was sent has not arrived: whoever has answered has not seen all of it.
+  // Something of what was sent has not arrived: an upstream that has answered has not seen all of it.
   [[nodiscard]] bool has_unsent() noexcept;
 
   // What one segment takes; 0 where that is not known.

@@ -165,7 +165,7 @@ net::Task<UpstreamRequest::MaybeOutcome> UpstreamRequest::send_part(std::string_
     reset();
     co_return UpstreamOutcome::late;
   }
-  // Who closes may have answered before.
+  // An upstream that closes may have answered before.
   if (error) is_early_ = true;
   co_return std::nullopt;
 }
