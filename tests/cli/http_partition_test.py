@@ -18,7 +18,7 @@ import namespaces
 import support
 from waiting import wait_until
 
-TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kit")
 GUARD_IP, STORAGE_IP, STORAGE_MAC = "10.99.0.1", "10.99.0.2", "02:00:00:00:00:02"
 SETTLE_S = 5
 LARGE = b"x" * 4_000_000  # more than the sockets' buffers hold
@@ -46,7 +46,7 @@ class Storage:
         self.up()
         self.process = subprocess.Popen(
             ["nsenter", "--target", str(self.home.pid), "--net", sys.executable, "-B",
-             os.path.join(TESTS, "upstream.py"), "--host", STORAGE_IP, "--log", self.log_path],
+             os.path.join(KIT, "upstream.py"), "--host", STORAGE_IP, "--log", self.log_path],
             stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().split()[1])
 

@@ -87,7 +87,7 @@ Upstream::~Upstream() {
 void Upstream::start() {
   ++starts_;
   process_.emplace(ServerProcess::Command{
-      .words = {"/usr/bin/python3", "-B", FENCEGUARD_SOURCE_DIR "/tests/upstream.py", "--port",
+      .words = {"/usr/bin/python3", "-B", FENCEGUARD_SOURCE_DIR "/tests/kit/upstream.py", "--port",
                 std::to_string(port()), "--do", words_, "--log", file("events")},
       .log = file("log")});
   process_->start([this] { return is_up(); });

@@ -1,7 +1,7 @@
 #pragma once
 
-// Upstream: the tests' own web server that knows nothing of tokens, as a child process: see tests/upstream.py
-// for what a request can ask of it in the header Upstream-Do, and for its log.
+// Upstream: the tests' own web server that knows nothing of tokens, as a child process: see
+// tests/kit/upstream.py for what a request can ask of it in the header Upstream-Do, and for its log.
 //
 // Not thread-safe, but for the reading of its log.
 

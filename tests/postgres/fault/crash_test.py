@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit"))
 from postgres_server import ConnectionLost, Server, SqlError  # noqa: E402
 
 CYCLES = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "60"))

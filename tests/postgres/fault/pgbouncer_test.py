@@ -7,7 +7,7 @@ import socket
 import sys
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit"))
 import postgres_server  # noqa: E402
 from postgres_server import Server, Session, SqlError  # noqa: E402
 from server_process import ServerProcess  # noqa: E402

@@ -29,7 +29,7 @@ from waiting import LIMIT_S, wait_until
 NOTICE_S = 10  # for a backend to find that its postmaster has gone
 MEMORY_MIN = 4 << 30  # free bytes, of which some servers take some hundred million
 
-SQL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "sql", "postgres")
+SQL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sql", "postgres")
 
 
 def program(name):
