@@ -25,8 +25,8 @@ lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 for program in "$build/bench/cache_bench" "$build/bench/advance_bench" "$build/bench/memory_bench" "$build/bench/redis_bench" \
   "$build/bench/zookeeper_bench" "$build/bench/etcd_bench" \
-  "bench/put_bench.py --binary $build/fenceguard" "bench/proxy_bench.py --binary $build/fenceguard" \
-  "bench/proxy_memory.py --binary $build/fenceguard" \
+  "bench/http/put_bench.py --binary $build/fenceguard" "bench/http/proxy_bench.py --binary $build/fenceguard" \
+  "bench/http/proxy_memory.py --binary $build/fenceguard" \
   bench/postgres_bench.py; do
   $program $quick --folder "$folder" | tee -a "$lines" >&2
 done

@@ -17,7 +17,7 @@ def read_settings(description, quick):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--folder", default=".", help="where files are made; a real disk, not a tmpfs")
-    parser.add_argument("--binary", default=f"{HERE}/../build/release/fenceguard")
+    parser.add_argument("--binary", default=f"{HERE}/../../build/release/fenceguard")
     return parser.parse_args()
 
 
