@@ -15,7 +15,7 @@ from waiting import wait_until
 
 NEVER_MS = 60_000
 SETTLE_MS = 4_000  # longer than a busy machine needs to look at what is closed
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/http.md")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../docs/http.md")
 # Of every storage; those of the lane are taken from the docs.
 NAMES = ["fenceguard_verdicts_total", "fenceguard_advances_total", "fenceguard_in_flight",
          "fenceguard_write_duration_seconds", "fenceguard_resources", "fenceguard_floor", "fenceguard_leases_total",

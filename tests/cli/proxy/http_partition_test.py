@@ -18,7 +18,7 @@ import namespaces
 import support
 from waiting import wait_until
 
-KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kit")
+KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit")
 GUARD_IP, STORAGE_IP, STORAGE_MAC = "10.99.0.1", "10.99.0.2", "02:00:00:00:00:02"
 SETTLE_S = 5
 LARGE = b"x" * 4_000_000  # more than the sockets' buffers hold
