@@ -13,7 +13,7 @@ import unittest
 from postgres_server import Server, environment, literal, program
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-CASES = os.path.join(os.path.dirname(os.path.dirname(FOLDER)), "judge_cases.tsv")
+CASES = os.path.join(FOLDER, "..", "..", "..", "judge_cases.tsv")
 INSTALLERS = {"superuser": "postgres", "plain": "plain_installer"}
 
 
