@@ -9,7 +9,7 @@
 #include "server/lane/lane_scheduler.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
-#include "tests/sqlite/faulty_vfs.hpp"
+#include "tests/sqlite/fault/faulty_vfs.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/sqlite/faulty_vfs.hpp"
+#include "tests/sqlite/fault/faulty_vfs.hpp"
 
 #include <strings.h>
 #include <unistd.h>

@@ -13,8 +13,8 @@
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
-#include "tests/sqlite/faulty_vfs.hpp"
-#include "tests/sqlite/knowledge.hpp"
+#include "tests/sqlite/fault/faulty_vfs.hpp"
+#include "tests/sqlite/fault/knowledge.hpp"
 
 namespace fenceguard::test {
 namespace {
