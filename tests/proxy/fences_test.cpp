@@ -2,7 +2,7 @@
 
 #include "adapters/sqlite/storage.hpp"
 #include "server/proxy/storage.hpp"
-#include "tests/conformance/fence_store_suite.hpp"
+#include "tests/conformance/fence_store/fence_store_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
 
 namespace fenceguard::test {

@@ -4,7 +4,7 @@
 
 #include "adapters/etcd/fences/fence_keys.hpp"
 #include "adapters/etcd/guard.hpp"
-#include "tests/conformance/guard_suite.hpp"
+#include "tests/conformance/guard/guard_suite.hpp"
 #include "tests/etcd/cluster.hpp"
 
 namespace fenceguard::test {

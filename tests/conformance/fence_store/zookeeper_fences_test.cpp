@@ -1,7 +1,7 @@
 #include <atomic>
 
 #include "adapters/zookeeper/fences/storage.hpp"
-#include "tests/conformance/fence_store_suite.hpp"
+#include "tests/conformance/fence_store/fence_store_suite.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 
 namespace fenceguard::test {

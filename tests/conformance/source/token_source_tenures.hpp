@@ -3,7 +3,7 @@
 // A part of token_source_suite.hpp, which includes it. Who holds a lock, and what a holder's claim can do
 // while its lease lasts.
 
-#include "tests/conformance/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_fixture.hpp"
 
 namespace fenceguard::test {
 

@@ -1,5 +1,5 @@
 #include "adapters/postgres/token_source.hpp"
-#include "tests/conformance/token_source_suite.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 #include "tests/postgres/source/server.hpp"
 
 namespace fenceguard::test {

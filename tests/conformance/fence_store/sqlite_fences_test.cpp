@@ -1,5 +1,5 @@
 #include "adapters/sqlite/storage.hpp"
-#include "tests/conformance/fence_store_suite.hpp"
+#include "tests/conformance/fence_store/fence_store_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
 
 namespace fenceguard::test {

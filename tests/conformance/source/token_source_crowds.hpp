@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/conformance/scale.hpp"
-#include "tests/conformance/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_fixture.hpp"
 
 namespace fenceguard::test {
 

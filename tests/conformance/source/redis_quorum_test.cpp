@@ -3,7 +3,7 @@
 #include <string>
 
 #include "adapters/redis/quorum/source.hpp"
-#include "tests/conformance/token_source_suite.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 #include "tests/redis/quorum/servers.hpp"
 
 namespace fenceguard::test {

@@ -1,4 +1,4 @@
-#include "tests/conformance/fence_store_suite.hpp"
+#include "tests/conformance/fence_store/fence_store_suite.hpp"
 #include "tests/postgres/storage/database.hpp"
 
 namespace fenceguard::test {

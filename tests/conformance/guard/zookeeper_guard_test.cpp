@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "adapters/zookeeper/guard.hpp"
-#include "tests/conformance/guard_suite.hpp"
+#include "tests/conformance/guard/guard_suite.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 
 namespace fenceguard::test {

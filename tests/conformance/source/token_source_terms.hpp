@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/conformance/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_fixture.hpp"
 
 namespace fenceguard::test {
 

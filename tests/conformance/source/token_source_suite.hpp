@@ -9,8 +9,8 @@
 // A space is one fresh namespace; each handle that it opens stands for another process. Include it in one
 // source of a test program.
 
-#include "tests/conformance/token_source_crowds.hpp"
-#include "tests/conformance/token_source_fixture.hpp"
-#include "tests/conformance/token_source_numbers.hpp"
-#include "tests/conformance/token_source_tenures.hpp"
-#include "tests/conformance/token_source_terms.hpp"
+#include "tests/conformance/source/token_source_crowds.hpp"
+#include "tests/conformance/source/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_numbers.hpp"
+#include "tests/conformance/source/token_source_tenures.hpp"
+#include "tests/conformance/source/token_source_terms.hpp"

@@ -2,7 +2,7 @@
 
 // A part of token_source_suite.hpp, which includes it. The numbers that a source gives out.
 
-#include "tests/conformance/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_fixture.hpp"
 
 namespace fenceguard::test {
 

@@ -3,7 +3,7 @@
 #include "adapters/sqlite/guard.hpp"
 #include "adapters/sqlite/storage.hpp"
 #include "guard/support/wait_for.hpp"
-#include "tests/conformance/guard_suite.hpp"
+#include "tests/conformance/guard/guard_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
 
 namespace fenceguard::test {

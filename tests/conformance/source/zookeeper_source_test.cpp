@@ -1,7 +1,7 @@
 #include <atomic>
 
 #include "adapters/zookeeper/token_source.hpp"
-#include "tests/conformance/token_source_suite.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 #include "tests/zookeeper/ensemble.hpp"
 
 namespace fenceguard::test {

@@ -2,7 +2,7 @@
 
 #include "adapters/postgres/guard.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
-#include "tests/conformance/guard_suite.hpp"
+#include "tests/conformance/guard/guard_suite.hpp"
 #include "tests/postgres/guard/database.hpp"
 
 namespace fenceguard::test {

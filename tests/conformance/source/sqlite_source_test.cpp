@@ -1,7 +1,7 @@
 #include "adapters/sqlite/storage.hpp"
 #include "adapters/sqlite/token_source.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 #include "tests/conformance/temp_dir.hpp"
-#include "tests/conformance/token_source_suite.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "adapters/redis/guard.hpp"
-#include "tests/conformance/guard_suite.hpp"
+#include "tests/conformance/guard/guard_suite.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::test {
