@@ -8,7 +8,7 @@
 
 #include "tests/http/crowd.hpp"
 #include "tests/proxy/guarded.hpp"
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 namespace fenceguard::test {
 namespace {

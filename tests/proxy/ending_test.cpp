@@ -10,7 +10,7 @@
 
 #include "server/proxy/upstream/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 namespace fenceguard::test {
 namespace {

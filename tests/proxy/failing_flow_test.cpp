@@ -11,7 +11,7 @@
 #include "adapters/sqlite/storage.hpp"
 #include "server/proxy/proxied_request.hpp"
 #include "tests/proxy/guarded.hpp"
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 namespace fenceguard::proxy {
 namespace {

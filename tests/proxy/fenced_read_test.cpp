@@ -9,7 +9,7 @@
 
 #include "tests/conformance/fence_calls.hpp"
 #include "tests/proxy/guarded.hpp"
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tests/proxy/guarded.hpp"
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 namespace fenceguard::test {
 namespace {

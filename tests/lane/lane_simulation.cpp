@@ -1,4 +1,4 @@
-#include "tests/proxy/lane_simulation.hpp"
+#include "tests/lane/lane_simulation.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Thousands of histories of the lane, and some in which one part of the rule is missing: those must be
 // caught.
 
-#include "tests/proxy/lane_simulation.hpp"
+#include "tests/lane/lane_simulation.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

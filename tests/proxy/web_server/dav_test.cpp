@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/http/tls_support.hpp"
+#include "tests/http/tls/tls_support.hpp"
 #include "tests/process/server_process.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/held_port.hpp"

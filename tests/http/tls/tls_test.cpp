@@ -7,7 +7,7 @@
 
 #include "guard/error.hpp"
 #include "tests/conformance/scale.hpp"
-#include "tests/http/tls_support.hpp"
+#include "tests/http/tls/tls_support.hpp"
 
 namespace fenceguard::http {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/proxy/lane_driver.hpp"
+#include "tests/lane/lane_driver.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/proxy/upstream.hpp"
+#include "tests/proxy/upstream/upstream.hpp"
 
 #include <fmt/format.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <csignal>
 
 #include "server/net/address.hpp"
-#include "tests/http/tls_support.hpp"
+#include "tests/http/tls/tls_support.hpp"
 
 namespace fenceguard::http {
 namespace {

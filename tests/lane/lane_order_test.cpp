@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tests/proxy/lane_driver.hpp"
+#include "tests/lane/lane_driver.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/proxy/lane_driver.hpp"
+#include "tests/lane/lane_driver.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

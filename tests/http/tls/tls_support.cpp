@@ -1,4 +1,4 @@
-#include "tests/http/tls_support.hpp"
+#include "tests/http/tls/tls_support.hpp"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
