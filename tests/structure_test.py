@@ -17,6 +17,14 @@ def sources():
     return [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.?pp"))]
 
 
+def folders(folder=ROOT):
+    """Every folder of the tree but what is built, hidden, or made by Python."""
+    yield folder
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.name.startswith((".", "__")) and entry != ROOT / "build":
+            yield from folders(entry)
+
+
 def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
@@ -56,6 +64,7 @@ class Structure(unittest.TestCase):
     def test_the_tree_is_where_it_is_looked_for(self):
         for floor in FLOORS:
             self.assertTrue(any(name_of(path).startswith(floor + "/") for path in sources()), floor)
+        self.assertLessEqual({*FLOORS, "bench", "docs", "tests/kit"}, set(map(name_of, folders())))
 
     def test_every_include_of_ours_is_there(self):
         missing = [f"{name_of(path)}: {name}" for path in sources() for name in includes(path)
@@ -93,8 +102,8 @@ class Structure(unittest.TestCase):
         self.assertEqual(first_circle(arrows), [])
 
     def test_a_folder_can_be_taken_in_at_a_glance(self):
-        crowded = {name_of(folder): count for floor in FLOORS for folder in (ROOT / floor).rglob("*")
-                   if folder.is_dir() and (count := sum(entry.is_file() for entry in folder.iterdir())) > FILES_MAX}
+        crowded = {name_of(folder): count for folder in folders()
+                   if (count := sum(entry.is_file() for entry in folder.iterdir())) > FILES_MAX}
         self.assertEqual(crowded, {})
 
 
