@@ -233,7 +233,7 @@ class Faults(support.BinaryTest):
         self.expect(3, "lease", "show", "--server", f"http://127.0.0.1:{port}", "--resource", "a")
         self.expect(3, "fence", "list", "--server", f"http://127.0.0.1:{port}")
 
-    def test_an_answer_that_never_comes_whole_is_4(self):
+    def test_a_truncated_answer_is_4(self):
         # A server that hangs up after half an answer; shown for what grants, renews, releases and advances.
         def hang_up(link):
             with link:

@@ -135,7 +135,7 @@ class Signatures(support.BinaryTest):
         self.assertEqual(done.stdout, "201")
         self.assertEqual(self.server.call("GET", "/v1/leases/accounts/42").status, 404)
 
-    def test_who_has_the_key_signs_without_the_server(self):
+    def test_a_holder_of_the_key_signs_without_the_server(self):
         self.make_file("leases.db")
         way = ["--source", "sqlite:leases.db", "--claim-key", self.keys]
         lease = self.expect_json(0, "lease", "acquire", *way, "--resource", "accounts/42")

@@ -53,7 +53,7 @@ class WhatIsGiven(support.BinaryTest):
         for one in (["--upstream-ca", "ca.pem"], ["--upstream-certificate", "c.pem", "--upstream-key", "k.pem"]):
             self.assertIn("https:", self.refuse("--storage", "http://127.0.0.1:1", *one))
 
-    def test_a_time_that_nobody_can_keep_is_refused(self):
+    def test_an_unrepresentable_time_is_refused(self):
         for name in ("idle-timeout", "header-timeout", "body-timeout"):
             for time in ("0s", "99ms"):
                 self.assertIn(f"--{name}: at least 100ms", self.refuse(f"--{name}", time))
@@ -84,7 +84,7 @@ class SecretFiles(support.BinaryTest):
         server = self.serve("--claim-key", f"/proc/{os.getpid()}/fd/{read}")
         self.assertIn("signature", server.lease("a").json)
 
-    def test_a_pipe_is_waited_for_until_somebody_writes_to_it(self):
+    def test_a_pipe_is_waited_for_until_it_is_written_to(self):
         path = self.path("pipe")
         os.mkfifo(path, 0o600)
 

@@ -146,7 +146,7 @@ class Usage(support.BinaryTest):
         self.assertIn("CREATE TABLE", self.expect(0, "sql", "sqlite").stdout)
         self.assertEqual(self.expect(2, "sql", "oracle").stdout, "")
 
-    def test_output_that_nobody_can_read_is_not_called_done(self):
+    def test_output_to_a_closed_pipe_is_not_reported_as_done(self):
         with open("/dev/full", "w") as full:
             process = self.start("lease", "acquire", "--source", "sqlite:l.db", "--resource", "a", "--init",
                                  stdout=full)

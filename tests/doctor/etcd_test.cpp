@@ -152,7 +152,7 @@ TEST(EtcdDoctor, TellsWhetherAnybodyMayReadAndNeverThePassword) {
   EXPECT_EQ(find(examine(cluster.url()), "namespace").level, Level::danger);
 }
 
-TEST(EtcdDoctor, AClusterOfWhichNobodyAnswersIsAFault) {
+TEST(EtcdDoctor, AClusterWithoutAnAnsweringMemberIsAFault) {
   EXPECT_THROW((void)examine(fmt::format("etcd://127.0.0.1:{}", free_port())), Unavailable);
 }
 

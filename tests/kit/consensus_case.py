@@ -144,7 +144,7 @@ class Exec:
         self.assertNotIn(f"{self.scheme}://", done.stdout)
         self.lease(1, "show", "--resource", "a")
 
-    def test_held_by_somebody_else_is_1_or_as_told(self):
+    def test_held_by_another_holder_is_1_or_the_status_asked_for(self):
         lease = self.hold("a")
         way = ["exec", "--source", self.url, "--resource", "a", "--wait", "0s"]
         self.expect(1, *way, "--", "true")

@@ -73,7 +73,7 @@ TEST(LaneReads, AReadThatHadToWaitIsJudgedAgainAsWell) {
   EXPECT_EQ(lanes.table.figures().lanes, 0U);
 }
 
-TEST_F(LaneCutOff, WhoWaitsIsJudgedByAFloorThatWasRaisedMeanwhile) {
+TEST_F(LaneCutOff, WaitersAreJudgedByTheRaisedFloor) {
   const Ticket old = begin("a", 33);
   const Ticket waiting = lanes_.write("a", 34);
   EXPECT_EQ(lanes_.state(waiting), "waiting");
@@ -85,7 +85,7 @@ TEST_F(LaneCutOff, WhoWaitsIsJudgedByAFloorThatWasRaisedMeanwhile) {
   EXPECT_EQ(lanes_.table.figures().lanes, 0U);
 }
 
-TEST_F(LaneCutOff, NobodyWhoWaitsIsLetInBeforeTheStoreWasAskedAgain) {
+TEST_F(LaneCutOff, WaitersAreAdmittedOnlyAfterTheStoreWasAskedAgain) {
   const Ticket old = begin("a", 33);
   const Ticket waiting = lanes_.write("a", 34);
   lanes_.holds = true;
@@ -157,7 +157,7 @@ TEST_F(LaneCutOff, PairsThatCrossAreAllAnsweredAfterTheForgetting) {
 }
 
 // An advance has more room to wait in than a write; what has its room keeps it.
-TEST(LaneCutOffRoom, WhoWaitsLosesItsRoomToNobody) {
+TEST(LaneCutOffRoom, AWaiterKeepsItsRoom) {
   LaneDriver lanes{{LaneDriver::settle, 2, 100, 100}};
   const Ticket old = lanes.write("a", 33);
   const Ticket write = lanes.write("a", 34);

@@ -73,7 +73,7 @@ TEST_P(NothingWritten, LeavesTheSequenceFree) {
 
 INSTANTIATE_TEST_SUITE_P(Endings, NothingWritten, testing::Values(Ending::refused, Ending::unsent));
 
-TEST_F(LaneOrder, ADuplicateOfAWriteWhoseEndWasNotSeenIsNeitherDoneNorRefused) {
+TEST_F(LaneOrder, ADuplicateOfAWriteOfUnknownOutcomeIsNeitherDoneNorRefused) {
   const Ticket first = lanes_.write("a", 34, 7);
   const Ticket twice = lanes_.write("a", 34, 7);
   lanes_.end(first, Ending::unknown);
@@ -272,7 +272,7 @@ TEST_F(LaneOrder, OneResourceGivenTwiceIsOneClaimIfBothAgree) {
   EXPECT_EQ(lanes_.store["a"].highest(), 34);
 }
 
-TEST_F(LaneOrder, WhoWaitsIsLetInInTheOrderInWhichItCame) {
+TEST_F(LaneOrder, WaitersAreAdmittedInFifoOrder) {
   const Ticket old = lanes_.write("a", 34);
   std::vector<Ticket> tickets;
   for (int i = 0; i < 5; ++i) tickets.push_back(lanes_.write("a", 35));

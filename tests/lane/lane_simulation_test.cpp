@@ -97,7 +97,7 @@ TEST(LaneHistories, ASettleTimeShorterThanTheUpstreamsIsCaught) {
   EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();
 }
 
-TEST(LaneHistories, AWriteWhoseEndWasNotSeenTakenForARefusedOneIsCaught) {
+TEST(LaneHistories, AnUnknownWriteTreatedAsRefusedIsCaught) {
   Settings settings;
   settings.tells_unknown = false;
   EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, FailedRaise,
                          testing::Values(FaultKind::unavailable, FaultKind::unknown, FaultKind::implausible));
 
 // A read is as little begun as a write; an advance is the raise itself.
-TEST_F(LaneTableTest, ARaiseWhoseEndWasNotSeenIsUnknownToAnAdvanceAlone) {
+TEST_F(LaneTableTest, ARaiseOfUnknownOutcomeIsUnknownToAnAdvanceAlone) {
   stand("a", 34);
   lanes_.holds = true;
   const Ticket read = lanes_.ask(Kind::read, {LaneDriver::claim("a", 35)});
@@ -155,7 +155,7 @@ TEST_F(LaneTableTest, ARaiseWhoseEndWasNotSeenIsUnknownToAnAdvanceAlone) {
   EXPECT_EQ(lanes_.state(advance), "unknown");
 }
 
-TEST_F(LaneTableTest, ARaiseWhoseEndWasNotSeenIsFoundByTheNextLook) {
+TEST_F(LaneTableTest, ARaiseOfUnknownOutcomeIsFoundByTheNextLook) {
   stand("a", 34);
   lanes_.holds = true;
   const Ticket raising = lanes_.write("a", 35);
@@ -224,7 +224,7 @@ TEST_F(LaneTableTest, AfterATimeOutTheNextTokenAsksAgainAndIsStillKeptOut) {
   EXPECT_EQ(lanes_.state(lanes_.write("a", 35)), "entered");
 }
 
-TEST_F(LaneTableTest, AnUnknownOutcomeClosesToEverybodyWhoMightBeAdmitted) {
+TEST_F(LaneTableTest, AnUnknownOutcomeQuarantinesForEveryClaimThatMightBeAdmitted) {
   const Ticket write = begin("a", 34);
   const Ticket beside = begin("a", 34);
   lanes_.end(write, Ending::unknown);
@@ -319,14 +319,14 @@ TEST_F(LaneTableTest, ARevokeClosesAtOnceAndWaitsForEveryWriteThatWasLetIn) {
   EXPECT_EQ(lanes_.state(next), "entered") << "the next higher token opens the fence again";
 }
 
-TEST_F(LaneTableTest, ARevokeRefusesWhoeverWaitsUnderTheTokenThatItCutsOff) {
+TEST_F(LaneTableTest, ARevokeRefusesWaitersUnderTheTokenThatItCutsOff) {
   (void)begin("a", 34);
   const Ticket waiting = lanes_.write("a", 35);
   (void)lanes_.revoke("a");
   EXPECT_EQ(lanes_.state(waiting), "stale");
 }
 
-TEST_F(LaneTableTest, ARevokeCannotWaitForAWriteWhoseEndWasNotSeen) {
+TEST_F(LaneTableTest, ARevokeCannotWaitForAWriteOfUnknownOutcome) {
   const Ticket own = begin("a", 34);
   const Ticket waiting = lanes_.revoke("a");
   lanes_.end(own, Ending::unknown);
@@ -363,7 +363,7 @@ TEST_F(LaneTableTest, ARevokeThatFailsIsAnsweredAndTheFenceLookedUpAgain) {
   EXPECT_EQ(lanes_.state(write), "stale");
 }
 
-TEST_F(LaneTableTest, WhoGoesAwayWhileWaitingIsNotLetIn) {
+TEST_F(LaneTableTest, AWaiterThatDisconnectsIsNotAdmitted) {
   const Ticket old = begin("a", 34);
   const Ticket gone = lanes_.write("a", 35);
   const Ticket stays = lanes_.write("a", 35);
@@ -375,7 +375,7 @@ TEST_F(LaneTableTest, WhoGoesAwayWhileWaitingIsNotLetIn) {
   EXPECT_FALSE(lanes_.withdraw(gone));
 }
 
-TEST_F(LaneTableTest, WhoGoesAwayDuringItsRaiseLeavesTheRaisedFence) {
+TEST_F(LaneTableTest, AClientThatDisconnectsDuringItsRaiseLeavesTheRaisedFence) {
   stand("a", 34);
   lanes_.holds = true;
   const Ticket gone = lanes_.write("a", 35);

@@ -67,7 +67,7 @@ class ProxyCrowdTest : public testing::Test {
   std::int64_t token_ = 1;
 };
 
-TEST_F(ProxyCrowdTest, OfSlowHeadersHindersNobody) {
+TEST_F(ProxyCrowdTest, OfSlowHeadersDoesNotBlockOtherClients) {
   expect_others_answered({guarded_.address(), "PUT /slow HTTP/1.1\r\nHost: guard\r\nA: "}, "a", "/slow",
                          [](Crowd& crowd) { return crowd.is_quiet(); });
 }

@@ -71,7 +71,7 @@ std::vector<UpstreamEvent> applied_in_time(const Upstream& upstream, std::chrono
   return applied;
 }
 
-TEST(OrderTest, TokensThatTakeEffectNeverFallWhateverTheUpstreamDoes) {
+TEST(OrderTest, TokensThatTakeEffectNeverFallUnderEveryUpstreamFault) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   const Upstream upstream;

@@ -251,7 +251,7 @@ TEST_F(StreamingTest, AClientThatGoesWithinTheBodyLeavesTheWriteUnknownAndNothin
   EXPECT_TRUE(http::eventually([&] { return guarded_.metric("fenceguard_unknown_total") == 1; }));
 }
 
-TEST_F(StreamingTest, ABodyThatTurnsOutMalformedOnItsWayIsNeverWhole) {
+TEST_F(StreamingTest, ABodyThatTurnsOutMalformedOnItsWayIsNeverComplete) {
   auto client = guarded_.connect();
   client.send(head_of("Transfer-Encoding: chunked", "count"));
   client.send("186a0\r\n" + std::string(100'000, 'y') + "\r\nno size\r\n");

@@ -133,7 +133,7 @@ TEST(UpstreamPoolTest, NothingArrivesAfterTheProcessWasKilledHoweverMuchItHadSen
 }
 
 // Without it our kernel would go on delivering a request that was given up.
-TEST(UpstreamPoolTest, AConnectionWhoseTimeForDeliveryCannotBeSetIsNotUsed) {
+TEST(UpstreamPoolTest, AConnectionWithoutADeliveryTimeoutIsNotUsed) {
   SlowReader upstream;
   const auto is_connected = [&] {
     const auto loop = std::make_shared<net::Loop>();

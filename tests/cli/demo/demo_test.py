@@ -240,7 +240,7 @@ class DemoTest(unittest.TestCase):
         self.assertIn("both updates survive", text)
         self.assertLessEqual(max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines())), 72)
 
-    def test_output_that_nobody_reads_ends_it_in_order(self):
+    def test_output_that_is_not_read_ends_it_in_order(self):
         here, there = os.pipe()
         os.close(here)
         process = subprocess.Popen([BINARY, "demo"], env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL,

@@ -154,7 +154,7 @@ class HttpFault(http_load.GuardedTest):
         shown = self.run_binary("fence", "show", "--server", server.url, "--resource", "r/0")
         self.assertNotIn("lane", shown.stdout)
 
-    def test_a_write_whose_end_was_not_seen_quarantines_its_resource_alone_and_says_so(self):
+    def test_a_write_of_unknown_outcome_quarantines_its_resource_alone_and_says_so(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded, log_level="warning")
         self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)

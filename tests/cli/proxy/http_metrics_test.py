@@ -74,7 +74,7 @@ class HttpMetrics(http_load.GuardedTest):
         self.assertNotIn("r/0", text)
         self.assertIn("\nfenceguard_resources 1\n", text)
 
-    def test_who_is_under_way_is_in_flight_and_who_waits_for_him_is_waiting(self):
+    def test_a_write_under_way_is_in_flight_and_the_one_behind_it_is_waiting(self):
         guarded = self.guarded(upstream_timeout_ms=NEVER_MS)
         server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 2), 201)

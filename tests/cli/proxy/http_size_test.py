@@ -62,7 +62,7 @@ class HttpSize(support.BinaryTest):
         print(f"{peak_kib / 1024:.1f} MiB at most for {BODY_MIB} MiB", flush=True)
         self.assertLess(peak_kib, MEMORY_MIB * 1024)
 
-    def test_an_upload_arrives_whole_and_is_never_held(self):
+    def test_an_upload_arrives_complete_and_is_never_buffered(self):
         self.send_head("PUT", Content_Length=self.size, Upstream_Do="count")
         crc = 0
         for piece in pieces(self.size):
@@ -73,7 +73,7 @@ class HttpSize(support.BinaryTest):
         self.assertEqual((applied["length"], applied["crc"]), (self.size, crc))
         self.expect_small()
 
-    def test_a_download_arrives_whole_and_is_never_held(self):
+    def test_a_download_arrives_complete_and_is_never_buffered(self):
         self.send_head("GET", Upstream_Do=f"status=200 body={self.size}")
         head = self.receive_head()
         self.assertIn(" 200 ", head[0])

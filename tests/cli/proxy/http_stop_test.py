@@ -242,7 +242,7 @@ class HttpStop(http_load.GuardedTest):
         self.assertGreater(time.monotonic() - continued_at, guarded.settle_ms / 1000)
         self.check(guarded, server, ["34", "35"])
 
-    def test_killed_while_stopped_before_the_answer_nobody_is_told_and_the_next_start_is_closed(self):
+    def test_a_guard_killed_before_the_answer_starts_quarantined(self):
         guarded, server, older, _ = self.stop_before_the_answer("hold=4s", "seen", timeout_ms=NEVER_MS,
                                                                 settle_ms=6_000)
         server.kill()

@@ -195,7 +195,7 @@ class HttpTls(support.BinaryTest):
             self.expect_no_start(f"{certificate_flag} and {key_flag} come together", certificate_flag, good)
             self.expect_no_start(f"{certificate_flag} and {key_flag} come together", key_flag, key)
 
-    def test_a_key_under_a_passphrase_is_refused_and_nobody_is_asked_for_it(self):
+    def test_a_key_under_a_passphrase_is_refused_without_a_prompt(self):
         self.shown.lock("server", "locked")
         words = ["serve", "--tls-certificate", self.shown.file("server"), "--tls-key", self.shown.key("locked"),
                  "--storage", f"sqlite:{self.path('data.db')}", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]

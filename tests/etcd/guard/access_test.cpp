@@ -46,7 +46,7 @@ TEST(EtcdGuardAccess, AuthenticationThatIsSwitchedOnOrOffUnderAGuardIsNoticed) {
   EXPECT_TRUE(guard.write(claim_of(7), {put("app-data/x", "3")}).is_done());
 }
 
-TEST(EtcdGuardAccess, OverTlsWithACertificateOfItsOwnAndNotToAServerThatNobodyVouchesFor) {
+TEST(EtcdGuardAccess, OverTlsWithAClientCertificateAndNeverToAnUntrustedServer) {
   EtcdCluster cluster{1, {.arguments = {}, .tls = true}};
   cluster.etcdctl("put tls/floor 0");
   etcd::Client client{address(cluster.url("/tls?" + cluster.tls_parameters()))};

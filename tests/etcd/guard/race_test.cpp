@@ -172,7 +172,7 @@ TEST_F(EtcdGuardRaces, InAHistoryOfManyGuardsTokensNeverFallHoldersNeverMixAndNo
 }
 
 // Transfers between two resources under both claims at once: the sum stays.
-TEST_F(EtcdGuardRaces, WritesUnderTwoClaimsAreWholeHoweverManyAreAtIt) {
+TEST_F(EtcdGuardRaces, ConcurrentWritesUnderTwoClaimsAreAtomic) {
   std::atomic<std::int64_t> next{1};
   std::atomic<int> done{0};
   space_.set(space_.key("a"), "0");

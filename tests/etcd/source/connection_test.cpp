@@ -82,7 +82,7 @@ TEST(EtcdConnection, AnAuthenticationThatIsForgottenIsRenewed) {
   EXPECT_EQ(source->release(claim), Release::released);
 }
 
-TEST(EtcdConnection, WithTlsBothSidesMustBeWhoTheySayTheyAre) {
+TEST(EtcdConnection, WithTlsBothSidesAreAuthenticated) {
   EtcdCluster cluster{1, {.arguments = {}, .tls = true}};
   std::string tls{"?"};
   tls += cluster.tls_parameters();

@@ -81,7 +81,7 @@ class CutConnection : public testing::TestWithParam<At> {
   std::int64_t last_ = 0;
 };
 
-TEST_P(CutConnection, AtAnyStepOfAnUncontendedTenureLeavesNoLockHeldByNobodyOrTwice) {
+TEST_P(CutConnection, AtAnyStepOfAnUncontendedLeaseLeavesNoLockOrphanedOrHeldTwice) {
   const auto cuts = cut_until_it_passes([&](TokenSource& far) {
     try {
       const auto lives_until = BootClock::now() + 2 * least_ttl;
@@ -97,7 +97,7 @@ TEST_P(CutConnection, AtAnyStepOfAnUncontendedTenureLeavesNoLockHeldByNobodyOrTw
   EXPECT_GE(cuts, 6);  // a lease, its key, keep-alive and check, removal and revocation
 }
 
-TEST_P(CutConnection, AtAnyStepOfAWaitLeavesNoLockHeldByNobodyOrTwice) {
+TEST_P(CutConnection, AtAnyStepOfAWaitLeavesNoLockOrphanedOrHeldTwice) {
   const auto cuts = cut_until_it_passes([&](TokenSource& far) {
     const auto before = take(*near_, "before");
     auto granted = before.claim.token.value();

@@ -174,7 +174,7 @@ TEST_F(Waiting, TheLowestLiveTokenIsThatOfAllLocksOfTheNamespace) {
 }
 
 // Its lease was revoked, or ran out while its process was stopped: it lines up again, behind the others.
-TEST_F(Waiting, AWaiterWhosePlaceWasLostLinesUpAgain) {
+TEST_F(Waiting, AWaiterWhoseQueueEntryWasLostQueuesAgain) {
   const auto grant = take(*source_, "first");
   std::optional<Lease> got;
   std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = Ms{9'000}, .wait = limit}); }};
@@ -190,7 +190,7 @@ TEST_F(Waiting, AWaiterWhosePlaceWasLostLinesUpAgain) {
   EXPECT_EQ(line(), 0U);
 }
 
-TEST_F(Waiting, ARaiseLiftsThoseWhoWaitToo) {
+TEST_F(Waiting, ARaiseLiftsWaitersToo) {
   auto grant = take(*source_, "first");
   std::optional<Lease> got;
   std::jthread waiter{[&] { got = source_->acquire(resource, {.ttl = long_ttl, .wait = limit}); }};
@@ -206,7 +206,7 @@ TEST_F(Waiting, ARaiseLiftsThoseWhoWaitToo) {
 
 // Its turn has come while it could not look, and another call of the same holder, which is told of the grant,
 // comes before it. A raise before that lifts the token; one after it does not, since a token is for a tenure.
-TEST_F(Waiting, ATokenStaysAsItWasToldWhileTheOneWhoWaitedLooks) {
+TEST_F(Waiting, ATokenStaysAsAnsweredWhileTheNewHolderChecksItsQueueEntry) {
   for (const bool raises_before : {true, false}) {
     Proxy proxy{cluster_.member(0).port()};
     const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=60s"));

@@ -59,19 +59,19 @@ class CrowdTest : public ::testing::TestWithParam<bool> {
   std::string address;
 };
 
-TEST_P(CrowdTest, OfSlowHeadersHindersNobody) {
+TEST_P(CrowdTest, OfSlowHeadersDoesNotBlockOtherClients) {
   expect_others_answered("GET /slow HTTP/1.1\r\nHost: h\r\nA: ", "a");
 }
 
-TEST_P(CrowdTest, OfSlowBodiesHindersNobody) {
+TEST_P(CrowdTest, OfSlowBodiesDoesNotBlockOtherClients) {
   expect_others_answered("PUT /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n", "b");
 }
 
-TEST_P(CrowdTest, OfSlowChunksHindersNobody) {
+TEST_P(CrowdTest, OfSlowChunksDoesNotBlockOtherClients) {
   expect_others_answered("PUT /slow HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", "1\r\nb\r\n");
 }
 
-TEST_P(CrowdTest, OfReadersThatTakeNothingHindersNobody) {
+TEST_P(CrowdTest, OfStalledReadersDoesNotBlockOtherClients) {
   // The kernel holds megabytes of what was sent over TCP, but little here.
   address = listen("unix:" + folder.file("s"));
   expect_others_answered("GET /large HTTP/1.1\r\nHost: h\r\n\r\n", "");

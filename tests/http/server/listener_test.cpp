@@ -102,7 +102,7 @@ TEST_F(ListenerTest, MissingFolderIsSaidInASentence) {
   EXPECT_THAT(refusal("unix:" + folder.file("no/such.sock")), HasSubstr("its folder does not exist"));
 }
 
-TEST_F(ListenerTest, FileThatIsSomebodyElsesByNowIsNotRemoved) {
+TEST_F(ListenerTest, ASocketFileOfAnotherProcessIsNotRemoved) {
   ASSERT_EQ(server.listen(address, handler, {}), address);
   std::filesystem::remove(path);
   Server successor{1};

@@ -92,7 +92,7 @@ TEST_F(SlowClientTest, ClientThatDoesNotReadItsAnswerIsCut) {
   EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
 }
 
-TEST_F(SlowClientTest, SlowHandlerIsNobodysFault) {
+TEST_F(SlowClientTest, ASlowHandlerIsNoFaultOfTheClient) {
   auto limits = with(&Limits::header_max);
   limits.body_max = limits.write_max = limits.header_max;
   // The client has as long for its request.

@@ -51,7 +51,7 @@ TEST_F(StreamTest, AnswersPipelinedRequestsInOrder) {
   sender.join();
 }
 
-TEST_F(StreamTest, ReadsBodiesThatComeInPiecesWhateverTheirFraming) {
+TEST_F(StreamTest, ReadsBodiesThatComeInPiecesInEveryFraming) {
   RawClient client{address};
   for (const std::string_view bytes :
        {"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\n\r\nhello, world",
@@ -84,7 +84,7 @@ TEST_F(StreamTest, PieceIsNeverLargerThanAskedFor) {
   EXPECT_EQ(client.receive().body, "7 01234567890123456789");
 }
 
-TEST_F(StreamTest, HalfABodyIsNotTakenAsAWhole) {
+TEST_F(StreamTest, ATruncatedBodyIsNotTakenAsComplete) {
   handler.script = [](Stream& stream) -> Task<void> {
     std::string body = "before";
     EXPECT_FALSE(stream.take_whole_body(body));

@@ -88,7 +88,7 @@ TEST_F(WatchTest, DisconnectBehindPipelinedBytesIsSeen) {
   held.reply({});
 }
 
-TEST_F(WatchTest, WatchingOneWhoIsGoneAlreadyTellsAtOnce) {
+TEST_F(WatchTest, WatchingAClosedConnectionReportsAtOnce) {
   RawClient client{address};
   auto held = ask(client);
   held.caller->watch([this] { ++gone; });

@@ -39,7 +39,7 @@ TEST_F(TlsTest, ServesBothKindsOfHandler) {
   }
 }
 
-TEST_F(TlsTest, LargeBodiesPassBothWaysWhateverTheirFraming) {
+TEST_F(TlsTest, LargeBodiesPassBothWaysInEveryFraming) {
   const auto tls = TlsContext::server(certificates.server());
   const std::string body(4'000'000, 'b');
   for (const auto& address :

@@ -78,7 +78,7 @@ TEST(RequestReader, ReadsMethodTargetAndFields) {
   EXPECT_FALSE(reader.expects_continue());
 }
 
-TEST(RequestReader, KnowsWhoWantsToStay) {
+TEST(RequestReader, RecognisesKeepAlive) {
   const auto stays = [](std::string_view head) {
     RequestReader reader{0};
     EXPECT_FALSE(reader.read_head(head)) << head;

@@ -123,7 +123,7 @@ class Exec(PostgresTest):
                                "--resource", "a", "--", "sh", "-c", "echo $FENCING_TOKEN")
             self.assertGreater(int(done.stdout), 0)
 
-    def test_held_by_somebody_else_is_1_or_as_told(self):
+    def test_held_by_another_holder_is_1_or_the_status_asked_for(self):
         self.lease_json(0, "acquire", "--resource", "a")
         self.run_command(1, "true", arguments=["--wait", "0s"])
         self.run_command(9, "true", arguments=["--wait", "0s", "--conflict-exit-code", "9"])

@@ -19,7 +19,7 @@ class Serving(PostgresTest):
         self.assertEqual(guard.call("GET", "/readyz").status, 200)
         self.assertEqual(guard.stop(), 0)
 
-    def test_whoever_asks_for_a_data_side_is_told_that_there_is_none(self):
+    def test_asking_for_a_data_side_says_that_there_is_none(self):
         guard = self.serve("--listen", "127.0.0.1:0")
         self.assertRegex(guard.line, r"^listening data=none control=")
         self.assertRegex(guard.log(), r"level=warning .*--listen has nothing to listen for")

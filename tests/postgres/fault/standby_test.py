@@ -75,7 +75,7 @@ class StandbyTest(unittest.TestCase):
             self.write(self.standby, before, "old", 2)
         self.assertEqual(refusal.exception.sqlstate, "ZF001")
 
-    def test_a_standby_admits_nobody_not_even_a_reader(self):
+    def test_a_standby_admits_no_claim_not_even_a_readers(self):
         token = self.grant(self.primary, "h")
         self.primary.psql(f"select fenceguard.advance('accounts/42', {token}, 'h')", self.database)
         self.wait_for_replay()

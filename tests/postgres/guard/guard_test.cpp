@@ -18,7 +18,7 @@ class GuardTest : public Accounts {
   postgres::Guard guard_{*connection_};
 };
 
-TEST_F(GuardTest, AnAdvanceIsReadCommittedAndDurableWhateverTheSessionSays) {
+TEST_F(GuardTest, AnAdvanceIsReadCommittedAndDurableUnderEverySessionSetting) {
   pqxx::nontransaction{*connection_}.exec(
       "SET default_transaction_isolation = 'serializable'; SET synchronous_commit = off");
   database_.run("CREATE TABLE seen (synchronous_commit text)");
@@ -32,7 +32,7 @@ TEST_F(GuardTest, AnAdvanceIsReadCommittedAndDurableWhateverTheSessionSays) {
   EXPECT_EQ(database_.ask("SELECT synchronous_commit FROM seen"), "on");
 }
 
-TEST_F(GuardTest, WriteIsReadCommittedWhateverTheSessionSays) {
+TEST_F(GuardTest, WriteIsReadCommittedUnderEverySessionSetting) {
   pqxx::nontransaction{*connection_}.exec("SET default_transaction_isolation = 'serializable'");
   std::string level;
   const auto ruling = guard_.write(claim(34), [&](pqxx::work& tx) {

@@ -106,7 +106,7 @@ TEST_F(Pause, AHolderThatWasStoppedIsCutAndHasWrittenNothing) {
   }
 }
 
-TEST_F(Pause, WhoeverOnlyWaitsIsUnavailableUntilTheHolderIsDone) {
+TEST_F(Pause, WaitersAreUnavailableUntilTheHolderIsDone) {
   connection_.reset();
   StoppedHolder holder{stopping(false)};
   holder.wait_until_stopped();

@@ -84,7 +84,7 @@ TEST_F(Standby, AGuardedWriteWhoseWaitWasCancelledIsUnknown) {
   EXPECT_EQ(balance(), 7);
 }
 
-TEST_F(Standby, ATransactionOfTheCallersLikewiseWhateverItsSessionHears) {
+TEST_F(Standby, ACallersTransactionWhoseWaitWasCancelledIsUnknownAtEveryMessageLevel) {
   advance(34);
   for (const auto* const level : {"notice", "error"}) {
     EXPECT_THAT(ending_of([&] {
@@ -112,7 +112,7 @@ TEST_F(Standby, OneGuardedStatementLikewise) {
   EXPECT_EQ(balance(), 9);
 }
 
-TEST_F(Standby, AnOptimisticUpdateLikewiseWhateverItsSessionHears) {
+TEST_F(Standby, AnOptimisticUpdateWhoseWaitWasCancelledIsUnknownAtEveryMessageLevel) {
   const auto table = versioned();
   int token = 34;
   for (const auto* const level : {"notice", "error"}) {
@@ -227,7 +227,7 @@ TEST_F(Standby, AFenceThatASidecarAdvancesLikewise) {
               testing::StartsWith("unknown: advancing 'accounts/42': "));
 }
 
-TEST_F(Standby, AStatementThatItselfWarnsIsDoneWhereNobodyIsWaitedFor) {
+TEST_F(Standby, AStatementThatItselfWarnsIsDoneWithoutAStandbyToWaitFor) {
   database_.run(
       "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS "
       "$$ BEGIN RAISE WARNING 'low'; RETURN NULL; END $$;"

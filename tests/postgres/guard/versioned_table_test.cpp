@@ -135,7 +135,7 @@ TEST_F(Versioned, WithoutAHolderColumnAConflictCannotBeTold) {
   EXPECT_EQ(accounts.update(*connection_, claim(33, "b"), next, {}).verdict, RowVerdict::stale);
 }
 
-TEST_F(Versioned, ATimeIsAVersionWhateverTheSessionsSettings) {
+TEST_F(Versioned, ATimestampIsAVersionUnderEverySessionSetting) {
   database_.run("ALTER TABLE account DROP version, ADD version timestamptz NOT NULL DEFAULT '2999-01-01'");
   pqxx::nontransaction{*connection_}.exec("SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Kathmandu'");
   const auto accounts = table();
@@ -233,7 +233,7 @@ TEST_F(Versioned, InATransactionARefusalDoomsIt) {
   EXPECT_EQ(row(), "100 0 35 h");
 }
 
-TEST_F(Versioned, AnAdvanceCommitsDurablyWhateverTheSessionSays) {
+TEST_F(Versioned, AnAdvanceCommitsDurablyUnderEverySessionSetting) {
   database_.run("CREATE TABLE level (name text)");
   database_.run(
       "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "

@@ -66,7 +66,7 @@ TEST_P(SessionLease, ALostSessionIsNeverTakenForTheOneThatHeldTheLock) {
   EXPECT_GT(again.claim.token, grant.claim.token);
 }
 
-TEST_P(SessionLease, ALeaseThatNobodyRenewsEndsWithItsTimeToLive) {
+TEST_P(SessionLease, ALeaseWithoutRenewalEndsWithItsTimeToLive) {
   const auto here = open();
   const auto there = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, Ms{300}));

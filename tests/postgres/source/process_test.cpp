@@ -64,7 +64,7 @@ TEST_P(KeptProcesses, AKilledProcessFreesItsLockAtOnce) {
   EXPECT_GT(grant->claim.token.value(), first);
 }
 
-TEST_P(KeptProcesses, AStoppedProcessKeepsItsLockUntilSomebodyEndsIt) {
+TEST_P(KeptProcesses, AStoppedProcessKeepsItsLockUntilItIsEnded) {
   ChildProcess other{arguments("other")};
   const auto first = token_of(other);
   other.signal(SIGSTOP);

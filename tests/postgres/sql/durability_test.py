@@ -68,7 +68,7 @@ class Durability(ServerTest):
                 self.assertEqual(said, "admitted\nduplicate")
                 self.assertEqual(self.sql(BALANCES), "7 100")
 
-    def test_nobody_talks_the_trigger_out_of_it(self):
+    def test_no_setting_disables_the_trigger(self):
         """Neither by firing it too early, however often, nor by a setting."""
         hidden = "execute 'set const' || 'raints all immediate'; "
         for what, sql in {

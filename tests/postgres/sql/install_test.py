@@ -63,7 +63,7 @@ class Install(unittest.TestCase):
             self.assert_fails("ZF003", self.server.psql, "insert into t values ('a')", name, installer)
             self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 6, 'h')", name, installer)
 
-    def test_an_upgrade_keeps_who_may_call_what_has_more_parameters_than_before(self):
+    def test_an_upgrade_keeps_the_grants_of_functions_that_gain_parameters(self):
         signature = "fenceguard.try_admit(text, bigint, text, bigint)"
         for installer in ("postgres", "installer"):
             for narrowing, allowed in (("", {"application", "other"}),
@@ -163,13 +163,13 @@ class Install(unittest.TestCase):
                                           "relnamespace = 'fenceguard'::regnamespace) and not tgisinternal "
                                           "and tgenabled <> 'A'", name), "0")
 
-    def test_somebody_else_does_not_replace_it(self):
+    def test_another_role_cannot_replace_it(self):
         name = self.database("other")
         self.server.psql(f"grant create on database {name} to installer")
         self.server.install(name, "installer")
         self.assert_fails("42501", self.server.install, name, "other")
 
-    def test_it_does_not_fall_into_a_trap_that_somebody_laid_in_its_schema(self):
+    def test_it_ignores_objects_planted_in_its_schema(self):
         """A schema of that name that somebody else made before is not used by a plain installer."""
         name = self.database("other")
         self.server.psql(f"grant create on database {name} to installer")
@@ -243,7 +243,7 @@ class Install(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertRegex(done.stderr, r"^(psql:\S+ )?NOTICE:  fenceguard: schema version \d+ is installed\n$")
 
-    def test_who_may_not_unprotect_a_table_may_not_uninstall_and_nothing_was_done(self):
+    def test_uninstall_without_the_right_to_unprotect_changes_nothing(self):
         name = self.database()
         self.server.install(name, "installer")
         self.server.psql("grant create, usage on schema public to other", name)

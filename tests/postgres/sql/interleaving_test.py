@@ -68,7 +68,7 @@ class TakeOver(ServerTest):
             self.assertEqual(new.wait(), "admitted")
             self.assert_fails("40001", late.wait)
 
-    def test_who_made_constraints_immediate_and_stopped_holds_up_no_grant(self):
+    def test_a_stalled_session_with_immediate_constraints_delays_no_grant(self):
         stopped, other = self.session(), self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 1, 'a'); set constraints all immediate")
         other.run("select fenceguard.draw()", limit_s=5)
@@ -585,7 +585,7 @@ class Cutting(ServerTest):
         finally:
             self.assert_fails(("ZF001", "55P03"), older.wait)
 
-    def test_by_hand_those_are_cut_that_keep_somebody_waiting(self):
+    def test_the_manual_cut_ends_the_sessions_that_block_others(self):
         stopped, bystander, new = self.session(), self.session(), self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a'), fenceguard.advance('accounts/2', 34, 'a')")
         stopped.run("begin; " + ADMIT.format(token=34, holder="a"))
@@ -598,7 +598,7 @@ class Cutting(ServerTest):
         self.assert_fails("57P01", stopped.run, "commit")
         bystander.run("commit")
 
-    def test_who_may_not_end_a_backend_is_told_what_to_grant(self):
+    def test_a_role_that_may_not_end_a_backend_is_told_what_to_grant(self):
         self.server.psql("create role plain_installer login; create role application login; create role taker login")
         self.dbname = self.server.create_database(owner="plain_installer")
         self.server.install(self.dbname, "plain_installer")

@@ -33,14 +33,14 @@ class Limits(ServerTest):
         stopped.run("commit")
         self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "1")
 
-    def test_who_asks_for_a_lock_that_is_held_does_not_hold_up_its_renewal(self):
+    def test_asking_for_a_held_lock_does_not_delay_its_renewal(self):
         token = self.leased()
         asking, holder = self.session(), self.session()
         self.assertEqual(asking.run("begin; select verdict from fenceguard.acquire('accounts/1', '1 hour', 'other')"), "held")
         self.assertEqual(holder.run(f"set lock_timeout = '10 s'; select fenceguard.renew('accounts/1', {token}, 'h')"), "t")
         self.assertEqual(asking.run("select 1; commit"), "1")
 
-    def test_a_grant_that_is_never_committed_is_cut_by_whoever_wants_the_lock(self):
+    def test_an_uncommitted_grant_is_cut_by_the_next_acquire(self):
         for before in ("select 1", "select fenceguard.acquire('accounts/1', '10 ms', 'first'); select pg_sleep(0.02)"):
             with self.subTest(before):
                 self.setUp()
@@ -64,7 +64,7 @@ class Limits(ServerTest):
         self.sql("select fenceguard.prepare_row('accounts/1')")
         self.assert_fails("57P01", stopped.run, "commit")
 
-    def test_a_revoke_cuts_whoever_holds_the_fence_though_his_advance_is_not_committed(self):
+    def test_a_revoke_cuts_an_uncommitted_advance(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         stopped = self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
@@ -122,7 +122,7 @@ class Limits(ServerTest):
         self.assert_fails("57P01", old.run, "commit")
         self.assertEqual(stranger.run("select 1"), "1")
 
-    def test_who_takes_the_lock_that_names_who_keeps_a_lease_is_waited_for_before_he_is_cut(self):
+    def test_a_session_that_takes_a_lease_keepers_lock_is_waited_for_before_it_is_cut(self):
         stranger, asking = self.session(), self.session()
         stranger.run("select pg_advisory_lock(fenceguard.lease_tag_key('accounts/1'))")
         acquire = "select verdict from fenceguard.acquire('accounts/1', '1 hour', 'h')"
@@ -143,7 +143,7 @@ class Limits(ServerTest):
         self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 1, 'h')"), "admitted")
         self.assert_fails("57P01", stranger.run, "select 1")
 
-    def test_nobody_waits_for_ever_for_the_row_of_a_fence_that_the_floor_is_about_to_pass(self):
+    def test_the_wait_for_a_fence_row_below_the_rising_floor_is_bounded(self):
         """Who moves the floor keeps the rows below it locked until he commits. A claim with a sequence, or above READ
         COMMITTED, locks its fence's row."""
         claims = ["begin; " + write.replace("'{holder}'", "'{holder}', {value}").format(token=34, holder="a", value=7)
@@ -167,7 +167,7 @@ class Limits(ServerTest):
                 self.assertEqual(self.sql("select floor || ' ' || token from fenceguard.floor, fenceguard.fences"),
                                  "0 34")
 
-    def test_who_keeps_the_lock_of_the_floor_or_of_the_counter_is_not_cut_sooner_because_a_session_is_impatient(self):
+    def test_a_short_lock_timeout_does_not_cut_the_holder_of_the_floor_or_counter_lock_sooner(self):
         """These locks are everybody's, and anybody may claim."""
         self.server.psql("create role impatient login")
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
@@ -185,7 +185,7 @@ class Limits(ServerTest):
                 keeper.run("rollback")
                 impatient.wait()
 
-    def test_housekeeping_cuts_nobody_and_says_who_is_in_the_way(self):
+    def test_housekeeping_cuts_no_session_and_names_the_one_in_the_way(self):
         stopped = self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
         error = self.assert_fails("55P03", self.sql, "select fenceguard.compact(30)")

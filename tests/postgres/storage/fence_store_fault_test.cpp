@@ -40,7 +40,7 @@ void fail_calls(const Database& database, int count, const std::string& state) {
       count, state));
 }
 
-TEST(DatabaseFences, AConnectionLostAtCommitIsUnknownWhateverBecameOfIt) {
+TEST(DatabaseFences, AConnectionLostAtCommitIsUnknownCommittedOrNot) {
   // Shows that an end which was not seen is neither a yes nor a no; by a proxy that cuts the connection at
   // COMMIT, before and after the server has seen it.
   const Database database;

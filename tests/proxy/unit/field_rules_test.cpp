@@ -10,7 +10,7 @@
 namespace fenceguard::proxy {
 namespace {
 
-TEST(FieldRulesTest, WhateverAServerCouldTakeForANamePassesForIt) {
+TEST(FieldRulesTest, EveryFormThatAServerAcceptsAsANameIsTreatedAsOne) {
   EXPECT_TRUE(could_pass_for("x_http.METHOD", "X-HTTP-Method"));
   EXPECT_FALSE(could_pass_for("X-HTTP-Methods", "X-HTTP-Method"));
   EXPECT_FALSE(could_pass_for("X-HTTPS-Method", "X-HTTP--Method"));

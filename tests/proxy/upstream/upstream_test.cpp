@@ -177,7 +177,7 @@ TEST_F(UpstreamTest, LogsWhatNoCarefulProxySends) {
   }
 }
 
-TEST_F(UpstreamTest, LogsARequestThatDidNotComeWhole) {
+TEST_F(UpstreamTest, LogsATruncatedRequest) {
   {
     auto client = connect();
     client.send("PUT /object HTTP/1.1\r\nHost: here\r\nContent-Length: 4\r\n\r\nda");

@@ -51,7 +51,7 @@ class Doctor(RedisTest):
             found = self.findings(0, "storage", server.url())
             self.assert_finding(found, "persistence", "warning", value, words, "appendfsync always")
 
-    def test_replicas_that_nobody_waits_for(self):
+    def test_replicas_that_no_write_waits_for(self):
         server = self.own_server(SAFE)
         replica = self.own_server(replica_of=server)
         server.wait_for_replicas()
@@ -88,7 +88,7 @@ class Doctor(RedisTest):
         server.cli("FLUSHALL")
         self.assert_finding(self.findings(1, "storage", server.url()), "namespace", "danger", INIT)
 
-    def test_keys_of_somebody_else_under_our_names(self):
+    def test_foreign_keys_under_our_names(self):
         server = self.own_server(SAFE)
         server.cli("SET", "fenceguard:namespace", "x")
         server.cli("SET", "fenceguard:counter", "x")

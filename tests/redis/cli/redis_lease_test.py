@@ -88,7 +88,7 @@ class Exec(RedisTest):
         self.assertNotIn("redis://", done.stdout)
         self.lease(1, "show", "--resource", "a")
 
-    def test_held_by_somebody_else_is_1_or_as_told(self):
+    def test_held_by_another_holder_is_1_or_the_status_asked_for(self):
         self.lease(0, "acquire", "--resource", "a")
         way = ["exec", "--source", self.url, "--resource", "a", "--wait", "0s"]
         self.expect(1, *way, "--", "true")

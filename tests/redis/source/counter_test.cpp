@@ -67,7 +67,7 @@ TEST(Counter, GoesOnAboveAfterARestartWithItsDataAndWithout) {
 }
 
 // Everything that can happen to a counter, in an order drawn from a seed.
-TEST(Counter, RisesThroughWhateverHappensToItInAnyOrder) {
+TEST(Counter, RisesThroughEveryFaultInEveryOrder) {
   const auto seed = static_cast<unsigned>(std::chrono::steady_clock::now().time_since_epoch().count());
   SCOPED_TRACE(fmt::format("seed {}", seed));
   fmt::print("seed {}\n", seed);

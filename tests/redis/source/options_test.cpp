@@ -97,7 +97,7 @@ TEST(LockKey, ALeaseUnderAnotherPatternIsAmongTheLiveOnesOfTheNamespace) {
   }
 }
 
-TEST(LockKey, AUserWhoMayNotRegisterThePatternRenewsAllTheSame) {
+TEST(LockKey, AUserWithoutTheRightToRegisterThePatternStillRenews) {
   RedisServer server;
   const auto before = open(server.url("/0?lock_key=jobs:%25s"));
   const auto grant = take(*before);

@@ -254,7 +254,7 @@ class Fair : public testing::Test {
   const std::unique_ptr<TokenSource> here_ = open(url_);
 };
 
-TEST_F(Fair, WhoCameFirstIsServedFirstAcrossProcesses) {
+TEST_F(Fair, WaitersAreServedInFifoOrderAcrossProcesses) {
   const auto grant = take(*here_);
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (int i = 0; i < 5; ++i) children.push_back(start_waiter());
@@ -298,7 +298,7 @@ TEST_F(Fair, APlaceFromBeforeTheClockWentBackwardsDoesNotBlockAFreeLock) {
 }
 
 // The first in line is stopped, so that the lock stays free while it is believed to live.
-TEST_F(Fair, NobodyTakesAFreeLockBeforeThoseWhoWait) {
+TEST_F(Fair, AFreeLockIsNotTakenAheadOfItsWaiters) {
   constexpr Ms lives_at_least{2'000};
   bool was_in_time = false;
   for (int tries = 0; tries < 5 && !was_in_time; ++tries) {

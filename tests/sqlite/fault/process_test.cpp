@@ -177,7 +177,7 @@ TEST(FullDisk, ALimitOnTheSizeOfFilesIsMetTheSameWay) {
   check_objects(OpenStorage{path}, static_cast<int>(lines.size()) - 3);
 }
 
-TEST(FullDisk, AFileThatCannotBeMadeWholeIsNotMadeAtAll) {
+TEST(FullDisk, AFileThatCannotBeCompletedIsNotCreated) {
   const SmallDisk disk;
   if (!disk.is_mounted()) return;  // the faulty layer shows the same for every call
   std::ofstream{disk.file("ballast")} << std::string(9'000'000, 'x');

@@ -223,7 +223,7 @@ TEST_F(StateFile, ADamagedCounterDrawsNothing) {
   EXPECT_EQ(storage.advance(claim_of("a", 1)).verdict, Verdict::admitted);
 }
 
-TEST_F(StateFile, WhoMayNotWriteIsToldSo) {
+TEST_F(StateFile, AProcessWithoutWritePermissionIsToldSo) {
   { const OpenStorage storage{path_}; }
   fs::permissions(folder_.path(), fs::perms::all);
   fs::permissions(path_, fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);

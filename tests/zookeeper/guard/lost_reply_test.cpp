@@ -103,11 +103,11 @@ void cut_everywhere(Proxy::Direction direction) {
   FAIL() << "no run passed";
 }
 
-TEST(LostReplies, WhateverRequestIsLostNothingFalseIsTold) {
+TEST(LostReplies, ALostRequestNeverYieldsAFalseAnswer) {
   cut_everywhere(Proxy::Direction::to_server);
 }
 
-TEST(LostReplies, WhateverReplyIsLostNothingFalseIsTold) {
+TEST(LostReplies, ALostReplyNeverYieldsAFalseAnswer) {
   cut_everywhere(Proxy::Direction::to_client);
 }
 

@@ -58,7 +58,7 @@ TEST(Restore, AGuardForgetsWhatItSawBeforeTheConnectionBroke) {
 }
 
 // The fences of the backup are what the surviving history holds; init lifts the floor above what was lost.
-TEST(Restore, AfterInitWithTheHighestNumberNobodyOfTheLostHistoryIsAdmitted) {
+TEST(Restore, AfterInitWithTheHighestNumberNoTokenOfTheLostHistoryIsAdmitted) {
   Ensemble ensemble{1};
   Space space{ensemble};
   auto& server = ensemble.node(0);

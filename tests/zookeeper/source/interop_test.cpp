@@ -202,7 +202,7 @@ TEST_F(Interop, WeWaitForCuratorsNodeAndCuratorsOrderIsOurs) {
   EXPECT_GT(late->claim.token.value(), theirs.stat.czxid);
 }
 
-TEST_F(Interop, CuratorsNamesAreReadWhateverTheLayout) {
+TEST_F(Interop, CuratorsNamesAreReadInEveryLayout) {
   const auto source = open_with(root_, "");
   const auto first = std::get<Grant>(source->try_acquire(r, Holder{"a"}, long_ttl));
   EXPECT_EQ(source->release(first.claim), Release::released);

@@ -135,7 +135,7 @@ TEST_F(SessionTest, ReadingANodeThatIsGoneLeavesNoWatchBehind) {
   EXPECT_TRUE(eventually([&] { return kept.use_count() == 1; }));
 }
 
-TEST_F(SessionTest, WhoeverWaitsForOneNodeSharesItsWatch) {
+TEST_F(SessionTest, WaitersForOneNodeShareItsWatch) {
   DeletionWatcher watcher;
   const auto at = address();
   Session session{at, Ms{10'000}};

@@ -114,7 +114,7 @@ TEST_F(SourceTest, AServerThatBoundsTheSessionBoundsTheLease) {
   EXPECT_EQ(take(*source, r, "a").ttl, Ms{2'000});
 }
 
-TEST_F(SourceTest, ALeaseThatSomebodyElseEndsIsLostBeforeItsNextRenewal) {
+TEST_F(SourceTest, ALeaseEndedByAnotherClientIsLostBeforeItsNextRenewal) {
   const auto source = open();
   const auto other = open();
   const auto grant = take(*source, r, "a");
