@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +20,8 @@
 
 namespace fenceguard::demo {
 namespace {
+
+constexpr std::chrono::milliseconds between_looks{5};
 
 [[noreturn]] void fail(const char* what) {
   throw Unavailable(fmt::format("the demonstration cannot {}: {}", what, std::strerror(errno)));
@@ -51,23 +52,6 @@ struct Pipe {
   int write_end = -1;
 };
 
-// Everything that the new process needs, made ready before the fork: after it, nothing may allocate.
-struct Launch {
-  std::string program;
-  std::vector<std::string> arguments;
-  std::vector<std::string> environment;
-  std::string log_file;
-  std::vector<char*> argument_pointers{};
-  std::vector<char*> environment_pointers{};
-
-  void point() {
-    for (auto& argument : arguments) argument_pointers.push_back(argument.data());
-    for (auto& setting : environment) environment_pointers.push_back(setting.data());
-    argument_pointers.push_back(nullptr);
-    environment_pointers.push_back(nullptr);
-  }
-};
-
 // As a shell finds it.
 std::string find_program(const Command& command) {
   const char* path = std::getenv("PATH");
@@ -84,38 +68,51 @@ std::string find_program(const Command& command) {
       command.program, command.package));
 }
 
-Launch launch_of(Command command) {
-  Launch launch;
-  launch.arguments = std::move(command.arguments);
-  launch.program = command.program.empty() ? "/proc/self/exe" : find_program(command);
-  launch.arguments.insert(launch.arguments.begin(), command.program.empty() ? "fenceguard" : launch.program);
+std::vector<std::string> environment_of(const Command& command) {
+  std::vector<std::string> settings;
   for (char** setting = environ; *setting; ++setting) {
     const std::string_view text{*setting};
     const bool is_replaced = command.environment.contains(std::string{text.substr(0, text.find('='))});
-    if (!text.starts_with("FENCEGUARD_") && !is_replaced) launch.environment.emplace_back(text);
+    if (!text.starts_with("FENCEGUARD_") && !is_replaced) settings.emplace_back(text);
   }
-  for (const auto& [name, value] : command.environment) launch.environment.push_back(name + '=' + value);
-  launch.log_file = std::move(command.log_file);
-  return launch;
+  for (const auto& [name, value] : command.environment) settings.push_back(name + '=' + value);
+  return settings;
 }
+
+// As execve takes them.
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Everything that the new process needs, made ready before the fork: after it, nothing may allocate.
+struct Launch {
+  const char* program;
+  char* const* arguments;
+  char* const* environment;
+  const char* log_file;  // may be empty
+  int input;
+  int output;
+  pid_t parent;
+};
 
 // Runs in the new process, up to the program's start. A group of its own keeps Ctrl-C from reaching it before
 // us.
-[[noreturn]] void become(const Launch& launch, int input, int output, pid_t parent) {
+[[noreturn]] void become(const Launch& launch) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(125);
+  if (getppid() != launch.parent) _exit(125);
   setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_DFL);
-  dup2(input, STDIN_FILENO);
-  dup2(output, STDOUT_FILENO);
-  if (!launch.log_file.empty()) {
-    const int log = open(launch.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (log >= 0) dup2(log, STDERR_FILENO);
-  }
-  execve(launch.program.c_str(), launch.argument_pointers.data(), launch.environment_pointers.data());
+  dup2(launch.input, STDIN_FILENO);
+  dup2(launch.output, STDOUT_FILENO);
+  const int log = *launch.log_file ? open(launch.log_file, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+  if (log >= 0) dup2(log, STDERR_FILENO);
+  execve(launch.program, launch.arguments, launch.environment);
   _exit(127);
 }
 
@@ -162,14 +159,19 @@ TempFolder::~TempFolder() {
 
 Process::Process(Interrupts& interrupts, Command command)
     : interrupts_{interrupts}, name_{command.program.empty() ? command.arguments.at(0) : command.program} {
-  auto launch = launch_of(std::move(command));
-  launch.point();
+  const auto program = command.program.empty() ? "/proc/self/exe" : find_program(command);
+  command.arguments.insert(command.arguments.begin(), command.program.empty() ? "fenceguard" : program);
+  auto settings = environment_of(command);
+  const auto arguments = pointers_to(command.arguments);
+  const auto environment = pointers_to(settings);
   Pipe input;
   Pipe output;
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) fail("start a process");
-  if (pid_ == 0) become(launch, input.read_end, output.write_end, parent);
+  if (pid_ == 0)
+    become({program.c_str(), arguments.data(), environment.data(), command.log_file.c_str(), input.read_end,
+            output.write_end, parent});
   to_child_ = std::exchange(input.write_end, -1);
   from_child_ = std::exchange(output.read_end, -1);
 }
@@ -210,11 +212,10 @@ bool Process::read_more(BootClock::time_point deadline) {
 
 void Process::pause() {
   ::kill(pid_, SIGSTOP);
-  int status = 0;
-  while (waitpid(pid_, &status, WUNTRACED) < 0) {
+  while (waitpid(pid_, &status_, WUNTRACED) < 0) {
     if (errno != EINTR) fail("stop a process");
   }
-  if (WIFSTOPPED(status)) return;
+  if (WIFSTOPPED(status_)) return;
   pid_ = -1;
   throw Unavailable(fmt::format("the process '{}' ended too early", name_));
 }
@@ -226,47 +227,34 @@ void Process::resume() {
 void Process::kill() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
-  (void)reap();
-}
-
-int Process::reap() {
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
-  return status;
 }
 
 bool Process::is_over() {
-  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+  if (pid_ > 0 && waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
   return pid_ <= 0;
 }
 
-bool Process::is_over_by(BootClock::time_point deadline) {
-  const int handle = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  if (handle < 0) fail("watch a process");
-  try {
-    const bool is_over = interrupts_.wait_readable(handle, deadline);
-    close(handle);
-    return is_over;
-  } catch (...) {
-    close(handle);
-    throw;
+bool Process::is_over_in_time() {
+  const auto deadline = BootClock::now() + limit;
+  while (!is_over()) {
+    if (BootClock::now() > deadline) return false;
+    interrupts_.wait_readable(-1, BootClock::now() + between_looks);
   }
+  return true;
 }
 
 void Process::end() {
-  if (pid_ <= 0) return;
-  ::kill(pid_, SIGTERM);
-  if (!is_over_by(BootClock::now() + limit)) ::kill(pid_, SIGKILL);
-  (void)reap();
+  if (pid_ > 0) ::kill(pid_, SIGTERM);
+  if (!is_over_in_time()) kill();
 }
 
 int Process::wait() {
-  if (!is_over_by(BootClock::now() + limit))
+  if (!is_over_in_time())
     throw Unavailable(fmt::format("the process '{}' did not end in {} s", name_, limit.count()));
-  const int status = reap();
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
 }
 
 }  // namespace fenceguard::demo

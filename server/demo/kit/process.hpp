@@ -96,12 +96,12 @@ class Process {
 
  private:
   bool read_more(BootClock::time_point deadline);
-  bool is_over_by(BootClock::time_point deadline);
-  int reap();  // waits for the end, and returns its wait status
+  bool is_over_in_time();  // waits for at most `limit`
 
   Interrupts& interrupts_;
   std::string name_;  // for messages
   pid_t pid_ = -1;
+  int status_ = 0;  // as waitpid told it
   int to_child_ = -1;
   int from_child_ = -1;
   std::string received_;

@@ -248,27 +248,15 @@ std::string shorten_numbers(std::string_view text) {
 }
 
 std::string escape_markup(std::string_view text) {
+  constexpr std::string_view marks = "&<>\"'";
+  constexpr std::array<const char*, marks.size()> names{"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::string escaped;
   for (const char byte : text) {
-    switch (byte) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += byte;
-    }
+    const auto mark = marks.find(byte);
+    if (mark == marks.npos)
+      escaped += byte;
+    else
+      escaped += names[mark];
   }
   return escaped;
 }

@@ -13,8 +13,8 @@ namespace fenceguard::demo {
 namespace {
 
 // No other member joins, so none needs to know it; the kernel chooses.
-constexpr const char* peer_url = "http://127.0.0.1:0";
-constexpr const char* cluster = "member=http://127.0.0.1:0";
+const std::string peer_url = "http://127.0.0.1:0";
+const std::string cluster = "member=" + peer_url;
 
 auto status_of(const std::string& url) {
   etcd::Client client{etcd::address_of(Url::parse(url))};
@@ -35,30 +35,11 @@ Command EtcdServer::command() {
   const auto clients = "http://" + host();
   return {.program = "etcd",
           .package = "etcd-server",
-          .arguments = {"--name",
-                        "member",
-                        "--data-dir",
-                        folder() + "/data",
-                        "--listen-client-urls",
-                        clients,
-                        "--advertise-client-urls",
-                        clients,
-                        "--listen-peer-urls",
-                        peer_url,
-                        "--initial-advertise-peer-urls",
-                        peer_url,
-                        "--initial-cluster",
-                        cluster,
-                        "--heartbeat-interval",
-                        "50",
-                        "--election-timeout",
-                        "500",
-                        "--logger",
-                        "zap",
-                        "--log-level",
-                        "error",
-                        "--log-outputs",
-                        log_file()}};
+          .arguments = {"--name=member", "--data-dir=" + folder() + "/data",
+                        "--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+                        "--listen-peer-urls=" + peer_url, "--initial-advertise-peer-urls=" + peer_url,
+                        "--initial-cluster=" + cluster, "--heartbeat-interval=50", "--election-timeout=500",
+                        "--logger=zap", "--log-level=error", "--log-outputs=" + log_file()}};
 }
 
 // Once it has a leader.

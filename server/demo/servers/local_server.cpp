@@ -1,10 +1,9 @@
 #include "server/demo/servers/local_server.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <filesystem>
 #include <fstream>
 
@@ -18,16 +17,10 @@ constexpr int attempts_max = 5;
 constexpr std::chrono::seconds start_limit{60};
 
 int free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool is_bound = bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                        getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  close(descriptor);
-  if (!is_bound) throw Unavailable("there is no free port on 127.0.0.1");
-  return ntohs(address.sin_port);
+  namespace asio = boost::asio;
+  asio::io_context context;
+  const asio::ip::tcp::acceptor acceptor{context, {asio::ip::address_v4::loopback(), 0}};
+  return acceptor.local_endpoint().port();
 }
 
 }  // namespace
