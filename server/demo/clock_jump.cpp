@@ -15,7 +15,6 @@ namespace {
 constexpr std::chrono::milliseconds ttl{60'000};
 constexpr std::chrono::seconds jump{3'600};
 constexpr const char* locks = "locks";
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 
 std::string find_library() {
   for (const auto* pattern :
@@ -77,7 +76,7 @@ std::int64_t leap(Harness& harness, const RedisServer& server, const Clock& cloc
   const auto before = seconds();
   clock.set(jump);
   const auto ahead = seconds() - before;
-  harness.note({.actor = locks, .what = fmt::format("its clock jumps by {} s", ahead), .tone = Tone::pause});
+  harness.note(locks, fmt::format("its clock jumps by {} s", ahead), Tone::pause);
   return ahead;
 }
 
@@ -85,13 +84,10 @@ Outcome run(Harness& harness, bool guarded) {
   const RedisServer storage{harness};
   const Clock clock{harness};
   const auto server = start_under(harness, clock);
-  Account balance{harness, storage.url()};
   if (guarded) initialise_fences(harness, storage.url(), {"--source", server->url()});
-  const ClientOptions options{
-      .storage = storage.url(), .place = "demo", .guarded = guarded, .source = server->url()};
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
-  harness.restart_clock();
+  Fixture fixture{harness,
+                  {.storage = storage.url(), .place = "demo", .guarded = guarded, .source = server->url()}};
+  auto& [balance, a, b] = fixture;
   const auto take = [&](Client& client) {
     if (!guarded) return shown(server->take_plainly(client.lane(), locks, ttl)) == "OK";
     return client.try_take(ttl);
@@ -104,29 +100,25 @@ Outcome run(Harness& harness, bool guarded) {
   const bool b_has_it = take(b);
   b.read();
   const auto written = b.write(add_b);
-  const auto tokens =
-      guarded ? std::pair{a.token_text(), b.token_text()} : std::pair<std::string, std::string>{};
+  Outcome outcome;
+  if (guarded) outcome.facts = {{"token_a", a.token()}, {"token_b", b.token()}};
   const bool is_higher = guarded && b.token() > a.token();
   const auto late = a.write(add_a);
   const bool goes_on = guarded && b.give_back() && take(a) && a.add(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome;
-  outcome.facts = {{"jump_s", std::to_string(ahead)},
-                   {"verdict_a", late.verdict},
-                   {"balance", std::to_string(end)},
-                   {"expected", std::to_string(expected)}};
+  outcome.facts.insert(
+      {{"jump_s", ahead}, {"verdict_a", late.verdict}, {"balance", end}, {"expected", expected}});
   outcome.as_expected =
       a_has_it && b_has_it && left > ttl.count() / 2 && ahead >= jump.count() && written.is_admitted();
   if (guarded) {
-    outcome.facts.insert({{"token_a", tokens.first}, {"token_b", tokens.second}});
     outcome.as_expected =
         outcome.as_expected && is_higher && late.verdict == "stale" && goes_on && end == expected;
     outcome.sentence =
         fmt::format("B has the lock early here as well, but A's write is {}; A starts again: {}",
                     late.verdict, balance_sentence(end, expected));
   } else {
-    outcome.facts.insert({{"pttl_ms", std::to_string(left)}, {"b_set", b_has_it ? "OK" : "(nil)"}});
+    outcome.facts.insert({{"pttl_ms", left}, {"b_set", b_has_it ? "OK" : "(nil)"}});
     outcome.as_expected = outcome.as_expected && end != expected;
     outcome.sentence =
         fmt::format("B has the lock although A's had {} ms left; {}", left, balance_sentence(end, expected));

@@ -4,8 +4,7 @@
 #include "server/demo/kit/account.hpp"
 #include "server/demo/scenarios.hpp"
 #include "server/demo/servers/guard_server.hpp"
-#include "server/demo/servers/network.hpp"
-#include "server/demo/servers/plain_storage.hpp"
+#include "server/demo/servers/http_actors.hpp"
 
 namespace fenceguard::demo {
 namespace {
@@ -18,7 +17,6 @@ constexpr milliseconds lock_wait{3'000};
 constexpr milliseconds settle{2'000};
 constexpr milliseconds ask_again{500};
 constexpr std::int64_t patience_ms = 800;  // of a client that has no guard to tell it more
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 
 // The storage, and the network in front of it, which can hold a request.
 class Network {
@@ -33,25 +31,31 @@ class Network {
   [[nodiscard]] std::string storage() const { return "http://" + storage_address_; }
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
-  void hold_next() {
+  // A reads, and its write stays in the network.
+  Answer hold_write_of(Client& a) {
+    a.read();
     relay_->send_line("hold");
     await("ready");
+    auto written = a.write(add_a);
+    await("held");
+    a.note("HELD in the network", Tone::pause);
+    return written;
   }
-  void await_held() { await("held"); }
 
   // A's write comes out of the network, and is seen in the storage.
-  void release(Account& balance, std::int64_t written) {
+  void release(Account& balance) {
+    constexpr auto written = Account::initial + add_a;
     const auto before = balance.balance();
     relay_->send_line("release");
     await("released");
     harness_.wait_until([&] { return balance.balance() == written; }, "an arrival of what was held");
     const bool is_damage = before != Account::initial;
+    auto answer = fmt::format("{} is stored", written);
+    if (is_damage) answer += fmt::format(", and the {} there is gone", before);
     harness_.note({.actor = "client A",
                    .what = "OUT of the network",
                    .target = "storage",
-                   .answer = is_damage
-                                 ? fmt::format("{} is stored, and the {} there is gone", written, before)
-                                 : fmt::format("{} is stored", written),
+                   .answer = answer,
                    .tone = is_damage ? Tone::bad : Tone::pause,
                    .stored = written});
   }
@@ -69,43 +73,36 @@ class Network {
   std::string url_;
 };
 
-Outcome without(Network& network, Account& balance, Client& a, Client& b) {
+Outcome without(Network& network, Fixture& fixture) {
+  auto& [balance, a, b] = fixture;
   a.take(ttl);
-  const auto base = a.read();
-  network.hold_next();
-  const auto written_a = a.write(add_a);
-  network.await_held();
-  a.note("HELD in the network", Tone::pause);
+  const auto written_a = network.hold_write_of(a);
   b.take(ttl_of_b, lock_wait);
   const auto read_by_b = b.read();
   const auto written_b = b.write(add_b);
-  network.release(balance, base + add_a);
+  network.release(balance);
 
   const auto end = balance.balance();
-  Outcome outcome{.sentence = balance_sentence(end, expected, "B's update")};
-  outcome.facts = {{"token_a", a.token_text()},
-                   {"token_b", b.token_text()},
-                   {"status_a", std::to_string(written_a.status)},
-                   {"status_b", std::to_string(written_b.status)},
-                   {"read_by_b", std::to_string(read_by_b)},
-                   {"balance", std::to_string(end)},
-                   {"expected", std::to_string(expected)}};
-  outcome.as_expected = b.token() > a.token() && written_a.verdict.empty() && read_by_b == base &&
-                        written_b.status == 204 && end == base + add_a;
-  return outcome;
+  return {.as_expected = b.token() > a.token() && written_a.verdict.empty() &&
+                         read_by_b == Account::initial && written_b.status == 204 && end == read_by_b + add_a,
+          .sentence = balance_sentence(end, expected, "B's update"),
+          .facts = {{"token_a", a.token()},
+                    {"token_b", b.token()},
+                    {"status_a", written_a.status},
+                    {"status_b", written_b.status},
+                    {"read_by_b", read_by_b},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
-Outcome with(Harness& harness, Network& network, Account& balance, Client& a, Client& b) {
+Outcome with(Harness& harness, Network& network, Fixture& fixture) {
+  auto& [balance, a, b] = fixture;
   a.take(ttl);
-  const auto base = a.read();
-  network.hold_next();
-  const auto written_a = a.write(add_a);
-  network.await_held();
-  a.note("HELD in the network", Tone::pause);
+  const auto written_a = network.hold_write_of(a);
   const bool is_let_in = b.try_take(ttl_of_b, lock_wait);
   const auto first_status = b.status();
   const auto refused_at = harness.now();
-  network.release(balance, base + add_a);
+  network.release(balance);
   const int refusals = is_let_in ? 0 : 1 + b.take_when_free(ttl_of_b, ask_again, lock_wait);
   const auto waited = std::chrono::duration_cast<milliseconds>(harness.now() - refused_at);
   const auto read_by_b = b.read();
@@ -113,45 +110,42 @@ Outcome with(Harness& harness, Network& network, Account& balance, Client& a, Cl
   const auto late = a.write(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome{.sentence = fmt::format("A was told '{}', B waited and read {}; {}", written_a.verdict,
-                                          read_by_b, balance_sentence(end, expected))};
-  outcome.facts = {{"token_a", a.token_text()},
-                   {"token_b", b.token_text()},
-                   {"status_a", std::to_string(written_a.status)},
-                   {"verdict_a", written_a.verdict},
-                   {"first_status_b", std::to_string(first_status)},
-                   {"refusals_b", std::to_string(refusals)},
-                   {"waited_ms", std::to_string(waited.count())},
-                   {"read_by_b", std::to_string(read_by_b)},
-                   {"verdict_b", written_b.verdict},
-                   {"late_status_a", std::to_string(late.status)},
-                   {"late_verdict_a", late.verdict},
-                   {"balance", std::to_string(end)},
-                   {"expected", std::to_string(expected)}};
-  outcome.as_expected = b.token() > a.token() && written_a.status == 504 && written_a.verdict == "unknown" &&
-                        first_status == 503 && read_by_b == base + add_a && written_b.is_admitted() &&
-                        late.verdict == "stale" && end == expected;
-  return outcome;
+  return {.as_expected = b.token() > a.token() && written_a.status == 504 && written_a.verdict == "unknown" &&
+                         first_status == 503 && read_by_b == Account::initial + add_a &&
+                         written_b.is_admitted() && late.verdict == "stale" && end == expected,
+          .sentence = fmt::format("A was told '{}', B waited and read {}; {}", written_a.verdict, read_by_b,
+                                  balance_sentence(end, expected)),
+          .facts = {{"token_a", a.token()},
+                    {"token_b", b.token()},
+                    {"status_a", written_a.status},
+                    {"verdict_a", written_a.verdict},
+                    {"first_status_b", first_status},
+                    {"refusals_b", refusals},
+                    {"waited_ms", waited.count()},
+                    {"read_by_b", read_by_b},
+                    {"verdict_b", written_b.verdict},
+                    {"late_status_a", late.status},
+                    {"late_verdict_a", late.verdict},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
 Outcome run(Harness& harness, bool guarded) {
   Network network{harness};
-  Account balance{harness, network.storage(), ""};
-  GuardServer guard{
+  const GuardServer guard{
       harness,
       {.storage = network.url(),
        .state = fmt::format("sqlite:{}/state.db", harness.folder()),
        .initialise = true,
        .arguments = {"--settle", fmt::format("{}ms", settle.count()), "--upstream-timeout", "500ms"}}};
-  ClientOptions options{.guard = guarded ? guard.data() : network.url(),
+  ClientOptions options{.storage = network.storage(),
+                        .guard = guarded ? guard.data() : network.url(),
                         .guarded = guarded,
                         .control = guard.control(),
                         .lock_lane = "guard's locks"};
   if (!guarded) options.patience_ms = patience_ms;
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
-  harness.restart_clock();
-  return guarded ? with(harness, network, balance, a, b) : without(network, balance, a, b);
+  Fixture fixture{harness, options};
+  return guarded ? with(harness, network, fixture) : without(network, fixture);
 }
 
 void act(const std::vector<std::string>& words) {

@@ -23,7 +23,6 @@ constexpr const char* locks_lane = "locks";
 constexpr const char* storage_lane = "storage";
 constexpr const char* balance_key = "demo/accounts/42";
 constexpr const char* mark_key = "mark/accounts/42";
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 
 etcd::Client client_of(const EtcdServer& server) {
   return etcd::Client{etcd::address_of(Url::parse(server.url()))};
@@ -60,14 +59,11 @@ class Locks {
 
   [[nodiscard]] bool went_back() const noexcept { return after_ < before_; }
   void add_facts(Outcome& outcome) const {
-    outcome.facts.insert(
-        {{"revision_before", std::to_string(before_)}, {"revision_after", std::to_string(after_)}});
+    outcome.facts.insert({{"revision_before", before_}, {"revision_after", after_}});
   }
 
  private:
-  void note(std::string what, Tone tone) {
-    harness_.note({.actor = locks_lane, .what = std::move(what), .tone = tone});
-  }
+  void note(std::string what, Tone tone) { harness_.note(locks_lane, std::move(what), tone); }
 
   Harness& harness_;
   EtcdServer server_;
@@ -92,24 +88,23 @@ class CheckingClient {
         {.compare = {etcd::is_absent("locks/accounts/42")}, .then = {put("locks/accounts/42", "", lease)}});
     if (!answer.succeeded) throw Unavailable("a free lock was not granted");
     number_ = answer.revision;
-    note("takes the lock", locks_lane, fmt::format("its key was created at {}", number_), Tone::token);
+    harness_.note({lane_, "takes the lock", locks_lane, fmt::format("its key was created at {}", number_),
+                   Tone::token});
   }
 
   bool read() {
     const auto answer = checked({get(balance_key)});
     if (answer.succeeded) base_ = number_in(answer.answers.at(1));
-    note(fmt::format("reads the balance with number {}", number_), storage_lane,
-         answer.succeeded ? std::to_string(base_) : fmt::format("SHUT OUT: {} is below the mark", number_),
-         answer.succeeded ? Tone::plain : Tone::bad);
+    harness_.note({lane_, fmt::format("reads the balance with number {}", number_), storage_lane,
+                   answer.succeeded ? std::to_string(base_) : shut_out(),
+                   answer.succeeded ? Tone::plain : Tone::bad});
     return answer.succeeded;
   }
 
   bool write(std::int64_t add) {
     const auto answer = checked({put(balance_key, std::to_string(base_ + add))});
-    Event event{.actor = lane_,
-                .what = fmt::format("writes {} + {} = {}, number {}", base_, add, base_ + add, number_),
-                .target = storage_lane,
-                .answer = fmt::format("SHUT OUT: {} is below the mark", number_)};
+    Event event{lane_, fmt::format("writes {} + {} = {}, number {}", base_, add, base_ + add, number_),
+                storage_lane, shut_out()};
     if (answer.succeeded) {
       const bool is_lost = harness_.stored() != base_;
       event.answer = fmt::format("{} is stored", base_ + add);
@@ -136,12 +131,8 @@ class CheckingClient {
          .then = std::move(ops)});
   }
 
-  void note(std::string what, const char* target, std::string answer, Tone tone) {
-    harness_.note({.actor = lane_,
-                   .what = std::move(what),
-                   .target = target,
-                   .answer = std::move(answer),
-                   .tone = tone});
+  [[nodiscard]] std::string shut_out() const {
+    return fmt::format("SHUT OUT: {} is below the mark", number_);
   }
 
   Harness& harness_;
@@ -155,10 +146,12 @@ void clear_mark(const EtcdServer& storage) {
   (void)client_of(storage).txn({.compare = {}, .then = {put(mark_key, fmt::format("{:019}", 0))}});
 }
 
-Outcome without(Harness& harness, const EtcdServer& storage, Locks& locks, Account& balance) {
+Outcome without(Harness& harness, const EtcdServer& storage, Locks& locks) {
+  Account balance{harness, storage.url()};
   clear_mark(storage);
   CheckingClient a{harness, "client A", storage};
   CheckingClient b{harness, "client B", storage};
+  harness.restart_clock();
   locks.save_and_grow();
   a.take(locks.server());
   (void)a.read();
@@ -166,49 +159,42 @@ Outcome without(Harness& harness, const EtcdServer& storage, Locks& locks, Accou
   b.take(locks.server());
   const bool is_shut_out = !b.read();
   clear_mark(storage);
-  harness.note({.actor = storage_lane,
-                .what = "an operator clears the mark, so that work goes on",
-                .tone = Tone::pause});
+  harness.note(storage_lane, "an operator clears the mark, so that work goes on", Tone::pause);
   const bool is_b_written = b.read() && b.write(add_b);
   const bool is_a_written = a.write(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome;
+  Outcome outcome{.as_expected = locks.went_back() && b.number() < a.number() && is_shut_out &&
+                                 is_b_written && is_a_written && end != expected,
+                  .sentence = fmt::format("B's lock has number {} after A's {}: a check of one's own shuts B "
+                                          "out, and then lets A in; {}",
+                                          b.number(), a.number(), balance_sentence(end, expected)),
+                  .facts = {{"number_a", a.number()},
+                            {"number_b", b.number()},
+                            {"b_shut_out", is_shut_out},
+                            {"balance", end},
+                            {"expected", expected}}};
   locks.add_facts(outcome);
-  outcome.facts.insert({{"number_a", std::to_string(a.number())},
-                        {"number_b", std::to_string(b.number())},
-                        {"b_shut_out", is_shut_out ? "1" : "0"},
-                        {"balance", std::to_string(end)},
-                        {"expected", std::to_string(expected)}});
-  outcome.as_expected = locks.went_back() && b.number() < a.number() && is_shut_out && is_b_written &&
-                        is_a_written && end != expected;
-  outcome.sentence = fmt::format(
-      "B's lock has number {} after A's {}: a check of one's own shuts B out, and then lets A in; {}",
-      b.number(), a.number(), balance_sentence(end, expected));
   return outcome;
 }
 
 // The source is behind the fences: B lifts it above the mark that refused it, and takes the lock again.
 void raise_and_take_again(Harness& harness, Client& b, const EtcdServer& locks, Token mark) {
   products().open_source(Url::parse(locks.url()))->raise(Resource{account}, mark);
-  harness.note({.actor = b.lane(),
-                .what = fmt::format("raises the source above {}", to_string(mark)),
-                .target = locks_lane,
-                .answer = "raised",
-                .tone = Tone::good});
+  harness.note({b.lane(), fmt::format("raises the source above {}", to_string(mark)), locks_lane, "raised",
+                Tone::good});
   b.give_back();
   b.take(ttl);
 }
 
-Outcome with(Harness& harness, const EtcdServer& storage, Locks& locks, Account& balance) {
+Outcome with(Harness& harness, const EtcdServer& storage, Locks& locks) {
   const auto url = locks.server().url();
   initialise_fences(harness, storage.url(), {"--source", url});
   const ClientOptions options{.storage = storage.url(), .place = "demo", .source = url};
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
+  Fixture fixture{harness, options};
+  auto& [balance, a, b] = fixture;
   locks.save_and_grow();
   a.take(ttl);
-  const auto token_a = a.token();
   a.read();
   locks.restore();
 
@@ -216,7 +202,6 @@ Outcome with(Harness& harness, const EtcdServer& storage, Locks& locks, Account&
   const auto first_b = b.token();
   const auto refusal = b.try_read();
   if (refusal.verdict == "stale") raise_and_take_again(harness, b, locks.server(), Token{refusal.highest});
-  const auto token_b = b.token();
   const bool is_b_written = b.add(add_b);
   const auto late = a.write(add_a);
   // Its connections are those to the etcd before the restore.
@@ -224,31 +209,29 @@ Outcome with(Harness& harness, const EtcdServer& storage, Locks& locks, Account&
   const bool goes_on = b.give_back() && again.try_take(ttl) && again.add(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome;
+  Outcome outcome{
+      .as_expected = locks.went_back() && first_b < a.token() && refusal.verdict == "stale" &&
+                     b.token() > a.token() && is_b_written && late.verdict == "stale" && goes_on &&
+                     end == expected,
+      .sentence = fmt::format("B's token {} is refused, the source is raised, B goes on with {}, and A's "
+                              "write with {} is {}: {}",
+                              to_string(first_b), b.token_text(), a.token_text(), late.verdict,
+                              balance_sentence(end, expected)),
+      .facts = {{"token_a", a.token()},
+                {"first_token_b", first_b},
+                {"first_verdict_b", refusal.verdict},
+                {"token_b", b.token()},
+                {"verdict_a", late.verdict},
+                {"balance", end},
+                {"expected", expected}}};
   locks.add_facts(outcome);
-  outcome.facts.insert({{"token_a", to_string(token_a)},
-                        {"first_token_b", to_string(first_b)},
-                        {"first_verdict_b", refusal.verdict},
-                        {"token_b", to_string(token_b)},
-                        {"verdict_a", late.verdict},
-                        {"balance", std::to_string(end)},
-                        {"expected", std::to_string(expected)}});
-  outcome.as_expected = locks.went_back() && first_b < token_a && refusal.verdict == "stale" &&
-                        token_b > token_a && is_b_written && late.verdict == "stale" && goes_on &&
-                        end == expected;
-  outcome.sentence = fmt::format(
-      "B's token {} is refused, the source is raised, B goes on with {}, and A's write with {} is {}: {}",
-      to_string(first_b), to_string(token_b), to_string(token_a), late.verdict,
-      balance_sentence(end, expected));
   return outcome;
 }
 
 Outcome run(Harness& harness, bool guarded) {
   const EtcdServer storage{harness};
   Locks locks{harness};
-  Account balance{harness, storage.url()};
-  harness.restart_clock();
-  return guarded ? with(harness, storage, locks, balance) : without(harness, storage, locks, balance);
+  return guarded ? with(harness, storage, locks) : without(harness, storage, locks);
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ constexpr milliseconds ttl{500};
 constexpr milliseconds patience{1'500};  // thrice the time that the lock was meant to live
 constexpr milliseconds look_again{100};
 constexpr milliseconds exec_ttl{3'000};  // even a busy machine starts a command in less
-constexpr std::int64_t add_a = 50, add_b = 30;
 constexpr const char* lane = "Redis";
 
 // Client A is a process: it sends SETNX, has the answer, and is killed before it sends EXPIRE.
@@ -24,16 +23,12 @@ void die_after_setnx(Harness& harness, const RedisServer& server) {
   const auto client = harness.start({.program = "redis-cli",
                                      .package = "redis-tools",
                                      .arguments = {"-h", "127.0.0.1", "-p", std::to_string(server.port())}});
-  client->send_line(fmt::format("SETNX {} A", lock_key));
+  const auto setnx = fmt::format("SETNX {} A", lock_key);
+  client->send_line(setnx);
   const auto answer = client->receive_line();
-  harness.note({.actor = "client A",
-                .what = fmt::format("SETNX {} A", lock_key),
-                .target = lane,
-                .answer = answer,
-                .tone = Tone::token});
+  harness.note({"client A", setnx, lane, answer, Tone::token});
   client->kill();
-  harness.note(
-      {.actor = "client A", .what = "KILLED by SIGKILL, before it sends EXPIRE", .tone = Tone::pause});
+  harness.note("client A", "KILLED by SIGKILL, before it sends EXPIRE", Tone::pause);
   if (answer != "1") throw Unavailable("SETNX on a free lock answered " + answer);
 }
 
@@ -42,28 +37,24 @@ Outcome without(Harness& harness) {
   die_after_setnx(harness, server);
   const auto began = harness.now();
   (void)server.ask("client B", lane, {"SETNX", lock_key, "B"});
-  int asked = 0;
+  int refusals = 0;
   bool is_taken = false;
-  for (; !is_taken && harness.now() - began < patience; ++asked) {
+  while (!is_taken && harness.now() - began < patience) {
     is_taken = server.call({"SETNX", lock_key, "B"}).integer == 1;
+    refusals += is_taken ? 0 : 1;
     harness.wait(look_again);
   }
-  const auto waited = std::chrono::duration_cast<milliseconds>(harness.now() - began);
-  harness.note({.actor = "client B",
-                .what = fmt::format("asks {} times more in {} ms", asked, waited.count()),
-                .target = lane,
-                .answer = is_taken ? "1" : "0, each time",
-                .tone = is_taken ? Tone::plain : Tone::bad});
+  const auto waited = std::chrono::duration_cast<milliseconds>(harness.now() - began).count();
+  harness.note({"client B", fmt::format("asks {} times more in {} ms", refusals + is_taken, waited), lane,
+                is_taken ? "1" : "0, each time", is_taken ? Tone::plain : Tone::bad});
   const auto left = server.ask("client B", lane, {"PTTL", lock_key}, Tone::bad).integer;
-  Outcome outcome{.as_expected = !is_taken && left == -1};
-  outcome.facts = {{"taken_by_b", is_taken ? "1" : "0"},
-                   {"pttl_ms", std::to_string(left)},
-                   {"refusals", std::to_string(is_taken ? asked - 1 : asked)},
-                   {"waited_ms", std::to_string(waited.count())}};
-  outcome.sentence = outcome.as_expected
-                         ? "the lock is STUCK: its owner is dead, it has no time to live, and B waits in vain"
-                         : "the lock is not stuck";
-  return outcome;
+  const bool is_stuck = !is_taken && left == -1;
+  return {
+      .as_expected = is_stuck,
+      .sentence = is_stuck ? "the lock is STUCK: its owner is dead, it has no time to live, and B waits in "
+                             "vain"
+                           : "the lock is not stuck",
+      .facts = {{"taken_by_b", is_taken}, {"pttl_ms", left}, {"refusals", refusals}, {"waited_ms", waited}}};
 }
 
 // Client A is 'fenceguard exec', killed as soon as its command runs: right after it took the lock.
@@ -73,33 +64,21 @@ Token die_after_grant(Harness& harness, const RedisServer& server) {
                                                    "/bin/sh", "-c", "echo $FENCING_TOKEN; exec sleep 60"}});
   const auto token = Token::parse(client->receive_line());
   if (!token) throw Unavailable("client A has no token");
-  harness.note({.actor = "client A",
-                .what = fmt::format("takes the lock, {}, in one step", ttl_text(exec_ttl)),
-                .target = lane,
-                .answer = fmt::format("token {} for A", to_string(*token)),
-                .tone = Tone::token,
-                .token = token});
+  harness.note({"client A", fmt::format("takes the lock, {}, in one step", ttl_text(exec_ttl)), lane,
+                fmt::format("token {} for A", to_string(*token)), Tone::token, token});
   client->kill();
-  harness.note({.actor = "client A", .what = "KILLED by SIGKILL, at the same point", .tone = Tone::pause});
+  harness.note("client A", "KILLED by SIGKILL, at the same point", Tone::pause);
   const auto record = products().open_source(Url::parse(server.url()))->show(Resource{account});
-  harness.note({.actor = "client A",
-                .what = "leaves the lock behind",
-                .target = lane,
-                .answer = record ? fmt::format("{} ms to live", record->remaining.count()) : "expired"});
+  harness.note({"client A", "leaves the lock behind", lane,
+                record ? fmt::format("{} ms to live", record->remaining.count()) : "expired"});
   return *token;
 }
 
 Outcome with(Harness& harness) {
   RedisServer server{harness};
   initialise_fences(harness, server.url());
-  Account balance{harness, server.url()};
-  const ClientOptions options{.storage = server.url(),
-                              .place = "demo",
-                              .source = server.url(),
-                              .lock_lane = lane,
-                              .storage_lane = lane};
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
+  Fixture fixture{harness, server.client_options(lane, true)};
+  auto& [balance, a, b] = fixture;
   a.set_claim(die_after_grant(harness, server), Account::initial);
   const bool was_held = !b.try_take(ttl);
   b.take_when_free(ttl);
@@ -108,17 +87,15 @@ Outcome with(Harness& harness) {
   const auto late = a.write(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome;
-  outcome.facts = {{"token_a", a.token_text()},
-                   {"token_b", b.token_text()},
-                   {"was_held", was_held ? "1" : "0"},
-                   {"verdict_a", late.verdict},
-                   {"balance", std::to_string(end)}};
-  outcome.as_expected =
-      b.token() > a.token() && is_written && late.verdict == "stale" && end == Account::initial + add_b;
-  outcome.sentence = fmt::format(
-      "the lock expired by itself, B has the higher token, and A's late write is {}", late.verdict);
-  return outcome;
+  return {.as_expected = b.token() > a.token() && is_written && late.verdict == "stale" &&
+                         end == Account::initial + add_b,
+          .sentence = fmt::format(
+              "the lock expired by itself, B has the higher token, and A's late write is {}", late.verdict),
+          .facts = {{"token_a", a.token()},
+                    {"token_b", b.token()},
+                    {"was_held", was_held},
+                    {"verdict_a", late.verdict},
+                    {"balance", end}}};
 }
 
 }  // namespace

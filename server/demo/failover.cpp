@@ -13,7 +13,6 @@ namespace {
 constexpr std::chrono::milliseconds ttl{60'000};
 constexpr const char* locks = "locks";
 constexpr const char* counter_key = "counter:accounts/42";
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 
 // A master and its asynchronous replica.
 class Pair {
@@ -56,9 +55,7 @@ class Pair {
   }
 
  private:
-  void note(std::string what, Tone tone) {
-    harness_.note({.actor = locks, .what = std::move(what), .tone = tone});
-  }
+  void note(std::string what, Tone tone) { harness_.note(locks, std::move(what), tone); }
 
   Harness& harness_;
   RedisServer master_;
@@ -87,23 +84,21 @@ std::pair<Token, Token> repeat_a_number(Harness& harness, Client& a, Client& b, 
   return {token_a, token_b};
 }
 
-Outcome without(Harness& harness, Account& balance, Client& a, Client& b) {
+Outcome without(Harness& harness, Fixture& fixture) {
+  auto& [balance, a, b] = fixture;
   const auto [token_a, token_b] = repeat_a_number(harness, a, b, false);
   b.read();
   b.write(add_b);
   a.write(add_a);
   const auto end = balance.balance();
-  Outcome outcome{.as_expected = token_a == token_b && end != expected};
-  outcome.facts = {{"token_a", to_string(token_a)},
-                   {"token_b", to_string(token_b)},
-                   {"balance", std::to_string(end)},
-                   {"expected", std::to_string(expected)}};
-  outcome.sentence = fmt::format("A has number {} and B has number {}; {}", to_string(token_a),
-                                 to_string(token_b), balance_sentence(end, expected));
-  return outcome;
+  return {.as_expected = token_a == token_b && end != expected,
+          .sentence = fmt::format("A has number {} and B has number {}; {}", to_string(token_a),
+                                  to_string(token_b), balance_sentence(end, expected)),
+          .facts = {{"token_a", token_a}, {"token_b", token_b}, {"balance", end}, {"expected", expected}}};
 }
 
-Outcome with(Harness& harness, Account& balance, Client& a, Client& b) {
+Outcome with(Harness& harness, Fixture& fixture) {
+  auto& [balance, a, b] = fixture;
   const auto [plain_a, plain_b] = repeat_a_number(harness, a, b, true);
   const auto second = b.try_read();
   b.note("the counter is of no use any more: now redis://, through the same failover");
@@ -126,31 +121,27 @@ Outcome with(Harness& harness, Account& balance, Client& a, Client& b) {
   goes_on = b.give_back() && a.try_take(ttl) && a.add(add_a) && goes_on;
 
   const auto end = balance.balance();
-  Outcome outcome;
-  outcome.facts = {{"plain_token_a", to_string(plain_a)}, {"plain_token_b", to_string(plain_b)},
-                   {"verdict_b", second.verdict},         {"token_a", to_string(token_a)},
-                   {"token_b", to_string(token_b)},       {"verdict_a", late.verdict},
-                   {"balance", std::to_string(end)},      {"expected", std::to_string(expected)}};
-  outcome.as_expected = plain_a == plain_b && second.verdict == "conflict" && token_b > token_a &&
-                        late.verdict == "stale" && goes_on && end == expected;
-  outcome.sentence = fmt::format(
-      "the second holder of number {} is refused ({}); the next number from redis:// is higher by {}, A's "
-      "late write "
-      "is {}, and work goes on; {}",
-      to_string(plain_b), second.verdict, token_b.value() - token_a.value(), late.verdict,
-      balance_sentence(end, expected));
-  return outcome;
+  return {.as_expected = plain_a == plain_b && second.verdict == "conflict" && token_b > token_a &&
+                         late.verdict == "stale" && goes_on && end == expected,
+          .sentence = fmt::format("the second holder of number {} is refused ({}); the next number from "
+                                  "redis:// is higher by {}, A's late write is {}, and work goes on; {}",
+                                  to_string(plain_b), second.verdict, token_b.value() - token_a.value(),
+                                  late.verdict, balance_sentence(end, expected)),
+          .facts = {{"plain_token_a", plain_a},
+                    {"plain_token_b", plain_b},
+                    {"verdict_b", second.verdict},
+                    {"token_a", token_a},
+                    {"token_b", token_b},
+                    {"verdict_a", late.verdict},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
 Outcome run(Harness& harness, bool guarded) {
   const RedisServer storage{harness};
-  Account balance{harness, storage.url()};
   if (guarded) initialise_fences(harness, storage.url(), {"--floor", "0"});
-  const ClientOptions options{.storage = storage.url(), .place = "demo", .guarded = guarded};
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
-  harness.restart_clock();
-  return guarded ? with(harness, balance, a, b) : without(harness, balance, a, b);
+  Fixture fixture{harness, {.storage = storage.url(), .place = "demo", .guarded = guarded}};
+  return guarded ? with(harness, fixture) : without(harness, fixture);
 }
 
 }  // namespace

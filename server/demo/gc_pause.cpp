@@ -1,13 +1,9 @@
 #include <fmt/format.h>
 
-#include <boost/json.hpp>
-
 #include "guard/error.hpp"
-#include "guard/support/percent.hpp"
 #include "server/demo/kit/account.hpp"
 #include "server/demo/scenarios.hpp"
 #include "server/demo/servers/guard_server.hpp"
-#include "server/http/client.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::demo {
@@ -18,56 +14,30 @@ using std::chrono::milliseconds;
 constexpr milliseconds ttl{500};
 constexpr milliseconds beyond_the_lease{100};  // how much longer A is stopped, at least
 constexpr milliseconds lock_wait{8'000};
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 constexpr std::string_view own_http = "http";
 
-// Where one run takes place.
+// The guard of one run, and where its account is.
 struct Site {
   GuardOptions guard;
   std::string resource = account;
-  std::string place{};       // in a storage whose clients all write to it themselves
-  bool is_borrowed = false;  // the storage is not ours: the account is removed at the end
+  std::string place{};  // in a storage whose clients all write to it themselves
 };
 
 Site site_of(const Harness& harness, const std::string& storage, const std::string& source,
              const std::string& resource) {
-  Site site{.guard = {.storage = storage, .source = source}};
-  const auto& folder = harness.folder();
-  bool is_fresh = storage.empty();
-  if (is_fresh) {
-    site.guard.storage = fmt::format("sqlite:{}/storage.db", folder);
-  } else {
-    const auto& product = products().find(Url::parse(storage));
-    site.resource = resource;
-    site.is_borrowed = true;
-    if (product.open_fenced_client) site.place = "fenceguard_demo_" + resource.substr(resource.find('/') + 1);
-    if (product.needs_state) site.guard.state = fmt::format("sqlite:{}/state.db", folder);
-    is_fresh = product.needs_state;
-  }
+  const auto in_folder = [&](const char* file) {
+    return fmt::format("sqlite:{}/{}", harness.folder(), file);
+  };
   // A file of its own needs no floor, unless its tokens come from elsewhere.
-  site.guard.initialise = is_fresh && !(source.empty() && site.guard.state.empty());
+  if (storage.empty())
+    return {.guard = {.storage = in_folder("storage.db"), .source = source, .initialise = !source.empty()}};
+  const auto& product = products().find(Url::parse(storage));
+  Site site{.guard = {.storage = storage, .source = source}, .resource = resource};
+  if (product.open_fenced_client) site.place = "fenceguard_demo_" + resource.substr(resource.find('/') + 1);
+  if (product.needs_state) site.guard.state = in_folder("state.db");
+  site.guard.initialise = product.needs_state;
   site.guard.has_data_side = site.place.empty();
   return site;
-}
-
-// Through the guard and under the lock, as every client has to.
-void remove_account(const GuardServer& guard, const std::string& resource) {
-  http::Client control{guard.control()};
-  http::Request asking{.method = "POST", .target = "/v1/leases", .fields = {}, .body = {}};
-  asking.fields.add("Content-Type", "application/json");
-  asking.body = boost::json::serialize(
-      boost::json::object{{"resource", resource}, {"ttl_ms", 5'000}, {"wait_ms", 2'000}});
-  const auto granted = control.send(asking);
-  if (granted.status != 201) throw Unavailable("the demonstration's account could not be removed");
-  const auto grant = boost::json::parse(granted.body).as_object();
-  http::Request removal{
-      .method = "DELETE", .target = '/' + percent_encode_path(resource), .fields = {}, .body = {}};
-  removal.fields.add("Fencing-Token", grant.at("token").as_string().c_str());
-  removal.fields.add("Fencing-Holder", grant.at("holder").as_string().c_str());
-  if (http::Client{guard.data()}.send(removal).status >= 300)
-    throw Unavailable("the demonstration's account could not be removed");
-  removal.target = "/v1/leases" + removal.target;
-  (void)control.send(removal);
 }
 
 std::string sentence_of(std::optional<std::int64_t> balance) {
@@ -118,7 +88,6 @@ bool start_again(Client& a) {
 
 Outcome run(Harness& harness, const Site& site, bool guarded) {
   GuardServer guard{harness, site.guard};
-  Account balance{harness, site.guard.storage, site.place, site.resource};
   ClientOptions options{.storage = site.guard.storage,
                         .place = site.place,
                         .guarded = guarded,
@@ -127,9 +96,8 @@ Outcome run(Harness& harness, const Site& site, bool guarded) {
                         .lock_lane = "lock service"};
   const bool is_direct = !site.place.empty();
   if (guarded && !is_direct) options.guard = guard.data();
-  Client a{harness, "client A", options};
-  Client b{harness, "client B", options};
-  harness.restart_clock();
+  Fixture fixture{harness, options};
+  auto& [balance, a, b] = fixture;
 
   take(a);
   a.read();
@@ -152,7 +120,6 @@ Outcome run(Harness& harness, const Site& site, bool guarded) {
   outcome.as_expected = pause > ttl && written.is_admitted() &&
                         (guarded ? goes_on && final_balance == expected
                                  : late.is_lost_update && final_balance == expected - add_b);
-  if (site.is_borrowed && !is_direct) remove_account(guard, site.resource);
   guard.end();
   return outcome;
 }
@@ -178,14 +145,12 @@ Scenario gc_pause(const std::string& storage, const std::string& source) {
   const auto name = storage.empty() ? account : "fenceguard-demo/" + Holder::random().id().substr(0, 12);
   return {.name = "gc-pause",
           .summary = "a client is stopped for longer than its lease lasts, then writes",
-          .opening = fmt::format("Clients A and B share the account {}, which holds {}, and one lock for it. "
-                                 "A adds {}, B adds {}: in the "
-                                 "end it must hold {}. A is stopped in the middle of its work, as a long "
-                                 "garbage collection would stop it, "
-                                 "until its lease of {} on the lock has run out. First the clients write "
-                                 "straight into the storage, then "
-                                 "every write carries its token and is judged.",
-                                 name, Account::initial, add_a, add_b, expected, milliseconds_text(ttl)),
+          .opening = fmt::format(
+              "Clients A and B share the account {}, which holds {}, and one lock for it. A adds {}, B adds "
+              "{}: in the end it must hold {}. A is stopped in the middle of its work, as a long garbage "
+              "collection would stop it, until its lease of {} on the lock has run out. First the clients "
+              "write straight into the storage, then every write carries its token and is judged.",
+              name, Account::initial, add_a, add_b, expected, milliseconds_text(ttl)),
           .lanes = {"client A", "lock service", "client B", "storage"},
           .run =
               [=](Harness& harness, bool guarded) {

@@ -18,7 +18,6 @@ using zookeeper::Session;
 constexpr milliseconds timeout_of_a{3'000};
 constexpr milliseconds timeout_of_b{30'000};
 constexpr milliseconds ask_again{100};
-constexpr std::int64_t add_a = 50, add_b = 30, expected = 180;
 constexpr const char* lane = "ZooKeeper";
 constexpr const char* queue = "/locks/accounts/42";
 
@@ -109,10 +108,9 @@ std::string grant_of(const Client& client, bool guarded) {
 Outcome run(Harness& harness, bool guarded) {
   ZooKeeperServer server{harness};
   initialise_fences(harness, server.url());
-  Account balance{harness, server.url()};
-  Client a{harness, "client A", options_for(server, timeout_of_a, guarded)};
-  Client b{harness, "client B", options_for(server, timeout_of_b, guarded)};
-  harness.restart_clock();
+  Fixture fixture{harness, options_for(server, timeout_of_a, guarded),
+                  options_for(server, timeout_of_b, guarded)};
+  auto& [balance, a, b] = fixture;
 
   a.take(timeout_of_a);
   const auto grant_a = grant_of(a, guarded);
@@ -122,12 +120,10 @@ Outcome run(Harness& harness, bool guarded) {
   a.begin_write(add_a);  // so that writing is the first thing it does when it wakes
   const bool b_waited = !b.try_take(timeout_of_b);
   if (b_waited) b.take_when_free(timeout_of_b, ask_again);
-  const auto since = std::chrono::duration_cast<milliseconds>(harness.now() - paused_at);
-  harness.note(
-      {.actor = lane,
-       .what = fmt::format("A's session, of {} ms, had expired: its node was gone {} ms after the pause",
-                           timeout_of_a.count(), since.count()),
-       .tone = Tone::pause});
+  harness.note(lane,
+               fmt::format("A's session, of {} ms, had expired: its node was gone {} after the pause",
+                           timeout_of_a.count(), milliseconds_text(harness.now() - paused_at)),
+               Tone::pause);
   const auto grant_b = grant_of(b, guarded);
   const bool is_higher = guarded ? b.token() > a.token() : grant_b > grant_a;
   b.read();
@@ -146,21 +142,19 @@ Outcome run(Harness& harness, bool guarded) {
   }
 
   const auto end = balance.balance();
-  Outcome outcome;
-  outcome.facts = {{"session_a", session},
-                   {"b_waited", b_waited ? "1" : "0"},
-                   {"verdict_a", late.verdict},
-                   {guarded ? "token_a" : "node_a", grant_a},
-                   {guarded ? "token_b" : "node_b", grant_b},
-                   {"balance", std::to_string(end)},
-                   {"expected", std::to_string(expected)}};
-  outcome.as_expected = b_waited && written_b.is_admitted() && is_higher && is_lost &&
-                        (guarded ? late.verdict == "stale" && goes_on && end == expected : end != expected);
-  outcome.sentence = guarded ? fmt::format("A's write is {}, its lease is {}, and it starts again: {}",
-                                           late.verdict, session, balance_sentence(end, expected))
-                             : fmt::format("A's session has {}, and A wrote all the same; {}", session,
-                                           balance_sentence(end, expected));
-  return outcome;
+  const bool is_shown = guarded ? late.verdict == "stale" && goes_on && end == expected : end != expected;
+  const auto sentence =
+      guarded ? fmt::format("A's write is {}, its lease is {}, and it starts again: ", late.verdict, session)
+              : fmt::format("A's session has {}, and A wrote all the same; ", session);
+  return {.as_expected = b_waited && written_b.is_admitted() && is_higher && is_lost && is_shown,
+          .sentence = sentence + balance_sentence(end, expected),
+          .facts = {{"session_a", session},
+                    {"b_waited", b_waited},
+                    {"verdict_a", late.verdict},
+                    {guarded ? "token_a" : "node_a", grant_a},
+                    {guarded ? "token_b" : "node_b", grant_b},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ class RawClient {
   virtual ~RawClient() = default;
   [[nodiscard]] virtual std::optional<std::string> read(const std::string& path) = 0;
   virtual void write(const std::string& path, const std::string& body) = 0;
+  // Makes the place that is written to, before the first write; and removes the account with its place. Both
+  // may be repeated.
+  virtual void make_place() {}
+  virtual void remove(const std::string& path) = 0;
 };
 
 struct FencedRead {
@@ -31,9 +35,6 @@ class FencedClient : public RawClient {
  public:
   using RawClient::read;
   using RawClient::write;
-  // Makes the place that is written to, and removes it with everything in it. Both may be repeated.
-  virtual void make_place() = 0;
-  virtual void remove_place() = 0;
   // Both judge and act in one atomic step. A read advances.
   [[nodiscard]] virtual FencedRead read(const Claim& claim, const std::string& path) = 0;
   [[nodiscard]] virtual Ruling write(const Claim& claim, const std::string& path,

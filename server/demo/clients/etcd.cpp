@@ -12,8 +12,7 @@ class KeyClient : public FencedClient {
   KeyClient(const Url& url, const std::string& place)
       : client_{address_beside_source(url)}, guard_{client_}, place_{place + "/"} {}
 
-  void make_place() override {}
-  void remove_place() override { (void)client_.txn({{}, {remove_all(place_)}, {}}); }
+  void remove(const std::string& /*path*/) override { (void)client_.txn({{}, {remove_all(place_)}, {}}); }
 
   std::optional<std::string> read(const std::string& path) override {
     const auto found = client_.range(get(place_ + path)).found;

@@ -24,6 +24,12 @@ class HttpClient : public RawClient {
     if (response.status / 100 != 2) fail(response);
   }
 
+  void remove(const std::string& path) override {
+    const auto response =
+        client_.send({.method = "DELETE", .target = target(path), .fields = {}, .body = {}});
+    if (response.status / 100 != 2 && response.status != 404) fail(response);
+  }
+
  private:
   static std::string base_of(const Url& url) { return url.path.ends_with('/') ? url.path : url.path + '/'; }
   [[nodiscard]] std::string target(const std::string& path) const {

@@ -28,7 +28,7 @@ class TableClient : public FencedClient {
     });
   }
 
-  void remove_place() override {
+  void remove(const std::string& /*path*/) override {
     run("removing the demonstration's table",
         [this](pqxx::work& tx) { tx.exec(fmt::format("DROP SCHEMA IF EXISTS {} CASCADE", schema_)); });
   }

@@ -15,34 +15,20 @@ class KeyClient : public FencedClient {
   KeyClient(const Url& url, std::string place)
       : client_{address_beside_source(url)}, place_{std::move(place)} {}
 
-  void make_place() override {}
-  void remove_place() override {
-    for (const auto& key : written_) {
-      const std::string_view words[] = {"DEL", key};
-      (void)unless_error("removing an account", client_.call(key, words));
-    }
-  }
+  void remove(const std::string& path) override { (void)call({"DEL", key_of(path)}); }
 
   std::optional<std::string> read(const std::string& path) override {
-    const auto key = key_of(path);
-    const std::string_view words[] = {"GET", key};
-    const auto reply = unless_error("reading an account", client_.call(key, words));
-    if (reply.is_nil()) return std::nullopt;
-    return reply.text;
+    return body_of(call({"GET", key_of(path)}));
   }
 
   void write(const std::string& path, const std::string& body) override {
-    const auto key = key_of(path);
-    const std::string_view words[] = {"SET", key, body};
-    (void)unless_error("writing an account", client_.call(key, words));
-    written_.push_back(key);
+    (void)call({"SET", key_of(path), body});
   }
 
   fenceguard::FencedRead read(const Claim& claim, const std::string& path) override {
     auto read = Guard{client_}.read(claim, {"GET", key_of(path)});
     if (read.replies.empty()) return {read.ruling, std::nullopt};
-    const auto reply = unless_error("reading an account", std::move(read.replies.front()));
-    return {read.ruling, reply.is_nil() ? std::nullopt : std::optional{reply.text}};
+    return {read.ruling, body_of(unless_error("reading an account", std::move(read.replies.front())))};
   }
 
   Ruling write(const Claim& claim, const std::string& path, const std::string& body) override {
@@ -52,13 +38,22 @@ class KeyClient : public FencedClient {
   }
 
  private:
+  // One command, whose second word is its key.
+  Reply call(const std::vector<std::string>& words) {
+    const std::vector<std::string_view> views{words.begin(), words.end()};
+    return unless_error("using an account", client_.call(words.at(1), views));
+  }
+
+  static std::optional<std::string> body_of(const Reply& reply) {
+    return reply.is_nil() ? std::nullopt : std::optional{reply.text};
+  }
+
   [[nodiscard]] std::string key_of(const std::string& path) const {
     return fmt::format("{{{}}}:{}", path, place_);
   }
 
   Client client_;
   std::string place_;
-  std::vector<std::string> written_;
 };
 
 }  // namespace

@@ -21,10 +21,20 @@ class SqliteClient : public RawClient {
     database_.begin();
     const auto version = objects_.version(path).value_or(0) + 1;
     objects_.store({ObjectWrite::Kind::put, path, body, "text/plain", {}, {}}, version);
-    if (database_.commit() != CommitEnding::committed) throw OutcomeUnknown("the commit's end was not seen");
+    commit();
+  }
+
+  void remove(const std::string& path) override {
+    database_.begin();
+    objects_.remove(path);
+    commit();
   }
 
  private:
+  void commit() {
+    if (database_.commit() != CommitEnding::committed) throw OutcomeUnknown("the commit's end was not seen");
+  }
+
   Database database_;
   ObjectTable objects_;
 };

@@ -21,9 +21,9 @@ class NodeClient : public FencedClient {
         place_{fmt::format("{}/{}", client_.address().root, place)} {}
 
   void make_place() override { client_.connection().session->make_path(place_); }
-  void remove_place() override {
+  void remove(const std::string& path) override {
     const auto session = client_.connection().session;
-    for (const auto& name : session->get_children(place_).children) session->remove(place_ + "/" + name);
+    session->remove(node_of(path));
     session->remove(place_);
   }
 

@@ -11,36 +11,40 @@ namespace fenceguard::demo {
 Account::Account(Harness& harness, const std::string& storage, const std::string& place, std::string resource)
     : harness_{harness}, resource_{std::move(resource)} {
   const auto url = Url::parse(storage);
-  if (place.empty()) {
-    raw_ = products().open_raw_client(url);
-  } else {
-    auto fenced = products().open_fenced_client(url, place);
-    fenced_ = fenced.get();
-    raw_ = std::move(fenced);
-    fenced_->make_place();
-  }
-  raw_->write(resource_, std::to_string(initial));
+  if (place.empty())
+    client_ = products().open_raw_client(url);
+  else
+    client_ = products().open_fenced_client(url, place);
+  client_->make_place();
+  client_->write(resource_, std::to_string(initial));
   harness.open_account(initial);
 }
 
 Account::~Account() {
   try {
-    if (fenced_) fenced_->remove_place();
+    client_->remove(resource_);
   } catch (const std::exception& error) {
     cli::complain(fmt::format("demo: {}", error.what()));
   }
 }
 
 std::optional<std::int64_t> Account::balance_if_any() {
-  const auto body = raw_->read(resource_);
+  const auto body = client_->read(resource_);
   return body ? parse_decimal(*body) : std::nullopt;
 }
 
 void Account::reset(const std::string& actor, std::string_view why) {
-  raw_->write(resource_, std::to_string(initial));
+  client_->write(resource_, std::to_string(initial));
   harness_.note({.actor = actor,
                  .what = fmt::format("the account is at {} again; {}", initial, why),
                  .stored = initial});
+}
+
+Fixture::Fixture(Harness& harness, const ClientOptions& options_of_a, const ClientOptions& options_of_b)
+    : balance{harness, options_of_a.storage, options_of_a.place, options_of_a.resource},
+      a{harness, "client A", options_of_a},
+      b{harness, "client B", options_of_b} {
+  harness.restart_clock();
 }
 
 void initialise_fences(Harness& harness, const std::string& storage,

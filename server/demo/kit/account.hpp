@@ -1,6 +1,7 @@
 #pragma once
 
 // Account: what the clients of a scenario add to, as it is in the storage, from outside of all clients.
+// Fixture: the account and the two clients with which most scenarios begin.
 //
 // Not thread-safe.
 
@@ -32,8 +33,22 @@ class Account {
  private:
   Harness& harness_;
   std::string resource_;
-  std::unique_ptr<RawClient> raw_;
-  FencedClient* fenced_ = nullptr;  // the same, where the storage has places
+  std::unique_ptr<RawClient> client_;
+};
+
+// What clients A and B add, and the balance that a run without a lost update ends with.
+inline constexpr std::int64_t add_a = 50, add_b = 30, expected = Account::initial + add_a + add_b;
+
+// Each member is for the scenario to use.
+struct Fixture {
+  // Opens the account, starts the clients, and then starts the clock of the run.
+  Fixture(Harness& harness, const ClientOptions& options) : Fixture{harness, options, options} {}
+  // REQUIRES: both name the same account.
+  Fixture(Harness& harness, const ClientOptions& options_of_a, const ClientOptions& options_of_b);
+
+  Account balance;
+  Client a;
+  Client b;
 };
 
 // 'fenceguard fence init': its floor is drawn from the storage's own source, unless the arguments name

@@ -56,6 +56,10 @@ void Harness::note(Event event) {
   events_.push_back(std::move(event));
 }
 
+void Harness::note(std::string actor, std::string what, Tone tone) {
+  note({.actor = std::move(actor), .what = std::move(what), .tone = tone});
+}
+
 void Harness::restart_clock() {
   began_ = BootClock::now();
 }

@@ -34,6 +34,8 @@ class Harness {
 
   // Adds an event, at the present time unless it has its own.
   void note(Event event);
+  // Adds what an actor did alone.
+  void note(std::string actor, std::string what, Tone tone = Tone::plain);
   // The present time, and a time of BootClock in microseconds, since the harness was made or restart_clock()
   // was called last.
   void restart_clock();

@@ -8,6 +8,7 @@
 
 #include <boost/json/object.hpp>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -46,12 +47,22 @@ struct Event {
   [[nodiscard]] bool is_refused() const { return answer.starts_with("REFUSED"); }
 };
 
+// An observation as text: a number in decimal, true as '1' and false as '0'.
+struct Fact {
+  Fact(const char* words) : text{words} {}
+  Fact(std::string words) : text{std::move(words)} {}
+  Fact(Token token) : text{to_string(token)} {}
+  Fact(std::integral auto number) : text{std::to_string(number)} {}
+
+  std::string text;
+};
+
 // What came of one run.
 struct Outcome {
-  bool as_expected = false;                    // the run showed what it is there to show
-  std::string sentence{};                      // from what was observed
-  std::map<std::string, std::string> facts{};  // the observations it rests on, by name; numbers in decimal
-  boost::json::object details{};               // further members of its JSON object
+  bool as_expected = false;             // the run showed what it is there to show
+  std::string sentence{};               // from what was observed
+  std::map<std::string, Fact> facts{};  // the observations it rests on, by name
+  boost::json::object details{};        // further members of its JSON object
 };
 
 struct Run {

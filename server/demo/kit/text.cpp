@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <cctype>
 
@@ -14,26 +15,12 @@ namespace json = boost::json;
 constexpr std::size_t time_columns = 8;
 constexpr std::string_view gap = "  ";
 
-// SGR parameters (ECMA-48).
-const char* colour_of(Tone tone) {
-  switch (tone) {
-    case Tone::token:
-      return "36";
-    case Tone::pause:
-      return "1;33";
-    case Tone::good:
-      return "1;32";
-    case Tone::bad:
-      return "1;31";
-    case Tone::plain:
-      break;
-  }
-  return "";
-}
+// SGR parameters (ECMA-48), by tone.
+constexpr std::array<const char*, 5> colours{"", "36", "1;33", "1;32", "1;31"};
 
 std::string painted(const std::string& text, Tone tone, const TextStyle& style) {
   if (!style.colour || tone == Tone::plain || text.empty()) return text;
-  return fmt::format("\x1b[{}m{}\x1b[0m", colour_of(tone), text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", colours.at(static_cast<std::size_t>(tone)), text);
 }
 
 std::string repeated(std::string_view piece, std::size_t count) {
@@ -137,7 +124,7 @@ json::object object_of(const Run& run) {
   json::array events;
   for (const auto& event : run.events) events.emplace_back(object_of(event));
   json::object facts;
-  for (const auto& [name, value] : run.outcome.facts) facts[name] = value;
+  for (const auto& [name, value] : run.outcome.facts) facts[name] = value.text;
   json::object object{{"as_it_must_be", run.outcome.as_expected},
                       {"outcome", run.outcome.sentence},
                       {"facts", std::move(facts)},

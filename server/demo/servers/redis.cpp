@@ -22,6 +22,15 @@ std::string RedisServer::url() const {
   return fmt::format("redis://{}?timeout=2s&connect_timeout=1s", host());
 }
 
+ClientOptions RedisServer::client_options(const std::string& lane, bool guarded) const {
+  return {.storage = url(),
+          .place = "demo",
+          .guarded = guarded,
+          .source = url(),
+          .lock_lane = lane,
+          .storage_lane = lane};
+}
+
 Reply RedisServer::call(const std::vector<std::string>& words) const {
   redis::Connection connection{redis::address_of(Url::parse(url()))};
   const std::vector<std::string_view> views{words.begin(), words.end()};
@@ -31,11 +40,7 @@ Reply RedisServer::call(const std::vector<std::string>& words) const {
 Reply RedisServer::ask(const std::string& actor, const std::string& target,
                        const std::vector<std::string>& words, Tone tone) {
   auto reply = call(words);
-  harness().note({.actor = actor,
-                  .what = fmt::format("{}", fmt::join(words, " ")),
-                  .target = target,
-                  .answer = shown(reply),
-                  .tone = tone});
+  harness().note({actor, fmt::format("{}", fmt::join(words, " ")), target, shown(reply), tone});
   return reply;
 }
 

@@ -5,6 +5,7 @@
 // Not thread-safe.
 
 #include "adapters/redis/wire/connection.hpp"
+#include "server/demo/kit/client.hpp"
 #include "server/demo/servers/local_server.hpp"
 
 namespace fenceguard::demo {
@@ -20,6 +21,9 @@ class RedisServer : public LocalServer {
 
   // redis://127.0.0.1:PORT, with time-outs short enough for a scenario.
   [[nodiscard]] std::string url() const;
+
+  // For clients whose lock, if it has tokens, and whose account are both in this server.
+  [[nodiscard]] ClientOptions client_options(const std::string& lane, bool guarded) const;
 
   // One command on a connection of its own.
   [[nodiscard]] redis::Reply call(const std::vector<std::string>& words) const;
