@@ -16,16 +16,6 @@ using std::chrono::milliseconds;
 // A shorter wait for the lock is not shown.
 constexpr milliseconds wait_shown_min{50};
 
-std::int64_t number_at(const json::object& object, const char* name) {
-  const auto* value = object.if_contains(name);
-  return value ? value->to_number<std::int64_t>() : 0;
-}
-
-std::string text_at(const json::object& object, const char* name) {
-  const auto* value = object.if_contains(name);
-  return value ? std::string{value->as_string().c_str()} : std::string{};
-}
-
 }  // namespace
 
 Client::Client(Harness& harness, std::string lane, const ClientOptions& options)
@@ -83,7 +73,7 @@ json::object Client::ask_for_lock(milliseconds ttl, milliseconds wait) {
 }
 
 void Client::note_lock(const json::object& reply, milliseconds ttl) {
-  auto event = event_of(reply, claim_ || !node_.empty() ? "lock_granted" : "lock_held");
+  auto event = event_of(reply, has_lock() ? "lock_granted" : "lock_held");
   event.what = fmt::format("takes the lock, {}", ttl_text(ttl));
   event.target = options_.lock_lane;
   if (const auto waited = event.at - event.began; waited >= wait_shown_min && claim_)
@@ -110,7 +100,7 @@ void Client::note_lock(const json::object& reply, milliseconds ttl) {
 
 bool Client::try_take(milliseconds ttl, milliseconds wait) {
   note_lock(ask_for_lock(ttl, wait), ttl);
-  return claim_ || !node_.empty();
+  return has_lock();
 }
 
 void Client::take(milliseconds ttl, milliseconds wait) {
@@ -123,13 +113,13 @@ int Client::take_when_free(milliseconds ttl, milliseconds pause, milliseconds wa
   harness_.wait_until(
       [&] {
         const auto reply = ask_for_lock(ttl, wait);
-        const bool is_granted = claim_ || !node_.empty();
-        if (is_granted)
+        if (has_lock()) {
           note_lock(reply, ttl);
-        else
-          harness_.wait(pause);
-        refusals += is_granted ? 0 : 1;
-        return is_granted;
+          return true;
+        }
+        ++refusals;
+        harness_.wait(pause);
+        return false;
       },
       fmt::format("a grant of the lock to {}", lane_), std::chrono::seconds{30});
   return refusals;
@@ -246,20 +236,16 @@ bool Client::add(std::int64_t amount) {
 }
 
 void Client::roll_back() {
-  Event event{.actor = lane_, .what = fmt::format("rolls back: drops {}", base_ + adds_)};
-  event.details = {{"event", "rolled_back"}, {"client", letter()}, {"balance", base_ + adds_}};
-  harness_.note(std::move(event));
+  const auto dropped = base_ + adds_;
+  harness_.note({.actor = lane_,
+                 .what = fmt::format("rolls back: drops {}", dropped),
+                 .details = {{"event", "rolled_back"}, {"client", letter()}, {"balance", dropped}}});
 }
 
 void Client::pause(std::string what) {
   process_->pause();
   paused_at_ = harness_.now();
-  harness_.note({.actor = lane_,
-                 .what = std::move(what),
-                 .tone = Tone::pause,
-                 .pause = Event::Pause::begins,
-                 .at = paused_at_,
-                 .details = {{"event", "stopped"}, {"client", letter()}}});
+  note_pause(std::move(what), Event::Pause::begins, paused_at_);
 }
 
 void Client::stay_paused(milliseconds time) {
@@ -268,22 +254,24 @@ void Client::stay_paused(milliseconds time) {
 
 std::chrono::microseconds Client::resume(const std::string& what) {
   const auto at = harness_.now();
-  harness_.note({.actor = lane_,
-                 .what = fmt::format("GOES ON after {}, {}", milliseconds_text(at - paused_at_), what),
-                 .tone = Tone::pause,
-                 .pause = Event::Pause::ends,
-                 .at = at,
-                 .details = {{"event", "continued"}, {"client", letter()}}});
+  const auto paused = at - paused_at_;
+  note_pause(fmt::format("GOES ON after {}, {}", milliseconds_text(paused), what), Event::Pause::ends, at);
   process_->resume();
-  return at - paused_at_;
+  return paused;
+}
+
+void Client::note_pause(std::string what, Event::Pause pause, std::chrono::microseconds at) {
+  const auto* step = pause == Event::Pause::begins ? "stopped" : "continued";
+  harness_.note({.actor = lane_,
+                 .what = std::move(what),
+                 .tone = Tone::pause,
+                 .pause = pause,
+                 .at = at,
+                 .details = {{"event", step}, {"client", letter()}}});
 }
 
 bool Client::learns_of_loss() {
   return call({{"do", "loss"}}).at("lost").as_bool();
-}
-
-void Client::note(std::string what, Tone tone) {
-  harness_.note({.actor = lane_, .what = std::move(what), .tone = tone});
 }
 
 }  // namespace fenceguard::demo

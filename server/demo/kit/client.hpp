@@ -92,10 +92,11 @@ class Client {
   std::chrono::microseconds resume(const std::string& what = "and believes that it still holds the lock");
   // True once it has learned that its lease, or its session, is lost; waits for that.
   [[nodiscard]] bool learns_of_loss();
-  void note(std::string what, Tone tone = Tone::plain);
+  void note(std::string what, Tone tone = Tone::plain) { harness_.note(lane_, std::move(what), tone); }
 
  private:
   [[nodiscard]] std::string letter() const { return lane_.substr(lane_.size() - 1); }
+  [[nodiscard]] bool has_lock() const { return claim_ || !node_.empty(); }
   [[nodiscard]] boost::json::object receive();
   [[nodiscard]] boost::json::object call(boost::json::object request);
   [[nodiscard]] boost::json::object ask_for_lock(std::chrono::milliseconds ttl,
@@ -105,6 +106,7 @@ class Client {
   [[nodiscard]] Answer answer_of(const boost::json::object& reply);
   [[nodiscard]] Event event_of(const boost::json::object& reply, const char* step) const;
   void note_refusal(Event& event, const Answer& answer) const;
+  void note_pause(std::string what, Event::Pause pause, std::chrono::microseconds at);
 
   Harness& harness_;
   std::string lane_;

@@ -29,17 +29,12 @@ std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(BootClock::now().time_since_epoch()).count();
 }
 
-std::string text_at(const json::object& object, const char* name) {
-  return object.at(name).as_string().c_str();
-}
-
-milliseconds time_at(const json::object& object, const char* name) {
-  return milliseconds{object.at(name).to_number<std::int64_t>()};
-}
-
-void add_claim(http::Request& request, const Claim& claim) {
-  request.fields.add("Fencing-Token", to_string(claim.token));
-  request.fields.add("Fencing-Holder", claim.holder.id());
+http::Request request_of(std::string method, std::string target, const std::optional<Claim>& claim = {}) {
+  http::Request request{.method = std::move(method), .target = std::move(target), .fields = {}, .body = {}};
+  if (!claim) return request;
+  request.fields.add("Fencing-Token", to_string(claim->token));
+  request.fields.add("Fencing-Holder", claim->holder.id());
+  return request;
 }
 
 // The leases of a guard's control side.
@@ -49,7 +44,7 @@ class ControlLock : public Lock {
       : client_{control}, resource_{resource}, path_{percent_encode_path(resource)} {}
 
   Reply take(const Reply& request) override {
-    http::Request post{.method = "POST", .target = "/v1/leases", .fields = {}, .body = {}};
+    auto post = request_of("POST", "/v1/leases");
     post.fields.add("Content-Type", "application/json");
     post.body = json::serialize(json::object{
         {"resource", resource_}, {"ttl_ms", request.at("ttl_ms")}, {"wait_ms", request.at("wait_ms")}});
@@ -64,26 +59,19 @@ class ControlLock : public Lock {
       throw Unavailable(fmt::format("the lock cannot be taken: {} {}", response.status, response.body));
     const auto grant = json::parse(response.body).as_object();
     reply.insert({{"token", grant.at("token")}, {"holder", grant.at("holder")}});
-    add_fence(reply);
+    // What the guard requires now.
+    const auto fence = client_.send(request_of("GET", "/v1/fences/" + path_));
+    if (fence.status == 200) reply["highest"] = json::parse(fence.body).at("token");
     return reply;
   }
 
   bool release(const std::optional<Claim>& claim, Reply& reply) override {
-    http::Request request{.method = "DELETE", .target = "/v1/leases/" + path_, .fields = {}, .body = {}};
-    if (claim) add_claim(request, *claim);
-    const auto status = client_.send(request).status;
+    const auto status = client_.send(request_of("DELETE", "/v1/leases/" + path_, claim)).status;
     reply["status"] = status;
     return status == 204;
   }
 
  private:
-  // What the guard requires now.
-  void add_fence(Reply& reply) {
-    const auto response =
-        client_.send({.method = "GET", .target = "/v1/fences/" + path_, .fields = {}, .body = {}});
-    if (response.status == 200) reply["highest"] = json::parse(response.body).at("token");
-  }
-
   http::Client client_;
   std::string resource_;
   std::string path_;
@@ -99,7 +87,8 @@ class SourceLock : public Lock {
     auto& source = sources_[url];
     if (!source) source = products().open_source(Url::parse(url));
     source_ = source.get();
-    const auto answer = source_->try_acquire(resource_, Holder::random(), time_at(request, "ttl_ms"));
+    const auto answer =
+        source_->try_acquire(resource_, Holder::random(), milliseconds{number_at(request, "ttl_ms")});
     const auto* grant = std::get_if<Grant>(&answer);
     if (!grant) return {};
     lost_ = source_->lost(grant->claim);
@@ -126,7 +115,7 @@ class HttpAccount : public AccountAccess {
       : client_{server, patience}, target_{'/' + percent_encode_path(resource)} {}
 
   Reply read(const std::optional<Claim>& claim) override {
-    auto [reply, body] = send({.method = "GET", .target = target_, .fields = {}, .body = {}}, claim);
+    auto [reply, body] = send(request_of("GET", target_, claim));
     if (reply.at("status") == 200) {
       reply["verdict"] = "admitted";
       reply["balance"] = balance_in(body);
@@ -135,14 +124,14 @@ class HttpAccount : public AccountAccess {
   }
 
   Reply write(const std::optional<Claim>& claim, std::int64_t balance) override {
-    http::Request request{.method = "PUT", .target = target_, .fields = {}, .body = std::to_string(balance)};
+    auto request = request_of("PUT", target_, claim);
+    request.body = std::to_string(balance);
     request.fields.add("Content-Type", "text/plain");
-    return send(std::move(request), claim).first;
+    return send(request).first;
   }
 
  private:
-  std::pair<Reply, std::string> send(http::Request request, const std::optional<Claim>& claim) {
-    if (claim) add_claim(request, *claim);
+  std::pair<Reply, std::string> send(const http::Request& request) {
     auto response = client_.send(request);
     Reply reply{{"status", response.status}};
     const auto verdict = response.fields.single("Fencing-Verdict");
@@ -158,49 +147,40 @@ class HttpAccount : public AccountAccess {
   std::string target_;
 };
 
+Reply reply_of(const Ruling& ruling) {
+  return {{"verdict", to_string(ruling.verdict)}, {"highest", ruling.highest}};
+}
+
 // Straight at the storage, which asks for no token, or judges the claim in the transaction that writes.
 class StorageAccount : public AccountAccess {
  public:
-  StorageAccount(const std::string& storage, const std::string& place, std::string path)
-      : path_{std::move(path)} {
-    const auto url = Url::parse(storage);
-    if (place.empty()) {
-      raw_ = products().open_raw_client(url);
-      return;
-    }
-    auto fenced = products().open_fenced_client(url, place);
-    fenced_ = fenced.get();
-    raw_ = std::move(fenced);
+  StorageAccount(const Url& storage, const std::string& place, std::string path) : path_{std::move(path)} {
+    if (place.empty())
+      raw_ = products().open_raw_client(storage);
+    else
+      fenced_ = products().open_fenced_client(storage, place);
   }
 
   Reply read(const std::optional<Claim>& claim) override {
-    std::optional<std::string> body;
-    Reply reply{{"verdict", "admitted"}};
-    if (claim) {
-      auto read = fenced_->read(*claim, path_);
-      reply = reply_of(read.ruling);
-      if (read.ruling.verdict != Verdict::admitted) return reply;
-      body = std::move(read.body);
-    } else {
-      body = raw_->read(path_);
-    }
-    reply["balance"] = balance_in(body);
+    if (!claim) return {{"verdict", "admitted"}, {"balance", balance_in(client().read(path_))}};
+    const auto read = fenced_->read(*claim, path_);
+    auto reply = reply_of(read.ruling);
+    if (read.ruling.verdict == Verdict::admitted) reply["balance"] = balance_in(read.body);
     return reply;
   }
 
   Reply write(const std::optional<Claim>& claim, std::int64_t balance) override {
     if (claim) return reply_of(fenced_->write(*claim, path_, std::to_string(balance)));
-    raw_->write(path_, std::to_string(balance));
+    client().write(path_, std::to_string(balance));
     return {{"verdict", "admitted"}};
   }
 
  private:
-  static Reply reply_of(const Ruling& ruling) {
-    return {{"verdict", to_string(ruling.verdict)}, {"highest", ruling.highest}};
-  }
+  RawClient& client() { return fenced_ ? *fenced_ : *raw_; }
 
+  // One of the two.
   std::unique_ptr<RawClient> raw_;
-  FencedClient* fenced_ = nullptr;
+  std::unique_ptr<FencedClient> fenced_;
   std::string path_;
 };
 
@@ -232,10 +212,8 @@ class Actor {
     const auto claim = claim_in(request);
     if (word == "take") return tools_.lock->take(request);
     if (word == "read") return repeat([&] { return tools_.account->read(claim); }, repeats_);
-    if (word == "write") {
-      const auto balance = request.at("balance").to_number<std::int64_t>();
-      return repeat([&] { return tools_.account->write(claim, balance); }, repeats_);
-    }
+    if (word == "write")
+      return repeat([&] { return tools_.account->write(claim, number_at(request, "balance")); }, repeats_);
     if (word == "loss") return {{"lost", waits_for_loss()}};
     Reply reply;
     reply["released"] = tools_.lock->release(claim, reply);
@@ -245,10 +223,7 @@ class Actor {
  private:
   [[nodiscard]] std::optional<Claim> claim_in(const Reply& request) const {
     if (!request.contains("token")) return std::nullopt;
-    return Claim{resource_,
-                 Token{request.at("token").to_number<std::int64_t>()},
-                 Holder{text_at(request, "holder")},
-                 {}};
+    return Claim{resource_, Token{number_at(request, "token")}, Holder{text_at(request, "holder")}, {}};
   }
 
   bool waits_for_loss() {
@@ -271,10 +246,11 @@ Tools default_tools(const Reply& options) {
   else
     tools.lock = std::make_unique<SourceLock>(resource);
   if (const auto guard = text_at(options, "guard"); !guard.empty())
-    tools.account = std::make_unique<HttpAccount>(guard, resource, time_at(options, "patience_ms"));
-  else
     tools.account =
-        std::make_unique<StorageAccount>(text_at(options, "storage"), text_at(options, "place"), resource);
+        std::make_unique<HttpAccount>(guard, resource, milliseconds{number_at(options, "patience_ms")});
+  else
+    tools.account = std::make_unique<StorageAccount>(Url::parse(text_at(options, "storage")),
+                                                     text_at(options, "place"), resource);
   return tools;
 }
 
@@ -286,6 +262,16 @@ Reply reply_to(Actor& actor, const std::string& line) {
 }
 
 }  // namespace
+
+std::int64_t number_at(const Reply& object, const char* name) {
+  const auto* value = object.if_contains(name);
+  return value ? value->to_number<std::int64_t>() : 0;
+}
+
+std::string text_at(const Reply& object, const char* name) {
+  const auto* value = object.if_contains(name);
+  return value ? std::string{value->as_string().c_str()} : std::string{};
+}
 
 std::int64_t balance_in(const std::optional<std::string>& body) {
   const auto balance = parse_decimal(body.value_or(""));

@@ -20,6 +20,10 @@ namespace fenceguard::demo {
 // node, highest, refusal, retry_after, released; began_us and ended_us.
 using Reply = boost::json::object;
 
+// A member of a request or of an answer; 0 and empty where there is none.
+[[nodiscard]] std::int64_t number_at(const Reply& object, const char* name);
+[[nodiscard]] std::string text_at(const Reply& object, const char* name);
+
 class Lock {
  public:
   virtual ~Lock() = default;
