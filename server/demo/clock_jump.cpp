@@ -107,22 +107,17 @@ Outcome run(Harness& harness, bool guarded) {
   const bool goes_on = guarded && b.give_back() && take(a) && a.add(add_a);
 
   const auto end = balance.balance();
+  outcome.as_expected =
+      a_has_it && b_has_it && left > ttl.count() / 2 && ahead >= jump.count() && written.is_admitted() &&
+      (guarded ? is_higher && late.verdict == "stale" && goes_on && end == expected : end != expected);
+  outcome.sentence =
+      guarded ? fmt::format("B has the lock early here as well, but A's write is {}; A starts again: ",
+                            late.verdict)
+              : fmt::format("B has the lock although A's had {} ms left; ", left);
+  outcome.sentence += balance_sentence(end, expected);
   outcome.facts.insert(
       {{"jump_s", ahead}, {"verdict_a", late.verdict}, {"balance", end}, {"expected", expected}});
-  outcome.as_expected =
-      a_has_it && b_has_it && left > ttl.count() / 2 && ahead >= jump.count() && written.is_admitted();
-  if (guarded) {
-    outcome.as_expected =
-        outcome.as_expected && is_higher && late.verdict == "stale" && goes_on && end == expected;
-    outcome.sentence =
-        fmt::format("B has the lock early here as well, but A's write is {}; A starts again: {}",
-                    late.verdict, balance_sentence(end, expected));
-  } else {
-    outcome.facts.insert({{"pttl_ms", left}, {"b_set", b_has_it ? "OK" : "(nil)"}});
-    outcome.as_expected = outcome.as_expected && end != expected;
-    outcome.sentence =
-        fmt::format("B has the lock although A's had {} ms left; {}", left, balance_sentence(end, expected));
-  }
+  if (!guarded) outcome.facts.insert({{"pttl_ms", left}, {"b_set", b_has_it ? "OK" : "(nil)"}});
   return outcome;
 }
 

@@ -83,11 +83,6 @@ void write_page(const std::string& file, const std::string& page) {
   if (!stream) throw Unavailable(fmt::format("--timeline: {} cannot be written", file));
 }
 
-void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-    throw Unavailable("the output cannot be written");
-}
-
 std::optional<Scenario> find_scenario(std::string_view name) {
   for (auto& scenario : scenarios())
     if (scenario.name == name) return scenario;
@@ -119,14 +114,14 @@ int perform(const DemoOptions& options) {
   const TempFolder folder;
   const auto style = style_of_stdout();
   const auto show = [&](const std::string& text) {
-    if (!options.json) print(text);
+    if (!options.json) cli::print_out(text);
   };
   show(text_opening(scenario, style) + '\n');
   const auto without = run_once(scenario, false, folder.path(), interrupts);
   show(text_run(scenario, without, style) + '\n');
   const auto with = run_once(scenario, true, folder.path(), interrupts);
   show(text_run(scenario, with, style) + '\n' + text_outcomes(scenario, without, with, style));
-  if (options.json) print(json_report(scenario, without, with) + '\n');
+  if (options.json) cli::print_out(json_report(scenario, without, with) + '\n');
   if (const auto& file = options.timeline_file; !file.empty()) {
     const auto page = std::filesystem::path{file}.extension() == ".svg" ? svg_page : html_page;
     write_page(file, page(scenario, without, with));

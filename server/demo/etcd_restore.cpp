@@ -57,10 +57,10 @@ class Locks {
          Tone::pause);
   }
 
+  // The revisions before and after the restore.
+  [[nodiscard]] std::int64_t before() const noexcept { return before_; }
+  [[nodiscard]] std::int64_t after() const noexcept { return after_; }
   [[nodiscard]] bool went_back() const noexcept { return after_ < before_; }
-  void add_facts(Outcome& outcome) const {
-    outcome.facts.insert({{"revision_before", before_}, {"revision_after", after_}});
-  }
 
  private:
   void note(std::string what, Tone tone) { harness_.note(locks_lane, std::move(what), tone); }
@@ -164,18 +164,18 @@ Outcome without(Harness& harness, const EtcdServer& storage, Locks& locks) {
   const bool is_a_written = a.write(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome{.as_expected = locks.went_back() && b.number() < a.number() && is_shut_out &&
-                                 is_b_written && is_a_written && end != expected,
-                  .sentence = fmt::format("B's lock has number {} after A's {}: a check of one's own shuts B "
-                                          "out, and then lets A in; {}",
-                                          b.number(), a.number(), balance_sentence(end, expected)),
-                  .facts = {{"number_a", a.number()},
-                            {"number_b", b.number()},
-                            {"b_shut_out", is_shut_out},
-                            {"balance", end},
-                            {"expected", expected}}};
-  locks.add_facts(outcome);
-  return outcome;
+  return {.as_expected = locks.went_back() && b.number() < a.number() && is_shut_out && is_b_written &&
+                         is_a_written && end != expected,
+          .sentence = fmt::format("B's lock has number {} after A's {}: a check of one's own shuts B "
+                                  "out, and then lets A in; {}",
+                                  b.number(), a.number(), balance_sentence(end, expected)),
+          .facts = {{"revision_before", locks.before()},
+                    {"revision_after", locks.after()},
+                    {"number_a", a.number()},
+                    {"number_b", b.number()},
+                    {"b_shut_out", is_shut_out},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
 // The source is behind the fences: B lifts it above the mark that refused it, and takes the lock again.
@@ -209,23 +209,22 @@ Outcome with(Harness& harness, const EtcdServer& storage, Locks& locks) {
   const bool goes_on = b.give_back() && again.try_take(ttl) && again.add(add_a);
 
   const auto end = balance.balance();
-  Outcome outcome{
-      .as_expected = locks.went_back() && first_b < a.token() && refusal.verdict == "stale" &&
-                     b.token() > a.token() && is_b_written && late.verdict == "stale" && goes_on &&
-                     end == expected,
-      .sentence = fmt::format("B's token {} is refused, the source is raised, B goes on with {}, and A's "
-                              "write with {} is {}: {}",
-                              to_string(first_b), b.token_text(), a.token_text(), late.verdict,
-                              balance_sentence(end, expected)),
-      .facts = {{"token_a", a.token()},
-                {"first_token_b", first_b},
-                {"first_verdict_b", refusal.verdict},
-                {"token_b", b.token()},
-                {"verdict_a", late.verdict},
-                {"balance", end},
-                {"expected", expected}}};
-  locks.add_facts(outcome);
-  return outcome;
+  return {.as_expected = locks.went_back() && first_b < a.token() && refusal.verdict == "stale" &&
+                         b.token() > a.token() && is_b_written && late.verdict == "stale" && goes_on &&
+                         end == expected,
+          .sentence = fmt::format("B's token {} is refused, the source is raised, B goes on with {}, and A's "
+                                  "write with {} is {}: {}",
+                                  to_string(first_b), b.token_text(), a.token_text(), late.verdict,
+                                  balance_sentence(end, expected)),
+          .facts = {{"revision_before", locks.before()},
+                    {"revision_after", locks.after()},
+                    {"token_a", a.token()},
+                    {"first_token_b", first_b},
+                    {"first_verdict_b", refusal.verdict},
+                    {"token_b", b.token()},
+                    {"verdict_a", late.verdict},
+                    {"balance", end},
+                    {"expected", expected}}};
 }
 
 Outcome run(Harness& harness, bool guarded) {

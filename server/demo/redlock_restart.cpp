@@ -148,8 +148,8 @@ Outcome hold_with_quorum(Harness& harness, Client& a, Client& b) {
   const auto late = a.write(add_a);
   const bool is_free = b.give_back();
   a.take_when_free(ttl);
-  return {.as_expected = has_waited && token_b > token_a && is_written && late.verdict == "stale" &&
-                         is_free && a.add(add_a),
+  const bool goes_on = a.add(add_a) && is_free;
+  return {.as_expected = has_waited && token_b > token_a && is_written && late.verdict == "stale" && goes_on,
           .facts = {{"quorum_token_a", token_a},
                     {"quorum_token_b", token_b},
                     {"quorum_b_waited", has_waited},

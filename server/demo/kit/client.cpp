@@ -45,9 +45,9 @@ json::object Client::call(json::object request) {
   return receive();
 }
 
-json::object Client::under_claim(const char* request) const {
+json::object Client::request_of(const char* request, bool is_fenced) const {
   json::object object{{"do", request}};
-  if (claim_) object.insert({{"token", claim_->token.value()}, {"holder", claim_->holder.id()}});
+  if (claim_ && is_fenced) object.insert({{"token", claim_->token.value()}, {"holder", claim_->holder.id()}});
   return object;
 }
 
@@ -126,7 +126,7 @@ int Client::take_when_free(milliseconds ttl, milliseconds pause, milliseconds wa
 }
 
 bool Client::give_back() {
-  const auto reply = call(under_claim("release"));
+  const auto reply = call(request_of("release", true));
   const bool is_released = reply.at("released").as_bool();
   auto event = event_of(reply, is_released ? "lock_released" : "refused");
   event.what = "gives the lock back";
@@ -167,22 +167,29 @@ void Client::note_refusal(Event& event, const Answer& answer) const {
   }
 }
 
-Answer Client::try_read() {
-  const bool is_fenced = options_.guarded && options_.is_advanced;
-  auto request = is_fenced ? under_claim("read") : json::object{{"do", "read"}};
-  const auto reply = call(std::move(request));
-  const auto answer = answer_of(reply);
-  auto event = event_of(reply, answer.is_admitted() ? "balance_read" : "refused");
-  event.what = is_fenced && options_.guard.empty() ? "advances, and reads the balance" : "reads the balance";
+// With what reads and writes have in common.
+Event Client::storage_event(const json::object& reply, const Answer& answer, const char* step,
+                            bool is_fenced) const {
+  auto event = event_of(reply, answer.is_admitted() ? step : "refused");
   event.target = options_.storage_lane;
   if (claim_ && is_fenced) event.token = claim_->token;
+  if (answer.is_admitted())
+    event.fence = event.token;
+  else
+    note_refusal(event, answer);
+  return event;
+}
+
+Answer Client::try_read() {
+  const bool is_fenced = options_.guarded && options_.is_advanced;
+  const auto reply = call(request_of("read", is_fenced));
+  const auto answer = answer_of(reply);
+  auto event = storage_event(reply, answer, "balance_read", is_fenced);
+  event.what = is_fenced && options_.guard.empty() ? "advances, and reads the balance" : "reads the balance";
   if (answer.is_admitted()) {
     base_ = answer.balance;
     event.answer = std::to_string(base_);
     event.details["balance"] = base_;
-    event.fence = event.token;
-  } else {
-    note_refusal(event, answer);
   }
   harness_.note(std::move(event));
   return answer;
@@ -196,7 +203,7 @@ std::int64_t Client::read() {
 
 void Client::begin_write(std::int64_t add) {
   adds_ = add;
-  auto request = options_.guarded ? under_claim("write") : json::object{{"do", "write"}};
+  auto request = request_of("write", options_.guarded);
   request["balance"] = base_ + add;
   process_->send_line(json::serialize(request));
 }
@@ -205,22 +212,16 @@ Answer Client::finish_write() {
   const auto reply = receive();
   auto answer = answer_of(reply);
   const auto written = base_ + adds_;
-  auto event = event_of(reply, answer.is_admitted() ? "written" : "refused");
+  auto event = storage_event(reply, answer, "written", options_.guarded);
   event.what = fmt::format("writes {} + {} = {}", base_, adds_, written);
-  event.target = options_.storage_lane;
   event.details.insert({{"balance", written}, {"based_on", base_}});
-  if (claim_ && options_.guarded) event.token = claim_->token;
   if (answer.is_admitted()) {
     const auto before = harness_.stored();
     answer.is_lost_update = before != base_;
-    event.answer = answer.is_lost_update
-                       ? fmt::format("{} is stored, and the {} there is gone", written, before)
-                       : fmt::format("{} is stored", written);
+    event.answer = fmt::format("{} is stored", written);
+    if (answer.is_lost_update) event.answer += fmt::format(", and the {} there is gone", before);
     event.tone = answer.is_lost_update ? Tone::bad : Tone::plain;
     event.stored = written;
-    event.fence = event.token;
-  } else {
-    note_refusal(event, answer);
   }
   harness_.note(std::move(event));
   return answer;

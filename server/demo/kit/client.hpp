@@ -102,9 +102,11 @@ class Client {
   [[nodiscard]] boost::json::object ask_for_lock(std::chrono::milliseconds ttl,
                                                  std::chrono::milliseconds wait);
   void note_lock(const boost::json::object& reply, std::chrono::milliseconds ttl);
-  [[nodiscard]] boost::json::object under_claim(const char* request) const;
+  [[nodiscard]] boost::json::object request_of(const char* request, bool is_fenced) const;
   [[nodiscard]] Answer answer_of(const boost::json::object& reply);
   [[nodiscard]] Event event_of(const boost::json::object& reply, const char* step) const;
+  [[nodiscard]] Event storage_event(const boost::json::object& reply, const Answer& answer, const char* step,
+                                    bool is_fenced) const;
   void note_refusal(Event& event, const Answer& answer) const;
   void note_pause(std::string what, Event::Pause pause, std::chrono::microseconds at);
 
