@@ -88,10 +88,12 @@ void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
         return read_in(transaction, read, jump_max);
       };
       const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<ReadReport> outcome) {
-        const bool is_unread = outcome.ok() && outcome.value().ruling->verdict == Verdict::admitted &&
-                               !outcome.value().ruling->changed;
-        if (!is_unread) return done(std::move(outcome));
-        look(read, std::move(outcome.value().ruling), done);
+        if (!outcome.ok()) return done(outcome.fault());
+        const auto& report = outcome.value();
+        const bool is_read =
+            report.ruling && (report.ruling->verdict != Verdict::admitted || report.ruling->changed);
+        if (is_read) return done(std::move(outcome));
+        look(read, report.ruling, done);
       };
       return submit<ReadReport>(committer_, Needs::namespace_row, apply, Done<ReadReport>{then});
     }
