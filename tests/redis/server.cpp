@@ -85,7 +85,7 @@ bool RedisServer::answers() const {
 }
 
 redis::Reply RedisServer::call(std::vector<std::string> words, const std::string& credentials) {
-  const auto url = fmt::format("redis://{}127.0.0.1:{}", credentials, port_);
+  const auto url = fmt::format("redis://{}127.0.0.1:{}/0?timeout=60s", credentials, port_);
   redis::Connection connection{redis::address_of(Url::parse(url))};
   const std::vector<std::string_view> views{words.begin(), words.end()};
   return connection.call(views);
@@ -94,7 +94,7 @@ redis::Reply RedisServer::call(std::vector<std::string> words, const std::string
 RedisCluster::RedisCluster(int masters) {
   for (int i = 0; i < masters; ++i) {
     nodes_.push_back(std::make_unique<RedisServer>(
-        std::vector<std::string>{"--cluster-enabled", "yes", "--cluster-node-timeout", "15000"}));
+        std::vector<std::string>{"--cluster-enabled", "yes", "--cluster-node-timeout", "60000"}));
   }
   const int slots = 16'384;
   for (int i = 0; i < masters; ++i) {
