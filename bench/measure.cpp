@@ -1,13 +1,19 @@
 #include "bench/measure.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -31,27 +37,153 @@ Settings read_settings(int argc, char** argv) {
   return settings;
 }
 
+namespace {
+
+using Pids = std::vector<pid_t>;
+
+// The processes that this one started and they started, while they live.
+void add_children(pid_t parent, Pids& found) {
+  for (const auto& task : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", parent)}) {
+    std::ifstream children{task.path() / "children"};
+    for (pid_t child = 0; children >> child;) {
+      found.push_back(child);
+      try {
+        add_children(child, found);
+      } catch (const std::filesystem::filesystem_error&) {
+        // It has ended.
+      }
+    }
+  }
+}
+
+Pids descendants() {
+  Pids found;
+  add_children(getpid(), found);
+  return found;
+}
+
+double seconds_of(pid_t pid) {
+  std::ifstream file{fmt::format("/proc/{}/stat", pid)};
+  std::string text{std::istreambuf_iterator<char>{file}, {}};
+  const auto end = text.rfind(')');
+  if (end == text.npos) return 0;
+  std::istringstream fields{text.substr(end + 2)};
+  std::string skipped;
+  for (int i = 0; i < 11; ++i) fields >> skipped;
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double own_seconds(int whose) {
+  rusage usage{};
+  getrusage(whose, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Servers to the first half of the processors, the program to the rest.
+void part_processors(const Pids& servers) {
+  const long count = sysconf(_SC_NPROCESSORS_ONLN);
+  if (servers.empty() || count < 2) return;
+  cpu_set_t first, rest;
+  CPU_ZERO(&first);
+  CPU_ZERO(&rest);
+  for (long i = 0; i < count; ++i) CPU_SET(static_cast<std::size_t>(i), i < count / 2 ? &first : &rest);
+  const auto pin_all_threads = [](pid_t pid, const cpu_set_t& set) {
+    for (const auto& task : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", pid)})
+      sched_setaffinity(std::stoi(task.path().filename()), sizeof set, &set);
+  };
+  for (const auto pid : servers) pin_all_threads(pid, first);
+  pin_all_threads(getpid(), rest);
+}
+
+// One side's batches.
+class Batches {
+ public:
+  Batches(const Pids& servers, const std::function<double()>& run) : servers_{servers}, run_{run} {}
+
+  double run() {
+    const double program = program_seconds();
+    const double servers = server_seconds();
+    const Stopwatch watch;
+    rates_.push_back(run_());
+    const double done = rates_.back() * watch.seconds();
+    program_us_.push_back((program_seconds() - program) * 1e6 / done);
+    servers_us_.push_back((server_seconds() - servers) * 1e6 / done);
+    return rates_.back();
+  }
+  [[nodiscard]] double rate() const { return median(rates_); }
+  [[nodiscard]] Cost cost() const { return {median(program_us_), median(servers_us_)}; }
+
+ private:
+  static double program_seconds() { return own_seconds(RUSAGE_SELF) + own_seconds(RUSAGE_CHILDREN); }
+  [[nodiscard]] double server_seconds() const {
+    double sum = 0;
+    for (const pid_t pid : servers_) sum += seconds_of(pid);
+    return sum;
+  }
+
+  const Pids& servers_;
+  const std::function<double()>& run_;
+  std::vector<double> rates_, program_us_, servers_us_;
+};
+
+double load_of_machine() {
+  double load = 0;
+  std::ifstream{"/proc/loadavg"} >> load;
+  return load;
+}
+
+}  // namespace
+
 double median(std::vector<double> values) {
-  if (values.empty()) return 0;
+  return quartiles(std::move(values)).median;
+}
+
+Quartiles quartiles(std::vector<double> values) {
+  if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  const auto at = [&](double part) {
+    const double place = part * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const auto above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+  };
+  return {at(0.25), at(0.5), at(0.75)};
 }
 
 Sides alternate(int rounds, const std::function<double()>& ours, const std::function<double()>& other) {
-  std::vector<double> our_values;
-  std::vector<double> other_values;
+  const auto servers = descendants();
+  part_processors(servers);
+  Batches our_batches{servers, ours};
+  Batches other_batches{servers, other};
+  std::vector<double> ratios;
   for (int i = 0; i < rounds; ++i) {
-    our_values.push_back(ours());
-    other_values.push_back(other());
+    const double our_rate = our_batches.run();
+    ratios.push_back(our_rate / other_batches.run());
   }
-  return {median(our_values), median(other_values)};
+  return {our_batches.rate(), other_batches.rate(), quartiles(ratios), our_batches.cost(),
+          other_batches.cost()};
 }
 
 void print(const Line& line) {
   fmt::print("{}: {} (ours {}, other {}), target {}\n", line.name, line.ratio, line.ours, line.other,
              line.target);
   std::fflush(stdout);
+  const char* path = std::getenv("FENCEGUARD_FIGURES");
+  if (path == nullptr) return;
+  boost::json::object figure{{"name", line.name},   {"ratio", line.ratio},   {"ours", line.ours},
+                             {"other", line.other}, {"target", line.target}, {"load", load_of_machine()}};
+  if (line.sides) {
+    const auto& sides = *line.sides;
+    figure["quartiles"] = {sides.ratio.low, sides.ratio.high};
+    figure["our_us"] = {sides.our_cost.program_us, sides.our_cost.servers_us};
+    figure["other_us"] = {sides.other_cost.program_us, sides.other_cost.servers_us};
+  }
+  std::ofstream{path, std::ios::app} << boost::json::serialize(figure) << '\n';
 }
 
 TemporaryFolder::TemporaryFolder(const std::string& parent) : path_{parent + "/fenceguard-bench-XXXXXX"} {

@@ -1,11 +1,16 @@
 #pragma once
 
-// What the benchmarks share: their flags, rounds that alternate between the two sides, and the one line that
+// What the benchmarks share: their flags, batches that alternate between the two sides, and the one line that
 // each target ends in. Both sides are always measured in the same run, because only their ratio means
 // anything on another machine.
+//
+// Where servers run beside the program, they and the program have processors of their own. Each line is also
+// written to the file that FENCEGUARD_FIGURES names, as JSON, with the load of the machine (figures.py makes
+// the tables of it).
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,13 +29,31 @@ struct Settings {
 
 [[nodiscard]] double median(std::vector<double> values);
 
-// The medians of two sides.
+struct Quartiles {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+[[nodiscard]] Quartiles quartiles(std::vector<double> values);
+
+// Processor time of one operation in microseconds: of this program and what it ran, and of the servers beside
+// it.
+struct Cost {
+  double program_us = 0;
+  double servers_us = 0;
+};
+
+// The medians of two sides, and the quartiles of the ratios of batches that were run side by side.
 struct Sides {
   double ours = 0;
   double other = 0;
+  Quartiles ratio;
+  Cost our_cost;
+  Cost other_cost;
 };
 
-// Runs ours, other, ours, other, …: whatever else the machine does meets both.
+// Runs ours, other, ours, other, …: whatever else the machine does meets both. Each answers operations per
+// second, and is little else but those.
 [[nodiscard]] Sides alternate(int rounds, const std::function<double()>& ours,
                               const std::function<double()>& other);
 
@@ -41,6 +64,7 @@ struct Line {
   std::string ours;
   std::string other;
   std::string target;
+  std::optional<Sides> sides{};
 };
 void print(const Line& line);
 

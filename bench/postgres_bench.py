@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Guarded writes in PostgreSQL against what a service would do without the guard, by pgbench with prepared statements
-over a Unix socket: 8 clients, 10,000 rows. Rounds of the two sides of each line alternate; a line holds the medians of
-the rounds and of their ratios."""
+over a Unix socket: 8 clients, 10,000 rows. The server has one processor, pgbench the other; short rounds of the two
+sides of each line alternate."""
 
 import argparse
 import os
@@ -10,8 +10,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+
+import figures
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "kit"))
 import postgres_server  # noqa: E402
@@ -74,21 +75,27 @@ class Bench:
         path = os.path.join(self.folder, re.sub(r"\W", "-", script) + ".sql")
         with open(path, "w") as file:
             file.write(SCRIPTS[script])
-        return [self.program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds or self.seconds),
-                "-f", path, self.server.conninfo(self.database)]
+        return figures.pinned([self.program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T",
+                               str(seconds or self.seconds), "-f", path, self.server.conninfo(self.database)], "load")
 
-    def rate(self, script, clients=8):
+    def load(self, script, clients=8):
+        """(transactions a second, how many)"""
         output = subprocess.run(self.command(script, clients), capture_output=True, text=True, check=True).stdout
         if "number of failed transactions: 0" not in output and "failed" in output:
             raise RuntimeError(output)
-        return float(re.search(r"tps = ([\d.]+)", output)[1])
+        return (float(re.search(r"tps = ([\d.]+)", output)[1]),
+                int(re.search(r"transactions actually processed: (\d+)", output)[1]))
+
+    def rate(self, script):
+        return self.load(script)[0]
 
     def compare(self, what, ours, other, target, clients=8):
-        self.rate(ours, clients)
-        pairs = [(self.rate(ours, clients), self.rate(other, clients)) for _ in range(self.rounds)]
-        print(f"{what}: {statistics.median(a / b for a, b in pairs):.2f} "
-              f"(ours {statistics.median(a for a, _ in pairs):,.0f}/s, "
-              f"other {statistics.median(b for _, b in pairs):,.0f}/s), target {target}", flush=True)
+        self.load(ours, clients)
+        sides = [figures.Batches(self.server.pid) for _ in range(2)]
+        for _ in range(self.rounds):
+            for side, script in zip(sides, (ours, other)):
+                side.run(lambda: self.load(script, clients))
+        figures.tell_rates(what, *sides, target)
 
     def advance_against_a_stream(self):
         """How long advances take while 16 writers under the present token never leave the fence's lock free."""
@@ -105,8 +112,8 @@ class Bench:
                 waits.append((time.monotonic() - began) * 1000)
             stream.kill()
             stream.wait()
-        print(f"an advance against 16 writers under the present token: {statistics.median(waits):.1f} ms, "
-              f"slowest {max(waits):.1f} ms of {len(waits)} (target < 100 ms)", flush=True)
+        figures.tell("ms of an advance against 16 writers under the present token", statistics.median(waits),
+                     f"{max(waits):.1f} ms the slowest of {len(waits)}", "none", "< 100")
 
     def bloat(self, writes):
         def size():
@@ -115,8 +122,8 @@ class Bench:
         subprocess.run([self.program, "-n", "-M", "prepared", "-c", "8", "-j", "2", "-t", str(writes // 8), "-f",
                         self.command("admitted")[-2], self.server.conninfo(self.database)],
                        capture_output=True, check=True)
-        print(f"size of the fence table over {writes:,} equal-token writes: {before:,} bytes before, "
-              f"{size():,} after", flush=True)
+        figures.tell(f"size of the fence table over {writes:,} equal-token writes", size() / before,
+                     f"{size():,} bytes", f"{before:,} before", "<= 1.0")
 
     def many_fences(self, count):
         small = [self.rate("admitted") for _ in range(self.rounds)]
@@ -125,9 +132,9 @@ class Bench:
             .replace(ID, ID + f"\\set fence random(1, {count})\n")
         large = [self.rate("admitted among many") for _ in range(self.rounds)]
         small += [self.rate("admitted") for _ in range(self.rounds)]
-        print(f"one-statement write among {count:,} fences: {statistics.median(large) / statistics.median(small):.2f} "
-              f"(ours {statistics.median(large):,.0f}/s, other {statistics.median(small):,.0f}/s with "
-              f"{ROWS:,} of them hot), target >= 0.9", flush=True)
+        figures.tell(f"one-statement write among {count:,} fences", statistics.median(large) / statistics.median(small),
+                     f"{statistics.median(large):,.0f}/s", f"{statistics.median(small):,.0f}/s with {ROWS:,} of them hot",
+                     ">= 0.9")
 
 
 def main():
@@ -135,8 +142,9 @@ def main():
     parser.add_argument("--quick", action="store_true", help="short rounds")
     parser.add_argument("--folder", help="ignored: the server's folder is a temporary one")
     options = parser.parse_args()
-    seconds, rounds = (1, 5) if options.quick else (5, 9)
+    seconds, rounds = (1, 5) if options.quick else (2, 15)
     with postgres_server.Server() as server:
+        figures.pin_servers(server.pid)
         bench = Bench(server, seconds, rounds)
         bench.sql(TABLE.format(name="account", rows=ROWS) + TABLE.format(name="protected_account", rows=ROWS)
                   + FENCES.format(rows=ROWS)

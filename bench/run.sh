@@ -1,36 +1,39 @@
-#!/bin/sh
-# Builds and runs every benchmark, and prints what the tables of bench/README.md hold. Flags: --quick for short rounds,
-# --folder PATH for the disk to measure (the build folder's by default).
-set -eu
+#!/bin/bash
+# Builds and runs every benchmark, and writes the tables of bench/README.md and bench/figures.json.
+# --quick          short rounds, for a look
+# --folder PATH    the disk to measure; the build folder's by default
+# PROGRAM …        those alone, such as redis_bench
+set -euo pipefail
 
-cd "$(dirname -- "$0")/.."
-build=$(pwd)/build/release
+cd "$(dirname -- "${BASH_SOURCE[0]}")/.."
+readonly build="$PWD/build/release"
+readonly compiled=(cache_bench advance_bench memory_bench redis_bench zookeeper_bench etcd_bench)
 quick=
-folder=
-while [ $# -gt 0 ]; do
-  case $1 in
+folder="$build"
+wanted=()
+while (($# > 0)); do
+  case "$1" in
     --quick) quick=--quick ;;
-    --folder) folder=$2; shift ;;
-    *) echo "usage: bench/run.sh [--quick] [--folder PATH]" >&2; exit 2 ;;
+    --folder) folder="${2:?--folder wants a path}"; shift ;;
+    -*) echo "usage: bench/run.sh [--quick] [--folder PATH] [PROGRAM …]" >&2; exit 2 ;;
+    *) wanted+=("$1") ;;
   esac
   shift
 done
 
 cmake --preset release -DFENCEGUARD_BENCH=ON >/dev/null
-cmake --build --preset release --target fenceguard cache_bench advance_bench memory_bench redis_bench \
-  zookeeper_bench etcd_bench >&2
-folder=${folder:-$build}
+cmake --build --preset release --target fenceguard "${compiled[@]}" >&2
 
-lines=$(mktemp)
-trap 'rm -f "$lines"' EXIT
-for program in "$build/bench/cache_bench" "$build/bench/advance_bench" "$build/bench/memory_bench" "$build/bench/redis_bench" \
-  "$build/bench/zookeeper_bench" "$build/bench/etcd_bench" \
-  "bench/http/put_bench.py --binary $build/fenceguard" "bench/http/proxy_bench.py --binary $build/fenceguard" \
-  "bench/http/proxy_memory.py --binary $build/fenceguard" \
-  bench/postgres_bench.py; do
-  $program $quick --folder "$folder" | tee -a "$lines" >&2
-done
-
-echo "| what | ratio | ours | other | target |"
-echo "| --- | --- | --- | --- | --- |"
-sed -E 's/^(.*): (.*) \(ours (.*), other ([^)]*)\), target (.*)$/| \1 | \2 | \3 | \4 | \5 |/' "$lines"
+figures="$(mktemp -d)"
+trap 'rm -rf "$figures"' EXIT
+run() { # PROGRAM COMMAND …
+  local program="$1"
+  shift
+  [[ ${#wanted[@]} -eq 0 || " ${wanted[*]} " == *" $program "* ]] || return 0
+  echo "$program ..." >&2
+  FENCEGUARD_FIGURES="$figures/$program.jsonl" "$@" ${quick:+"$quick"} --folder "$folder"
+}
+for program in "${compiled[@]}"; do run "$program" "$build/bench/$program"; done
+for program in put_bench proxy_bench proxy_memory; do run "$program" "bench/http/$program.py" --binary "$build/fenceguard"; done
+run postgres_bench bench/postgres_bench.py
+python3 -B bench/figures.py "$figures"

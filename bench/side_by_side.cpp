@@ -45,8 +45,8 @@ double sum_of_workers(int copies, std::vector<std::string> words) {
 }
 
 void print_rates(const std::string& name, const Sides& sides, const std::string& target) {
-  print({name, fmt::format("{:.2f}", sides.ours / sides.other), fmt::format("{:.0f}/s", sides.ours),
-         fmt::format("{:.0f}/s", sides.other), target});
+  print({name, fmt::format("{:.2f}", sides.ratio.median), fmt::format("{:.0f}/s", sides.ours),
+         fmt::format("{:.0f}/s", sides.other), target, sides});
 }
 
 }  // namespace fenceguard::bench

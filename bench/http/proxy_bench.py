@@ -1,16 +1,13 @@
 #!/usr/bin/python3
 """A guarded reverse proxy against plain ones: `fenceguard serve --storage http://…`, nginx and HAProxy, one thread each,
-in front of the same nginx that only answers; 64 keep-alive connections of wrk, every request with a valid token. Rounds
-alternate; each line printed holds medians, against the faster of the other two."""
+in front of the same nginx that only reads and answers; 64 keep-alive connections of wrk, every request with a valid
+token. The proxies have one processor, wrk and the storage the other. Short rounds alternate; each line holds medians, against the faster of the other two."""
 
 import contextlib
-import os
-import re
-import statistics
 import subprocess
 import sys
 
-from web_servers import HERE, free_port, guard, processor_seconds, read_settings, running, wait_for_port, work_folder
+from web_servers import figures, free_port, guard, load, read_settings, running, wait_for_port, work_folder
 
 CONNECTIONS = 64
 NGINX_CONFIG = """
@@ -32,8 +29,17 @@ http {{
   {http}
 }}
 """
+# The body of a PUT is read before the answer: for 'mirror', which throws it away. An answer that comes before is of no known
+# request to a guard.
 ANSWERS = """server {{ listen 127.0.0.1:{port}; default_type text/plain;
-  location / {{ if ($request_method = PUT) {{ return 204; }} return 200 "{body}"; }} }}"""
+  location / {{
+    if ($request_method = GET) {{ return 200 "{body}"; }}
+    mirror /read;
+    error_page 405 =204 /done;
+    root {folder};
+  }}
+  location = /read {{ internal; return 204; }}
+  location = /done {{ internal; return 204; }} }}"""
 PASSES_ON = """upstream storage {{ server 127.0.0.1:{upstream}; keepalive 128; keepalive_requests 1000000000; }}
   server {{ listen 127.0.0.1:{port};
     location / {{ proxy_pass http://storage; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}"""
@@ -56,17 +62,17 @@ backend storage
 """
 
 
-def nginx(stack, folder, name, http):
+def nginx(stack, folder, name, http, of="servers"):
     with open(f"{folder}/{name}.conf", "w") as config:
         config.write(NGINX_CONFIG.format(folder=folder, name=name, http=http))
     command = ["nginx", "-e", f"{folder}/{name}-error.log", "-p", folder, "-c", f"{folder}/{name}.conf"]
-    return stack.enter_context(running(command, stderr=subprocess.DEVNULL))
+    return stack.enter_context(running(command, of, stderr=subprocess.DEVNULL))
 
 
 def start_all(stack, folder, binary):
     """{name: (port, process)} of the three proxies."""
     upstream, nginx_port, haproxy_port = free_port(), free_port(), free_port()
-    storage = nginx(stack, folder, "storage", ANSWERS.format(port=upstream, body="x" * 100))
+    storage = nginx(stack, folder, "storage", ANSWERS.format(port=upstream, body="x" * 100, folder=folder), "load")
     wait_for_port(upstream, storage)
     plain = nginx(stack, folder, "plain", PASSES_ON.format(port=nginx_port, upstream=upstream))
     with open(f"{folder}/haproxy.cfg", "w") as config:
@@ -80,54 +86,38 @@ def start_all(stack, folder, binary):
     return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}
 
 
-def milliseconds(text):
-    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()
-    return float(number) * {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000}[unit]
+def put_or_get(port, seconds, method, body_bytes):
+    return load(port, seconds, "proxy.lua", CONNECTIONS, {"METHOD": method, "BYTES": str(body_bytes)})
 
 
-def load(port, process, seconds, method, body_bytes):
-    """(requests per second, p99 in ms, processor microseconds of the proxy per request)"""
-    before = processor_seconds(process.pid)
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", f"{HERE}/proxy.lua",
-               f"http://127.0.0.1:{port}"]
-    environment = {**os.environ, "METHOD": method, "BYTES": str(body_bytes)}
-    text = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    if "Non-2xx" in text or "Socket errors" in text:
-        raise RuntimeError(f"not every request was answered with 2xx:\n{text}")
-    done = int(re.search(r"(\d+) requests in", text)[1])
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
-    p99 = milliseconds(re.search(r"^ +99% +(\S+)", text, re.MULTILINE)[1])
-    return rate, p99, (processor_seconds(process.pid) - before) * 1e6 / done
-
-
-def compare(proxies, rounds, seconds, method, body_bytes, target):
-    measured = {name: [] for name in proxies}
+def compare(proxies, rounds, seconds, method, body_bytes, targets):
+    """targets: of processor time, rate and p99, as shares of the faster of the others."""
+    sides = {name: figures.Batches(process.pid) for name, (_, process) in proxies.items()}
     for _ in range(rounds):
-        for name, (port, process) in proxies.items():
-            measured[name].append(load(port, process, seconds, method, body_bytes))
-    medians = {name: [statistics.median(column) for column in zip(*lines)] for name, lines in measured.items()}
-    ours = medians.pop("fenceguard")
-    best = max(medians, key=lambda name: medians[name][0])
-    other = medians[best]
-    what = f"guarded {method}" + (f" of {body_bytes} bytes" if method == "PUT" else "")
-    rest = "; ".join(f"{name} {rate:.0f}/s, p99 {p99:.1f} ms, {cpu:.1f} us"
-                     for name, (rate, p99, cpu) in medians.items())
-    print(f"{what} over {CONNECTIONS} connections: {ours[0] / other[0]:.2f} "
-          f"(ours {ours[0]:.0f}/s, p99 {ours[1]:.1f} ms, {ours[2]:.1f} us of processor time each, other {rest}), "
-          f"target >= {target}", flush=True)
-    print(f"p99 of {what}: {ours[1] / other[1]:.2f} (ours {ours[1]:.1f} ms, other {other[1]:.1f} ms {best}), "
-          f"target <= 1.2", flush=True)
+        for name, (port, _) in proxies.items():
+            sides[name].run(lambda: put_or_get(port, seconds, method, body_bytes))
+    ours = sides.pop("fenceguard")
+    best = max(sides, key=lambda name: sides[name].rate())
+    other = sides[best]
+    what = f"guarded {method}" + (f" of {body_bytes} bytes" if method == "PUT" else "") + f", beside {best}"
+    figures.tell_rates(what, ours, other, targets[1])
+    our_us, other_us = ours.cost()[1], other.cost()[1]
+    figures.tell(f"processor time of the proxy, {what}", our_us / other_us, f"{our_us:.1f} us", f"{other_us:.1f} us",
+                 targets[0], [a[1] / b[1] for a, b in zip(ours.costs, other.costs)])
+    our_p99, other_p99 = ours.other()[0], other.other()[0]
+    figures.tell(f"p99, {what}", our_p99 / other_p99, f"{our_p99:.1f} ms", f"{other_p99:.1f} ms", targets[2],
+                 [a[0] / b[0] for a, b in zip(ours.others, other.others)])
 
 
 def main():
     settings = read_settings(__doc__, "shorter rounds, for a look")
-    rounds, seconds = (3, 2) if settings.quick else (7, 5)
+    rounds, seconds = (5, 1) if settings.quick else (15, 2)
     with contextlib.ExitStack() as stack:
         proxies = start_all(stack, work_folder(stack, settings), settings.binary)
-        load(*proxies["fenceguard"], 2, "PUT", 100)  # every resource has its fence
-        compare(proxies, rounds, seconds, "PUT", 100, 1.0)
-        compare(proxies, rounds, seconds, "GET", 0, 1.0)
-        compare(proxies, rounds, seconds, "PUT", 65536, 0.9)
+        put_or_get(proxies["fenceguard"][0], 2, "PUT", 100)  # every resource has its fence
+        compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 0.95", "<= 1.1"))
+        compare(proxies, rounds, seconds, "GET", 0, ("<= 1.0", ">= 0.95", "<= 1.1"))
+        compare(proxies, rounds, seconds, "PUT", 65536, ("<= 1.0", ">= 1.0", "<= 1.1"))
 
 
 if __name__ == "__main__":

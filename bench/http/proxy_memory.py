@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from proxy_bench import ANSWERS, nginx
-from web_servers import HERE, free_port, guard, read_settings, wait_for_port, work_folder
+from web_servers import HERE, figures, free_port, guard, read_settings, wait_for_port, work_folder
 
 CACHE = 100_000
 CONNECTIONS = 256
@@ -64,9 +64,8 @@ def resources(bench, count):
         half_way = resident_kib(process)
         touch(port, count // 2, count - count // 2)
         end = resident_kib(process)
-    print(f"resident memory of the proxy, {count} resources written to once, cache of {CACHE}: {end / half_way:.2f} "
-          f"(ours {end / 1024:.1f} MiB at the end, other {half_way / 1024:.1f} MiB half-way), target <= 1.05",
-          flush=True)
+    figures.tell(f"resident memory of the proxy, {count} resources written to once, cache of {CACHE}", end / half_way,
+                 f"{end / 1024:.1f} MiB at the end", f"{half_way / 1024:.1f} MiB half-way", "<= 1.05")
 
 
 def connect(port, tls):
@@ -94,8 +93,8 @@ def idle(bench, name, flags):
         for _ in range(IDLE):
             stack.callback(connect(port, tls).close)
         all_of_them = resident_kib(process)
-    print(f"KiB of an idle connection {name}: {(all_of_them - none) / IDLE:.1f} (ours {all_of_them / 1024:.1f} MiB "
-          f"with {IDLE} of them, other {none / 1024:.1f} MiB with none), target < 20", flush=True)
+    figures.tell(f"KiB of an idle connection {name}", (all_of_them - none) / IDLE,
+                 f"{all_of_them / 1024:.1f} MiB with {IDLE} of them", f"{none / 1024:.1f} MiB with none", "< 20")
 
 
 def main():

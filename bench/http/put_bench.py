@@ -1,15 +1,13 @@
 #!/usr/bin/python3
 """PUT of 100 bytes with a valid token over 64 keep-alive connections against `fenceguard serve`, each durable before
-its answer, and the same requests against one nginx worker that only answers 204. Rounds alternate; the line printed
-holds the medians."""
+its answer, and the same requests against one nginx worker that only answers 204. Short rounds alternate; the
+line holds the medians."""
 
 import contextlib
-import re
-import statistics
 import subprocess
 import sys
 
-from web_servers import HERE, free_port, guard, processor_seconds, read_settings, running, wait_for_port, work_folder
+from web_servers import figures, free_port, guard, load, read_settings, running, wait_for_port, work_folder
 
 CONNECTIONS = 64
 NGINX_CONFIG = """
@@ -31,21 +29,9 @@ http {{
 """
 
 
-def load(port, seconds, pid):
-    """(requests per second, processor microseconds of the server per request)"""
-    before = processor_seconds(pid)
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", f"{HERE}/put.lua", f"http://127.0.0.1:{port}"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if "Non-2xx" in text or "Socket errors" in text:
-        raise RuntimeError(f"not every PUT was answered with 2xx:\n{text}")
-    done = int(re.search(r"(\d+) requests in", text)[1])
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
-    return rate, (processor_seconds(pid) - before) * 1e6 / done
-
-
 def main():
     settings = read_settings(__doc__, "shorter rounds, for a look")
-    rounds, seconds = (3, 2) if settings.quick else (7, 5)
+    rounds, seconds = (5, 1) if settings.quick else (15, 2)
 
     with contextlib.ExitStack() as stack:
         folder = work_folder(stack, settings)
@@ -58,18 +44,16 @@ def main():
         other = stack.enter_context(running(nginx, stderr=subprocess.DEVNULL))
         wait_for_port(port, other)
 
-        load(our_port, 2, ours.pid)  # every resource has its fence and its object
-        load(port, 1, other.pid)
-        our_rounds, other_rounds = [], []
-        for _ in range(rounds):
-            our_rounds.append(load(our_port, seconds, ours.pid))
-            other_rounds.append(load(port, seconds, other.pid))
+        def put(to_port, for_seconds=seconds):
+            return load(to_port, for_seconds, "put.lua", CONNECTIONS)
 
-    our_rate, our_cpu = (statistics.median(column) for column in zip(*our_rounds))
-    other_rate, other_cpu = (statistics.median(column) for column in zip(*other_rounds))
-    print(f"durable PUT over {CONNECTIONS} connections: {our_rate / other_rate:.2f} "
-          f"(ours {our_rate:.0f}/s with {our_cpu:.1f} us of processor time each, "
-          f"other {other_rate:.0f}/s with {other_cpu:.1f} us), target >= 0.3")
+        put(our_port, 2)  # every resource has its fence and its object
+        put(port, 1)
+        our_batches, other_batches = figures.Batches(ours.pid), figures.Batches(other.pid)
+        for _ in range(rounds):
+            our_batches.run(lambda: put(our_port))
+            other_batches.run(lambda: put(port))
+    figures.tell_rates(f"durable PUT over {CONNECTIONS} connections", our_batches, other_batches, ">= 0.5")
 
 
 if __name__ == "__main__":

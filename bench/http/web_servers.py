@@ -1,4 +1,4 @@
-"""Web servers as child processes of a benchmark, and what they cost; and how such a benchmark is called."""
+"""Web servers as child processes of a benchmark, and the load on them; and how such a benchmark is called."""
 
 import argparse
 import contextlib
@@ -7,10 +7,14 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+import figures  # noqa: E402
+
 
 
 def read_settings(description, quick):
@@ -46,8 +50,8 @@ def wait_for_port(port, process):
 
 
 @contextlib.contextmanager
-def running(command, **options):
-    process = subprocess.Popen(command, **options)
+def running(command, of="servers", **options):
+    process = subprocess.Popen(figures.pinned(command, of), **options)
     try:
         yield process
     finally:
@@ -68,11 +72,18 @@ def guard(stack, folder, binary, *flags):
     return int(re.search(r"data=127\.0\.0\.1:(\d+)", process.stdout.readline())[1]), process
 
 
-def processor_seconds(pid):
-    """Processor time of a process and, for nginx, of its worker."""
-    total = 0
-    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
-    for one in [str(pid)] + children:
-        fields = open(f"/proc/{one}/stat").read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
+def milliseconds(text):
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()
+    return float(number) * {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000}[unit]
+
+
+def load(port, seconds, script, connections, variables=None):
+    """(requests a second, how many, p99 in ms) of wrk. Raises RuntimeError if any was not answered with 2xx."""
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", f"{HERE}/{script}",
+               f"http://127.0.0.1:{port}"]
+    text = subprocess.run(figures.pinned(command, "load"), check=True, capture_output=True, text=True,
+                          env={**os.environ, **(variables or {})}).stdout
+    if "Non-2xx" in text or "Socket errors" in text:
+        raise RuntimeError(f"not every request was answered with 2xx:\n{text}")
+    return (float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1]), int(re.search(r"(\d+) requests in", text)[1]),
+            milliseconds(re.search(r"^ +99% +(\S+)", text, re.MULTILINE)[1]))
