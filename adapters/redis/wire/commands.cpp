@@ -9,6 +9,7 @@
 #include "adapters/redis/wire/errors.hpp"
 #include "guard/error.hpp"
 #include "guard/support/read_only_call.hpp"
+#include "guard/token.hpp"
 
 namespace fenceguard::redis {
 namespace {
