@@ -15,7 +15,8 @@ daemon off;
 worker_processes 1;
 pid {folder}/{name}.pid;
 error_log {folder}/{name}-error.log;
-events {{ worker_connections 1024; }}
+events {{ worker_connections 8192; }}
+worker_rlimit_nofile 16384;
 http {{
   access_log off;
   keepalive_requests 1000000000;
@@ -40,13 +41,13 @@ ANSWERS = """server {{ listen 127.0.0.1:{port}; default_type text/plain;
   }}
   location = /read {{ internal; return 204; }}
   location = /done {{ internal; return 204; }} }}"""
-PASSES_ON = """upstream storage {{ server 127.0.0.1:{upstream}; keepalive 128; keepalive_requests 1000000000; }}
+PASSES_ON = """upstream storage {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 1000000000; }}
   server {{ listen 127.0.0.1:{port};
     location / {{ proxy_pass http://storage; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}"""
 HAPROXY_CONFIG = """
 global
   nbthread 1
-  maxconn 2000
+  maxconn 4000
 defaults
   mode http
   timeout connect 5s
@@ -86,20 +87,21 @@ def start_all(stack, folder, binary):
     return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}
 
 
-def put_or_get(port, seconds, method, body_bytes):
-    return load(port, seconds, "proxy.lua", CONNECTIONS, {"METHOD": method, "BYTES": str(body_bytes)})
+def put_or_get(port, seconds, method, body_bytes, connections=CONNECTIONS):
+    return load(port, seconds, "proxy.lua", connections, {"METHOD": method, "BYTES": str(body_bytes)})
 
 
-def compare(proxies, rounds, seconds, method, body_bytes, targets):
+def compare(proxies, rounds, seconds, method, body_bytes, targets, connections=CONNECTIONS):
     """targets: of processor time, rate and p99, as shares of the faster of the others."""
     sides = {name: figures.Batches(process.pid) for name, (_, process) in proxies.items()}
     for _ in range(rounds):
         for name, (port, _) in proxies.items():
-            sides[name].run(lambda: put_or_get(port, seconds, method, body_bytes))
+            sides[name].run(lambda: put_or_get(port, seconds, method, body_bytes, connections))
     ours = sides.pop("fenceguard")
     best = max(sides, key=lambda name: sides[name].rate())
     other = sides[best]
-    what = f"guarded {method}" + (f" of {body_bytes} bytes" if method == "PUT" else "") + f", beside {best}"
+    what = f"guarded {method}" + (f" of {body_bytes} bytes" if method == "PUT" else "") + \
+        f", {connections} connections, beside {best}"
     figures.tell_rates(what, ours, other, targets[1])
     our_us, other_us = ours.cost()[1], other.cost()[1]
     figures.tell(f"processor time of the proxy, {what}", our_us / other_us, f"{our_us:.1f} us", f"{other_us:.1f} us",
@@ -118,6 +120,7 @@ def main():
         compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 0.95", "<= 1.1"))
         compare(proxies, rounds, seconds, "GET", 0, ("<= 1.0", ">= 0.95", "<= 1.1"))
         compare(proxies, rounds, seconds, "PUT", 65536, ("<= 1.0", ">= 1.0", "<= 1.1"))
+        compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 1.2", "<= 1.1"), 1_000)
 
 
 if __name__ == "__main__":

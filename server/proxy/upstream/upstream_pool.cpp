@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t idle_connections_max = 128;
+constexpr std::size_t idle_connections_max = 1'024;
 // A server that closes an idle connection may do so while a request is on its way, and that request's outcome
 // is then unknown. So we part well before it would.
 constexpr milliseconds parting_ahead{2'000};
