@@ -90,10 +90,21 @@ std::optional<KeySpec> spec_of(const Reply& description) {
   return spec;
 }
 
-// The server does not describe where SORT keeps its STORE; its patterns name no key (objection_to()).
-void describe_sort(CommandTable::Facts& facts) {
-  facts.keys = {{.begin = 1}, {.begin = 2, .keyword = "STORE"}};
-  facts.tells_all_keys = true;
+// Nothing where the server does not describe all of them. flags, specifications: of the command.
+std::optional<std::vector<KeySpec>> specs_of(std::string_view name, const Reply& flags,
+                                             const Reply& specifications) {
+  // Where SORT keeps its STORE is not described; its patterns name no key (objection_to()).
+  if (name == "SORT" || name == "SORT_RO") return {{{.begin = 1}, {.begin = 2, .keyword = "STORE"}}};
+  // A module may tell the keys of such a command by code alone.
+  if (has_flag(flags, "module") && has_flag(flags, "movablekeys")) return std::nullopt;
+  std::vector<KeySpec> specs;
+  for (const auto& description : specifications.elements) {
+    if (has_flag(member(description, "flags"), "not_key")) continue;
+    auto spec = spec_of(description);
+    if (!spec) return std::nullopt;
+    specs.push_back(*std::move(spec));
+  }
+  return specs;
 }
 
 // An element of COMMAND INFO: name, arity, flags, first key, last key, step, categories, tips, key
@@ -107,17 +118,11 @@ CommandTable::Facts facts_of(const Reply& info) {
   facts.reads = has_flag(flags, "readonly");
   facts.has_subcommands = !info.elements.at(9).elements.empty();
   facts.objection = objection_of(facts, flags);
-  // A module may tell the keys of such a command by code alone.
-  facts.tells_all_keys = !(has_flag(flags, "module") && has_flag(flags, "movablekeys"));
-  for (const auto& description : info.elements.at(8).elements) {
-    if (has_flag(member(description, "flags"), "not_key")) continue;
-    if (auto spec = spec_of(description)) {
-      facts.keys.push_back(*std::move(spec));
-    } else {
-      facts.tells_all_keys = false;
-    }
+  if (auto specs = specs_of(facts.name, flags, info.elements.at(8))) {
+    facts.keys = *std::move(specs);
+  } else if (facts.objection.empty()) {
+    facts.objection = "the server does not describe where its keys are";
   }
-  if (facts.name == "SORT" || facts.name == "SORT_RO") describe_sort(facts);
   return facts;
 }
 
@@ -190,7 +195,6 @@ const CommandTable::Facts& CommandTable::facts(const Ask& ask, const Command& co
 }
 
 std::vector<std::string_view> keys_of(const CommandTable::Facts& facts, const Command& command) {
-  if (!facts.tells_all_keys) throw_untold(facts, "the server does not describe where they are");
   std::vector<std::string_view> keys;
   for (const auto& spec : facts.keys) add_keys(facts, spec, command, keys);
   return keys;

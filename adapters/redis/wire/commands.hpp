@@ -44,8 +44,7 @@ class CommandTable {
     bool has_subcommands = false;
     std::string_view objection;  // why it cannot be guarded, whatever its words are; empty: it can
     int arity = 0;               // so many words; negative: at least so many
-    std::vector<KeySpec> keys;
-    bool tells_all_keys = true;  // false: keys has not all, and the command cannot be guarded
+    std::vector<KeySpec> keys;   // not all, where there is an objection
   };
 
   // Sends a command to the server and answers its reply; throws as Connection::call does.
@@ -68,8 +67,8 @@ class CommandTable {
 // Why this very command cannot be guarded, as a sentence about it; empty if it can.
 [[nodiscard]] std::string_view objection_to(const CommandTable::Facts& facts, const Command& command);
 
-// The keys that the command names, which point into it. Throws InvalidInput where they cannot be told,
-// because it is malformed or could be read in two ways.
+// The keys that the command names, which point into it. REQUIRES: no objection to the command. Throws
+// InvalidInput where they cannot be told, because it is malformed or could be read in two ways.
 [[nodiscard]] std::vector<std::string_view> keys_of(const CommandTable::Facts& facts, const Command& command);
 
 }  // namespace fenceguard::redis
