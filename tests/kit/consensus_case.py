@@ -11,15 +11,11 @@ import signal
 import subprocess
 
 import support
-from product_case import ProductTest, SECRET, claim_of
+from product_case import SECRET, ControlSide, ProductTest, claim_fields, claim_of
 from support import wait_until
 
 INIT = "fenceguard fence init"
 _NAMES = itertools.count(1)
-
-
-def claim_fields(lease):
-    return {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
 
 
 class Case(ProductTest):
@@ -253,42 +249,7 @@ class WithoutItsRecord:
         self.expect(125, "exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--", "true")
 
 
-class Serving:
-    def test_the_control_side(self):
-        guard = self.serve("--init")
-        self.assertRegex(guard.line, r"^listening data=\S+ control=127\.0\.0\.1:\d+\n$")
-        self.assertEqual(guard.call("GET", "/readyz").status, 200)
-        lease = guard.lease("accounts/42")
-        self.assertEqual(lease.status, 201, lease)
-        fence = guard.call("GET", "/v1/fences/accounts/42")
-        self.assertEqual((fence.status, fence.json["token"]), (200, lease.json["token"]))
-        self.assertEqual(guard.lease("accounts/42").status, 409)
-        self.assertEqual(guard.lease("accounts/42", holder=lease.json["holder"]).status, 200)
-        headers = claim_fields(lease.json)
-        self.assertEqual(guard.call("PUT", "/v1/leases/accounts/42", headers).status, 200)
-        self.assertEqual(guard.call("DELETE", "/v1/leases/accounts/42", headers).status, 204)
-        self.assertIn(f'storage="{self.scheme}"'.encode(), guard.call("GET", "/metrics").body)
-        self.assertEqual(guard.stop(), 0)
-
-    def test_revoke_list_and_compact(self):
-        guard = self.serve("--init")
-        lease = guard.lease("a").json
-        answer = guard.call("POST", "/v1/fences/a/revoke")
-        self.assertEqual((answer.status, answer.json["closed"]), (200, True))
-        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
-        self.assertEqual(guard.call("GET", "/v1/leases/a").status, 404)
-        page = guard.call("GET", "/v1/fences?prefix=a").json
-        self.assertEqual([each["resource"] for each in page["fences"]], ["a"])
-        self.assertEqual(guard.call("POST", "/v1/fences/compact").json["dropped"], 1)
-
-    def test_without_its_record_it_serves_and_is_not_ready(self):
-        guard = self.serve()
-        self.assertEqual(guard.call("GET", "/readyz").status, 503)
-        self.assertEqual(guard.lease("a").status, 503)
-        self.fence(0, "init")
-        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
-        self.assertEqual(guard.lease("a").status, 201)
-
+class Serving(ControlSide):
     def test_a_server_that_stops_answering_and_comes_back(self):
         server = self.own_server()
         url = self.url_of(self.patient, server=server)

@@ -5,12 +5,17 @@ may hold it.
 """
 
 import support
+from waiting import wait_until
 
 SECRET = "tr0ub4dor"
 
 
 def claim_of(lease):
     return ["--resource", lease["resource"], "--token", lease["token"], "--holder", lease["holder"]]
+
+
+def claim_fields(lease):
+    return {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
 
 
 class ProductTest(support.BinaryTest):
@@ -39,3 +44,45 @@ class ProductTest(support.BinaryTest):
 
     def fence_json(self, status, command, *arguments, url=None):
         return self.expect_json(status, "fence", command, "--storage", url or self.url, *arguments)
+
+
+class ControlSide:
+    """What a guard of a product whose data is elsewhere serves, for a ProductTest with a scheme."""
+
+    def initialised_guard(self):
+        return self.serve("--init")
+
+    def test_the_control_side(self):
+        guard = self.initialised_guard()
+        self.assertRegex(guard.line, r"^listening data=\S+ control=127\.0\.0\.1:\d+\n$")
+        self.assertEqual(guard.call("GET", "/readyz").status, 200)
+        lease = guard.lease("accounts/42")
+        self.assertEqual(lease.status, 201, lease)
+        fence = guard.call("GET", "/v1/fences/accounts/42")
+        self.assertEqual((fence.status, fence.json["token"]), (200, lease.json["token"]))
+        self.assertEqual(guard.lease("accounts/42").status, 409)
+        self.assertEqual(guard.lease("accounts/42", holder=lease.json["holder"]).status, 200)
+        headers = claim_fields(lease.json)
+        self.assertEqual(guard.call("PUT", "/v1/leases/accounts/42", headers).status, 200)
+        self.assertEqual(guard.call("DELETE", "/v1/leases/accounts/42", headers).status, 204)
+        self.assertIn(f'storage="{self.scheme}"'.encode(), guard.call("GET", "/metrics").body)
+        self.assertEqual(guard.stop(), 0)
+
+    def test_revoke_list_and_compact(self):
+        guard = self.initialised_guard()
+        lease = guard.lease("a").json
+        answer = guard.call("POST", "/v1/fences/a/revoke")
+        self.assertEqual((answer.status, answer.json["closed"]), (200, True))
+        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
+        self.assertEqual(guard.call("GET", "/v1/leases/a").status, 404)
+        page = guard.call("GET", "/v1/fences?prefix=a").json
+        self.assertEqual([each["resource"] for each in page["fences"]], ["a"])
+        self.assertEqual(guard.call("POST", "/v1/fences/compact").json["dropped"], 1)
+
+    def test_without_its_record_it_serves_and_is_not_ready(self):
+        guard = self.serve()
+        self.assertEqual(guard.call("GET", "/readyz").status, 503)
+        self.assertEqual(guard.lease("a").status, 503)
+        self.fence(0, "init")
+        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+        self.assertEqual(guard.lease("a").status, 201)

@@ -7,12 +7,9 @@ import unittest
 
 import redis_server
 import support
+from product_case import ControlSide, claim_fields
 from redis_case import INIT, SECRET, RedisTest, claim_of, setUpModule  # noqa: F401
 from support import wait_until
-
-
-def claim_fields(lease):
-    return {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
 
 
 class Fences(RedisTest):
@@ -120,43 +117,12 @@ class Exec(RedisTest):
         self.assertEqual(process.wait(support.LIMIT_S), 124)
 
 
-class Serving(RedisTest):
-    def test_the_control_side(self):
-        self.fence(0, "init")
-        guard = self.serve()
-        self.assertRegex(guard.line, r"^listening data=\S+ control=127\.0\.0\.1:\d+\n$")
-        self.assertEqual(guard.call("GET", "/readyz").status, 200)
-        lease = guard.lease("accounts/42")
-        self.assertEqual(lease.status, 201)
-        fence = guard.call("GET", "/v1/fences/accounts/42")
-        self.assertEqual((fence.status, fence.json["token"]), (200, lease.json["token"]))
-        self.assertEqual(guard.lease("accounts/42").status, 409)
-        self.assertEqual(guard.lease("accounts/42", holder=lease.json["holder"]).status, 200)
-        headers = claim_fields(lease.json)
-        self.assertEqual(guard.call("PUT", "/v1/leases/accounts/42", headers).status, 200)
-        self.assertEqual(guard.call("DELETE", "/v1/leases/accounts/42", headers).status, 204)
-        self.assertIn(b'storage="redis"', guard.call("GET", "/metrics").body)
-        self.assertEqual(guard.stop(), 0)
+class Serving(ControlSide, RedisTest):
+    scheme = "redis"
 
-    def test_revoke_list_and_compact(self):
+    def initialised_guard(self):
         self.fence(0, "init")
-        guard = self.serve()
-        lease = guard.lease("a").json
-        answer = guard.call("POST", "/v1/fences/a/revoke")
-        self.assertEqual((answer.status, answer.json["closed"]), (200, True))
-        self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(lease)).status, 412)
-        self.assertEqual(guard.call("GET", "/v1/leases/a").status, 404)
-        page = guard.call("GET", "/v1/fences?prefix=a").json
-        self.assertEqual([each["resource"] for each in page["fences"]], ["a"])
-        self.assertEqual(guard.call("POST", "/v1/fences/compact").json["dropped"], 1)
-
-    def test_without_its_record_it_serves_and_is_not_ready(self):
-        guard = self.serve()
-        self.assertEqual(guard.call("GET", "/readyz").status, 503)
-        self.assertEqual(guard.lease("a").status, 503)
-        self.fence(0, "init")
-        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
-        self.assertEqual(guard.lease("a").status, 201)
+        return self.serve()
 
     def test_init_draws_the_floor(self):
         guard = self.serve("--init")
