@@ -125,6 +125,8 @@ class Numbers {
     return random() % 16 == 0 ? next_.load() : next_++;
   }
   [[nodiscard]] std::int64_t next() const { return next_; }
+  // What was drawn is below what is next, also where it was a number that is given out again.
+  void skip() { ++next_; }
 
  private:
   std::atomic<std::int64_t> next_{1};
