@@ -4,6 +4,7 @@ own, and the line, also as JSON in the file that FENCEGUARD_FIGURES names, that 
     figures.py FOLDER     writes the tables of README.md and figures.json from its files, one a program: NAME.jsonl
 """
 
+import contextlib
 import json
 import os
 import re
@@ -37,19 +38,21 @@ def pin_servers(pid):
 
 def descendants(pid):
     found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-            for child in file.read().split():
-                found += [int(child), *descendants(int(child))]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                for child in file.read().split():
+                    found += [int(child), *descendants(int(child))]
     return found
 
 
 def processor_seconds(pid):
     """Of a server, the processes that it started, and those of them that have ended."""
     ticks = 0
-    for one in [pid, *descendants(pid)]:
-        with open(f"/proc/{one}/stat", encoding="utf-8") as file:
-            ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:15]))
+    for one in [*descendants(pid), pid]:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile: counted with its parent
+            with open(f"/proc/{one}/stat", encoding="utf-8") as file:
+                ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -17,6 +17,10 @@ language sql immutable as $$ select hashtextextended(resource collate "C", 0) $$
 create or replace function fenceguard.floor_lock_key() returns bigint
 language sql immutable as $$ select -7020450312114311203 $$;
 
+-- Of what the first protect() switches on.
+create or replace function fenceguard.notes_lock_key() returns bigint
+language sql immutable as $$ select -7020450312114311204 $$;
+
 -- Tells the tags of one token from those of another one in the same transaction.
 create or replace function fenceguard.tag_group(token bigint) returns bigint
 language sql immutable as $$
@@ -239,7 +243,7 @@ begin
   end if;
   raise exception 'another transaction, still open, keeps the lock of fenceguard''s %',
       case key when fenceguard.floor_lock_key() then 'floor' when fenceguard.counter_lock_key() then 'counter'
-               else 'leases' end
+               when fenceguard.notes_lock_key() then 'protected tables' else 'leases' end
     using errcode = 'lock_not_available',
       detail = format('Waited %s for %s. Nothing was done.', least(wait, own_timeout), coalesce(
         (select string_agg(coalesce('backend ' || h.pid, 'a prepared transaction'), ', ')

@@ -5,10 +5,22 @@
 -- What an admission leaves behind, for the triggers of protected tables and for the commit of a library, is a note: the
 -- claim with a seal, made of the fence's secret and the number of the transaction. Notes are kept in settings, which end
 -- with the transaction or with a savepoint that is rolled back. Any session can write a setting, so only the seal
--- counts; and as a session may bring back the note of a savepoint, a row is judged by the fence as well.
+-- counts; and as a session may bring back the note of a savepoint, a row is judged by the fence as well. A statement that
+-- judges its own claim leaves a note only once a table is protected: for nothing else would look at it.
 --
 -- What runs at every guarded write has no search_path of its own, which would have to be set each time: there everything
 -- is spelled out, operators, types and collations too (tests/postgres/sql/search_path_test.py looks at that).
+
+-- Whether a claim that the statement itself judges leaves a note: from the first protect() on, for good. PostgreSQL puts
+-- the answer into the plans that ask, and makes them anew when it changes (because it is inlined; what is immutable would
+-- be evaluated instead, and forgotten). A statement on a table that was protected just now comes after that: it waits for
+-- the table's lock.
+do $$
+begin
+  if to_regprocedure('fenceguard.leaves_notes()') is null then
+    create function fenceguard.leaves_notes() returns boolean language sql stable as 'select false';
+  end if;
+end $$;
 
 -- The claim to a fence with this secret, as it is noted in this transaction. PostgreSQL inlines this and the next two
 -- where they are called.
@@ -82,7 +94,8 @@ begin
      -- The lock first, and then a look with a snapshot that is newer than it.
      and fenceguard.share_lock(resource collate pg_catalog."C")
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select fenceguard.note(f.secret, f.resource, f.token, f.holder), f.advanced_by into note, advanced_by
+    select case when snapshot is null or fenceguard.leaves_notes()
+             then fenceguard.note(f.secret, f.resource, f.token, f.holder) else '' end, f.advanced_by into note, advanced_by
     from fenceguard.fences f
     where f.resource operator(pg_catalog.=) rule_on.resource collate pg_catalog."C"
       and f.token operator(pg_catalog.=) rule_on.token
@@ -92,8 +105,9 @@ begin
        and (snapshot is null
             or (pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)
                 and advanced_by operator(pg_catalog.<>) pg_catalog.pg_current_xact_id()))
-       and fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
-                                resource collate pg_catalog."C") then
+       and (case when note operator(pg_catalog.=) '' then fenceguard.require_seen_by_cursors(resource collate pg_catalog."C")
+              else fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
+                                        resource collate pg_catalog."C") end) then
       return 'admitted';
     end if;
   end if;
@@ -494,7 +508,28 @@ create or replace function fenceguard.admitted(
   resource text, token bigint, holder text default '', sequence bigint default null,
   statement pg_snapshot default pg_current_snapshot()) returns boolean
 language plpgsql volatile security definer as $$
+declare
+  is_seen pg_catalog.bool;
 begin
+  -- What rule_on() does, without a call and a note.
+  if sequence is null and not fenceguard.leaves_notes()
+     and pg_catalog.pg_try_advisory_xact_lock_shared(
+           pg_catalog.hashtextextended(resource collate pg_catalog."C", 0))
+     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+    select pg_catalog.pg_visible_in_snapshot(f.advanced_by, statement)
+           and coalesce(f.advanced_by operator(pg_catalog.<>) pg_catalog.pg_current_xact_id_if_assigned(), true)
+    into is_seen from fenceguard.fences f
+    where f.resource operator(pg_catalog.=) admitted.resource collate pg_catalog."C"
+      and f.token operator(pg_catalog.=) admitted.token
+      and f.holder operator(pg_catalog.=) admitted.holder collate pg_catalog."C"
+      and not f.closed and not f.below_floor and not pg_catalog.pg_is_in_recovery();
+    if is_seen then
+      perform from pg_catalog.pg_cursor() c
+      where c.name operator(pg_catalog.<>) ''
+         or c.statement operator(pg_catalog.<>) coalesce(pg_catalog.current_query(), '');
+      if not found then return true; end if;
+    end if;
+  end if;
   if sequence is not null then
     raise exception 'a condition takes no sequence: it is asked once per row, and the sequence would count at the first'
       using errcode = 'feature_not_supported',
@@ -504,6 +539,36 @@ begin
     return true;
   end if;
   return fenceguard.refuse_statement(resource collate pg_catalog."C", token, holder collate pg_catalog."C");
+end $$;
+
+-- The same as a statement of its own, sent together with the one that it guards: in one message or one pipeline, which
+-- is one transaction then. Nothing, or raises as admitted() does, and what follows is not begun.
+--
+--   select fenceguard.confirm('accounts/42', 34, 'h');  update account set balance = 70 where id = 42;
+--
+-- What follows has a snapshot that is newer than the lock, so it sees whatever the last advance waited for.
+create or replace function fenceguard.confirm(resource text, token bigint, holder text default '') returns void
+language plpgsql volatile security definer as $$
+begin
+  if not fenceguard.leaves_notes()
+     and pg_catalog.pg_try_advisory_xact_lock_shared(
+           pg_catalog.hashtextextended(resource collate pg_catalog."C", 0))
+     and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
+    perform from fenceguard.fences f
+    where f.resource operator(pg_catalog.=) confirm.resource collate pg_catalog."C"
+      and f.token operator(pg_catalog.=) confirm.token
+      and f.holder operator(pg_catalog.=) confirm.holder collate pg_catalog."C"
+      and not f.closed and not f.below_floor and not pg_catalog.pg_is_in_recovery();
+    if found then
+      perform from pg_catalog.pg_cursor() c
+      where c.name operator(pg_catalog.<>) ''
+         or c.statement operator(pg_catalog.<>) coalesce(pg_catalog.current_query(), '');
+      if not found then return; end if;
+    end if;
+  end if;
+  if fenceguard.rule_on(resource, token, holder, null) operator(pg_catalog.<>) 'admitted' then
+    perform fenceguard.refuse_statement(resource collate pg_catalog."C", token, holder collate pg_catalog."C");
+  end if;
 end $$;
 
 -- As a statement of its own in the message, and so in the transaction, of the one that it guards: raises for whatever is

@@ -233,6 +233,16 @@ begin
   for child in select c from fenceguard.children(relation) c loop
     perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression);
   end loop;
+  perform fenceguard.leave_notes();
+end $$;
+
+-- From now on every admission leaves a note, if a table is protected. See leaves_notes().
+create or replace function fenceguard.leave_notes() returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if fenceguard.leaves_notes() or not exists (select from fenceguard.protected) then return; end if;
+  perform fenceguard.lock_or_refuse(fenceguard.notes_lock_key(), interval '5 s', false);
+  create or replace function fenceguard.leaves_notes() returns boolean language sql stable as 'select true';
 end $$;
 
 -- Makes the function full_name(columns of the expression) -> resource, and answers these columns, in quotes.

@@ -90,6 +90,7 @@ begin
     ('admit', 'Admits a claim in this transaction, or raises ZF001 (stale), ZF002 (conflict), ZF003 (missing)'),
     ('admit_all', 'Admits several claims, all or none'),
     ('admitted', 'A claim as a condition of one statement that writes'),
+    ('confirm', 'A claim as a statement that is sent together with the one that writes'),
     ('try_admit', 'A claim for one statement that writes; answers a refusal as a row, and never advances'),
     ('rule', 'As admit(), with a refusal as a row: whoever calls it must not commit then'),
     ('rule_all', 'As admit_all(), with refusals as rows: whoever calls it must not commit then'),

@@ -27,7 +27,7 @@ declare
   is_new constant boolean := not exists (select from fenceguard.schema_version);
   f regprocedure;
   for_everybody constant text[] := array[
-    'version', 'admit', 'rule', 'try_admit', 'admitted', 'admit_all', 'rule_all',
+    'version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'admit_all', 'rule_all', 'leave_notes',
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance',
     'make_refusal_counters', 'drop_refusal_counters',
     'highest_seen', 'settings_for', 'give_to_owner',
@@ -36,8 +36,8 @@ declare
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
     'children', 'is_protected', 'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
-  in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'require_admitted', 'check_row',
-    'protect'];
+  in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',
+    'check_row', 'protect'];
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;
@@ -57,6 +57,9 @@ begin
   end loop;
   if is_new then grant usage on schema fenceguard to public; end if;
 end $$;
+
+-- Protected by an older version, which left notes always.
+do $$ begin perform fenceguard.leave_notes(); end $$;
 
 update fenceguard.schema_version set version = fenceguard.version();
 insert into fenceguard.schema_version (version) values (fenceguard.version()) on conflict do nothing;

@@ -445,6 +445,22 @@ class Cursors(ServerTest):
                     session.run("rollback")
                     self.assertEqual(self.sql(BALANCES), "70 100")
 
+    def test_nor_by_a_loop_that_is_older_than_an_advance_of_another_session(self):
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for number, claim in enumerate(("fenceguard.admitted('accounts/1', {}, 'a')",
+                                        "fenceguard.confirm('accounts/1', {}, 'a') is not null"), 35):
+            with self.subTest(claim):
+                holder, session = self.session(), self.session()
+                holder.run("select pg_advisory_lock(1)")
+                session.begin_run("do $$ declare r record; begin for r in select balance from account where id = 1 loop "
+                                  "perform pg_advisory_xact_lock(1); update account set balance = r.balance + 1 "
+                                  f"where id = 1 and {claim.format(number)}; end loop; end $$")
+                self.server.wait_until_waiting(session)
+                self.sql(f"begin; {ADMIT.format(token=number - 1, holder='a')}; update account set balance = 70 "
+                         f"where id = 1; commit; select fenceguard.advance('accounts/1', {number}, 'a')")
+                holder.run("select pg_advisory_unlock(1)")
+                self.assert_fails("40001", session.wait)
+
     def test_nor_where_the_server_does_not_know_the_text_of_the_query(self):
         older = self.session()
         older.run("begin; update account set balance = 100 where id = 9")
@@ -673,6 +689,78 @@ class Cutting(ServerTest):
         self.assertEqual(session.run("show lock_timeout"), "17s")
         session.run("commit")
         self.assertEqual(session.run("show lock_timeout"), "17s")
+
+
+class FirstProtect(ServerTest):
+    """Until then a statement that judges its own claim leaves no note, and afterwards it does: at once, in every session."""
+
+    def test_sessions_that_were_open_write_what_is_protected_now(self):
+        write = "update account set balance = balance + 1 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')"
+        self.leave_notes(False)
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        self.addCleanup(self.sql, "select fenceguard.unprotect('account')")
+        before, waiting, owner = self.session(), self.session(), self.session()
+        for session in (before, waiting):
+            session.run(f"prepare w as {write}")
+            for _ in range(7):  # so often that a plan is kept
+                session.run("execute w")
+        self.assertEqual(self.sql("select fenceguard.leaves_notes()"), "f")
+        owner.run("begin; select fenceguard.protect('account', $$ 'accounts/' || id $$)")
+        self.begin_waiting(waiting, "execute w")
+        owner.run("commit")
+        waiting.wait()
+        before.run("execute w")
+        self.assertEqual(self.sql("select fenceguard.leaves_notes()"), "t")
+        self.assertEqual(self.sql("select balance from account where id = 1"), "116")
+        self.assert_fails("ZF003", before.run, "update account set balance = 0 where id = 1")
+
+    def test_a_claim_that_left_no_note_is_none_to_a_table_that_was_protected_since(self):
+        self.leave_notes(False)
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a'); create table later (id integer)")
+        self.addCleanup(self.sql, "drop table later")
+        session = self.session()
+        session.run("begin; update account set balance = 7 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')")
+        self.sql("select fenceguard.protect('later', $$ 'accounts/' || id $$)")
+        self.assert_fails("ZF003", session.run, "insert into later values (1)")
+
+    def test_two_first_protects_at_once_are_both_one(self):
+        self.leave_notes(False)
+        self.sql("create table one (id integer); create table two (id integer)")
+        self.addCleanup(self.sql, "drop table one, two")
+        one, two = self.session(), self.session()
+        one.run("begin; select fenceguard.protect('one', 'id')")
+        self.begin_waiting(two, "select fenceguard.protect('two', 'id')")
+        one.run("commit")
+        two.wait()
+        self.assertEqual(self.sql("select fenceguard.leaves_notes()"), "t")
+
+
+class WithoutNotes:
+    """As in a database in which no table was ever protected."""
+
+    def setUp(self):
+        super().setUp()
+        self.leave_notes(False)
+
+
+class TakeOverWithoutNotes(WithoutNotes, TakeOver):
+    pass
+
+
+class SnapshotsWithoutNotes(WithoutNotes, Snapshots):
+    pass
+
+
+class OneStatementWithoutNotes(WithoutNotes, OneStatement):
+    pass
+
+
+class CursorsWithoutNotes(WithoutNotes, Cursors):
+    pass
+
+
+class CuttingWithoutNotes(WithoutNotes, Cutting):
+    pass
 
 
 if __name__ == "__main__":

@@ -174,7 +174,8 @@ class Traps(ServerTest):
 
     CALLS = ("fenceguard.admit({r}, {t}, {h})", "fenceguard.rule({r}, {t}, {h})", "fenceguard.advance({r}, {t}, {h})",
              "fenceguard.try_advance({r}, {t}, {h})", "fenceguard.admitted({r}, {t}, {h})",
-             "fenceguard.require_admitted({r}, {t}, {h})", "fenceguard.try_admit({r}, {t}, {h})")
+             "fenceguard.require_admitted({r}, {t}, {h})", "fenceguard.try_admit({r}, {t}, {h})",
+             "fenceguard.confirm({r}, {t}, {h})")
 
     def test_every_function_is_deaf_to_the_callers_path(self):
         setting = "set search_path = evil, pg_catalog, public; "
@@ -183,6 +184,11 @@ class Traps(ServerTest):
             self.sql(f"select fenceguard.advance('{resource}', 34, 'a')")
         attacker = self.session("attacker")
         attacker.run(setting)
+        self.leave_notes(False)
+        for call in self.CALLS:
+            with self.subTest(call, notes=False):
+                attacker.run("select " + call.format(r=text.format("accounts/1"), t=number.format(34), h=text.format("a")))
+        self.leave_notes(True)
         for call in self.CALLS:
             for token, holder, refused in ((34, "a", ()), (33, "a", ("ZF001",)), (34, "b", ("ZF002",))):
                 with self.subTest(call, token=token, holder=holder):
@@ -243,7 +249,7 @@ class Traps(ServerTest):
         self.assertEqual(open_ones - called, {
             "attach_triggers", "bind_expression", "drop_triggers", "give_to_owner", "protect_by", "require_protectable",
             "settings_for", "protect_children", "refuse_truncate", "require_protected_children", "refuse", "acquire_kept",
-            "make_refusal_counters", "drop_refusal_counters"})
+            "make_refusal_counters", "drop_refusal_counters", "leave_notes"})
 
     def test_no_row_is_written_without_a_claim_to_its_own_resource(self):
         """A collation to which ACCOUNTS/X and accounts/x are one, under the name of PostgreSQL's own, or with the claim."""

@@ -23,6 +23,8 @@ WRITES = {
                              "update account set balance = {value} where id = 1",
     "admitted": "update account set balance = {value} where id = 1 "
                 "and fenceguard.admitted('accounts/1', {token}, '{holder}')",
+    "confirm": "select fenceguard.confirm('accounts/1', {token}, '{holder}'); "
+               "update account set balance = {value} where id = 1",
     "try_admit": "with g as materialized (select * from fenceguard.try_admit('accounts/1', {token}, '{holder}')) "
                  "update account set balance = {value} from g where g.verdict = 'admitted' and id = 1",
     "admit_all": "select fenceguard.admit_all('[{{\"resource\": \"accounts/1\", \"token\": {token}, "
@@ -64,6 +66,12 @@ class ServerTest(unittest.TestCase):
             alter table guarded enable always trigger fenceguard_rows;
             alter table guarded enable always trigger fenceguard_truncate;
             drop table if exists granted, drawn""")
+
+    @classmethod
+    def leave_notes(cls, do_leave):
+        """Switches what the first protect() switches on."""
+        cls.server.psql(f"create or replace function fenceguard.leaves_notes() returns boolean language sql stable as "
+                        f"'select {do_leave}'", cls.installed)
 
     def session(self, user="postgres"):
         session = self.server.session(self.dbname, user)

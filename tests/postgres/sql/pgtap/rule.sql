@@ -24,6 +24,9 @@ begin
       when 'admitted' then
         verdict := case when fenceguard.admitted('r', c.token, c.holder, c.sequence) then 'admitted'
                         else 'duplicate' end;
+      when 'confirm' then
+        perform fenceguard.confirm('r', c.token, c.holder);
+        verdict := 'admitted';
       when 'admit_all' then
         select r.verdict into verdict from fenceguard.admit_all(jsonb_build_array(jsonb_build_object(
           'resource', 'r', 'token', c.token::text, 'holder', c.holder, 'sequence', c.sequence::text))) r;
@@ -72,8 +75,20 @@ $$, 'judge() answers every line of the shared table');
 create temporary table ruled as
 select way, c.line, c as judge_case, test.rule_by(way, c) as said
 from test.judge_cases c, unnest(array['rule', 'admit', 'admit_all', 'advance', 'try_advance', 'try_admit', 'admitted',
-                                      'protected row']) way
+                                      'confirm', 'protected row']) way
 where c.sequence is null or way in ('rule', 'admit', 'admit_all', 'try_admit');
+
+-- And once more as where a table is protected.
+select is(fenceguard.leaves_notes(), false, 'a statement that judges its own claim leaves no note');
+select fenceguard.leave_notes();
+select is(fenceguard.leaves_notes(), false, 'whoever asks for it');
+create table test.guarded (resource text);
+select fenceguard.protect('test.guarded', 'resource');
+select is(fenceguard.leaves_notes(), true, 'until a table is protected');
+insert into ruled
+select way || ', noted', c.line, c, test.rule_by(way, c)
+from test.judge_cases c, unnest(array['try_admit', 'admitted', 'confirm']) way
+where c.sequence is null or way = 'try_admit';
 
 select is_empty(format($$
   select line, said, test.expected(judge_case) from ruled where way = %L and said is distinct from test.expected(judge_case)
@@ -84,7 +99,7 @@ select is_empty(format($$
   select line, said, test.expected_without_advance(judge_case) from ruled
   where way = %L and said is distinct from test.expected_without_advance(judge_case)
 $$, way), way || '() answers every line, and says of a newer claim that it must advance first')
-from unnest(array['try_admit', 'admitted']) way;
+from unnest(array['try_admit', 'admitted', 'confirm', 'try_admit, noted', 'admitted, noted', 'confirm, noted']) way;
 
 -- A noted claim is checked against the fence at each row: the same verdicts, except that what is newer than the fence was
 -- never admitted.
