@@ -68,6 +68,25 @@ class TakeOver(ServerTest):
             self.assertEqual(new.wait(), "admitted")
             self.assert_fails("40001", late.wait)
 
+    def test_nor_one_that_began_before_an_advance_that_was_over_when_it_asked(self):
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for number, claim in enumerate(("fenceguard.admitted('accounts/1', {}, 'a')",
+                                        "(select verdict = 'admitted' from fenceguard.try_admit('accounts/1', {}, 'a'))"), 35):
+            with self.subTest(claim):
+                holder, late = self.session(), self.session()
+                holder.run("select pg_advisory_lock(1)")
+                self.begin_waiting(late, "update account set balance = (select balance from account where id = 1) where id = 2 "
+                                         "and (select pg_advisory_xact_lock(1) is not null) and "
+                                         + claim.format(number))
+                self.sql(f"begin; {ADMIT.format(token=number - 1, holder='a')}; update account set balance = 70 "
+                         f"where id = 1; commit; select fenceguard.advance('accounts/1', {number}, 'a')")
+                holder.run("select pg_advisory_unlock(1)")
+                if "try" in claim:
+                    late.wait()
+                    self.assertEqual(self.sql("select balance from account where id = 2"), "100")
+                else:
+                    self.assert_fails("40001", late.wait)
+
     def test_a_stalled_session_with_immediate_constraints_delays_no_grant(self):
         stopped, other = self.session(), self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 1, 'a'); set constraints all immediate")
