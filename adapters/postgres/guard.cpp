@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 
-#include "adapters/postgres/commit_warning.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/fences/rulings.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "adapters/postgres/commit_warning.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"

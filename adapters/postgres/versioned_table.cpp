@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "adapters/postgres/commit_warning.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/fences/rulings.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"

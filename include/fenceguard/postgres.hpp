@@ -5,6 +5,7 @@
 
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pipelined_guard.hpp"
 #include "adapters/postgres/token_source.hpp"
 #include "adapters/postgres/versioned_table.hpp"
 #include "guard/error.hpp"

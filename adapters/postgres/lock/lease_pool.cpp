@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "adapters/postgres/commit_warning.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "guard/error.hpp"
 

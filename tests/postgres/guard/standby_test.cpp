@@ -11,6 +11,7 @@
 
 #include "adapters/postgres/fences/storage.hpp"
 #include "adapters/postgres/guard.hpp"
+#include "adapters/postgres/pipelined_guard.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
 #include "adapters/postgres/token_source.hpp"
 #include "adapters/postgres/versioned_table.hpp"
@@ -110,6 +111,23 @@ TEST_F(Standby, OneGuardedStatementLikewise) {
               }),
               testing::StartsWith("unknown: writing accounts/42: "));
   EXPECT_EQ(balance(), 9);
+}
+
+TEST_F(Standby, OneInAPipelineLikewise) {
+  advance(34);
+  postgres::PipelinedGuard guard{database_.conninfo() + " options='-c client_min_messages=error'"};
+  EXPECT_THAT(ending_of([&] { (void)guard.execute(claim(34), "UPDATE account SET balance = 9"); }),
+              testing::StartsWith("unknown: writing accounts/42: "));
+  EXPECT_EQ(balance(), 9);
+  EXPECT_THAT(ending_of([&] { (void)guard.advance(claim(35)); }),
+              testing::StartsWith("unknown: advancing accounts/42: "));
+  const auto written = claim(35).with(Sequence{1});
+  const auto write = [&] { return guard.execute(written, "UPDATE account SET balance = 8").ruling.verdict; };
+  EXPECT_THAT(ending_of([&] { (void)write(); }), testing::StartsWith("unknown: writing accounts/42: "));
+  EXPECT_THAT(ending_of([&] { (void)write(); }), testing::StartsWith("unknown: "));
+  EXPECT_THAT(ending_of([&] { (void)guard.ask(written); }),
+              testing::StartsWith("unknown: asking after accounts/42: "));
+  EXPECT_EQ(write(), Verdict::duplicate);
 }
 
 TEST_F(Standby, AnOptimisticUpdateWhoseWaitWasCancelledIsUnknownAtEveryMessageLevel) {
@@ -236,6 +254,8 @@ TEST_F(Standby, AStatementThatItselfWarnsIsDoneWithoutAStandbyToWaitFor) {
   postgres::Guard guard{*connection_};
   EXPECT_EQ(guard.execute(claim(34), "UPDATE account SET balance = 9").ruling.verdict, Verdict::admitted);
   EXPECT_EQ(guard.write(claim(34), [](pqxx::work& tx) { set_balance(tx, 8); }).verdict, Verdict::admitted);
+  postgres::PipelinedGuard pipelined{database_.conninfo()};
+  EXPECT_EQ(pipelined.execute(claim(34), "UPDATE account SET balance = 8").ruling.verdict, Verdict::admitted);
   EXPECT_EQ(balance(), 8);
   const auto table = versioned();
   const auto row = table.read(*connection_, {"42"});
