@@ -24,6 +24,11 @@ create table {name}(id integer primary key, balance bigint not null, version big
 insert into {name} select g, 100, 1, 1, 'h' from generate_series(1, {rows}) g;
 vacuum (analyze) {name};
 """
+BULK = """
+create table {name}(id integer primary key, resource text not null, v bigint not null) with (fillfactor = 50);
+insert into {name} select g, 'ledger', 0 from generate_series(1, 1000) g;
+vacuum (analyze) {name};
+"""
 FENCES = """
 insert into fenceguard.fences(resource, token, holder) select 'accounts/' || g, 1, 'h' from generate_series(1, {rows}) g
 on conflict do nothing;
@@ -61,6 +66,9 @@ SCRIPTS = {
                                   "update account set balance = balance + 1 where id = :id;\ncommit;\n\\endpipeline\n",
     "protected": ID + "update protected_account set balance = balance + 1 "
                       "where id = :id and fenceguard.admitted('accounts/' || :id, 1, 'h');\n",
+    "bulk": "update bulk set v = v + 1;\n",
+    "bulk per row": "update bulk_per_row set v = v + 1 where (select fenceguard.admitted('ledger', 1, 'h'));\n",
+    "bulk per statement": "update bulk_per_statement set v = v + 1 where (select fenceguard.admitted('ledger', 1, 'h'));\n",
     "one resource": ID + "update account set balance = balance + 1 "
                          "where id = :id and fenceguard.admitted('ledger', 1, 'h');\n",
 }
@@ -170,6 +178,13 @@ def main():
         bench.compare("16 writers under one token of one resource over 16 without a guard", "one resource", "plain",
                       ">= 0.78", clients=16)
         bench.sql("select fenceguard.protect('protected_account', $$ 'accounts/' || id $$)")
+        for name in ("bulk", "bulk_per_row", "bulk_per_statement"):
+            bench.sql(BULK.format(name=name))
+        bench.sql("select fenceguard.protect('bulk_per_row', 'resource'), "
+                  "fenceguard.protect('bulk_per_statement', 'resource', per_statement => true)")
+        bench.compare("1,000 rows of one resource, protected per statement, over unprotected", "bulk per statement", "bulk",
+                      ">= 0.33", clients=1)
+        bench.compare("the same protected row by row", "bulk per row", "bulk", "none", clients=1)
         bench.compare("admitted() over a plain UPDATE once a table is protected", "admitted", "plain", "none")
         bench.compare("UPDATE of a protected table over a plain one", "protected", "plain", ">= 0.5")
         bench.advance_against_a_stream()

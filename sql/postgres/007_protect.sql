@@ -1,5 +1,5 @@
--- Protected tables: row triggers judge every row that is written, so that no client, psql included, can write one
--- without a claim that was admitted in its transaction.
+-- Protected tables: triggers judge every row that is written, so that no client, psql included, can write one without a
+-- claim that was admitted in its transaction. Row by row, or at a statement's end all the resources of its rows.
 
 -- Judges a write to one row: true if this transaction was admitted to its resource and the fence still says so, or it
 -- raises. Like fenceguard.rule_on() it runs at every write.
@@ -76,12 +76,22 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select t.inhrelid::regclass from tree t
 $$;
 
--- Whether writes to this one table are judged, and TRUNCATE refused.
+-- Whether writes to this one table are judged, by triggers that fire always.
+create or replace function fenceguard.is_judged(relation oid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select count(*) filter (where g.tgname = 'fenceguard_rows') = 1
+     and count(*) filter (where g.tgname ~ '^fenceguard_(inserted|updated|deleted)$')
+         >= 3 * count(*) filter (where g.tgname = 'fenceguard_rows' and g.tgqual is not null)
+  from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgenabled = 'A'
+$$;
+
+-- Whether, besides, TRUNCATE is refused.
 create or replace function fenceguard.is_protected(relation oid) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select count(*) = case when (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'f' then 1 else 2 end
-  from pg_catalog.pg_trigger g
-  where g.tgrelid = relation and g.tgname in ('fenceguard_rows', 'fenceguard_truncate') and g.tgenabled = 'A'
+  select fenceguard.is_judged(relation) and (
+    (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'f'
+    or exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgname = 'fenceguard_truncate'
+               and g.tgenabled = 'A'))
 $$;
 
 -- Where no event trigger may be installed: rows of a child that was added after protect() would be written without being
@@ -106,7 +116,7 @@ end $$;
 do $do$ begin perform fenceguard.install_view('protected', $$ as
   select g.tgrelid::regclass as relation,
          convert_from(substring(g.tgargs for octet_length(g.tgargs) - 1), 'UTF8') as resource_expression,
-         g.tgenabled = 'A' as is_always, g.tgfoid::regproc as check_function
+         fenceguard.is_judged(g.tgrelid) as is_always, g.tgfoid::regproc as check_function, g.tgqual is not null as per_statement
   from pg_catalog.pg_trigger g join pg_catalog.pg_proc f on f.oid = g.tgfoid
   where g.tgname = 'fenceguard_rows' and g.tgparentid = 0 and g.tgnargs = 1
     and f.proname ~ '^fenceguard_check_[0-9a-f]{16}$' and not f.prosecdef
@@ -117,7 +127,8 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   name text;
 begin
-  foreach name in array array['fenceguard_rows', 'fenceguard_truncate', 'fenceguard_children'] loop
+  foreach name in array array['fenceguard_rows', 'fenceguard_inserted', 'fenceguard_updated', 'fenceguard_deleted',
+                              'fenceguard_truncate', 'fenceguard_children'] loop
     -- A partition's copy of a trigger goes with that of its parent.
     if exists (select from pg_catalog.pg_trigger g
                where g.tgrelid = relation and g.tgname = name and g.tgparentid = 0) then
@@ -126,25 +137,46 @@ begin
   end loop;
 end $$;
 
+-- Whether children that are added to a protected table are protected as they come: see protect_children().
+create or replace function fenceguard.has_event_trigger() returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (select from pg_catalog.pg_event_trigger e where e.evtname = 'fenceguard_children' and e.evtenabled = 'A')
+$$;
+
 -- REQUIRES: as protect().
-create or replace function fenceguard.attach_triggers(relation regclass, check_function text, expression text)
+drop function if exists fenceguard.attach_triggers(regclass, text, text),
+  fenceguard.protect_by(regclass, text, text);  -- of older installations
+create or replace function fenceguard.attach_triggers(
+  relation regclass, check_function text, expression text, per_statement boolean)
 returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
+  is_foreign constant boolean := (select c.relkind = 'f' from pg_catalog.pg_class c where c.oid = relation);
   name text;
 begin
+  -- What logical replication applies fires no trigger of a statement, and a foreign table has no tables of its rows.
   if not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgname = 'fenceguard_rows') then
-    execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row '
-                   'execute function %s(%L)', relation, check_function, expression);
+    execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row %s'
+                   'execute function %s(%L)', relation, case when per_statement and not is_foreign then
+                     'when (pg_catalog.current_setting(''session_replication_role'') operator(pg_catalog.=) ''replica'') '
+                     end, check_function, expression);
+  end if;
+  if per_statement and not is_foreign then
+    for name in select n from unnest(array['insert', 'update', 'delete']) n
+                where not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation
+                                  and g.tgname = 'fenceguard_' || rtrim(n, 'e') || 'ed') loop
+      execute format('create trigger fenceguard_%sed after %s on %s referencing %s for each statement '
+                     'execute function %s(%L)', rtrim(name, 'e'), name, relation,
+                     concat_ws(' ', case when name <> 'delete' then 'new table as fenceguard_new_rows' end,
+                               case when name <> 'insert' then 'old table as fenceguard_old_rows' end),
+                     check_function, expression);
+    end loop;
   end if;
   if not exists (select from pg_catalog.pg_trigger g
-                 where g.tgrelid = relation and g.tgname = 'fenceguard_truncate')
-     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) <> 'f' then
+                 where g.tgrelid = relation and g.tgname = 'fenceguard_truncate') and not is_foreign then
     execute format('create trigger fenceguard_truncate before truncate on %s for each statement '
                    'execute function fenceguard.refuse_truncate()', relation);
   end if;
-  if not exists (select from pg_catalog.pg_event_trigger e
-                 where e.evtname = 'fenceguard_children' and e.evtenabled = 'A')
-     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) <> 'f' then
+  if not fenceguard.has_event_trigger() and not is_foreign then
     execute format('create trigger fenceguard_children before insert or update or delete on %s for each statement '
                    'execute function fenceguard.require_protected_children()', relation);
   end if;
@@ -185,11 +217,20 @@ end $$;
 create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
 language plpgsql as $$
 begin
-  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'));
+  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), false);
+end $$;
+
+-- The same; per_statement: each resource is judged once at a statement's end, however many rows of it were written. Less
+-- for a statement that writes many rows, more for one that writes a single row.
+create or replace function fenceguard.protect(relation regclass, resource_expression text, per_statement boolean)
+returns void language plpgsql as $$
+begin
+  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), per_statement);
 end $$;
 
 -- The same with the path that the expression is read with.
-create or replace function fenceguard.protect_by(relation regclass, resource_expression text, path text) returns void
+create or replace function fenceguard.protect_by(
+  relation regclass, resource_expression text, path text, per_statement boolean) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   id constant text := substr(replace(gen_random_uuid()::text, '-', ''), 1, 16);
@@ -198,6 +239,12 @@ declare
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
+  if per_statement and not fenceguard.has_event_trigger()
+     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'p' then
+    raise exception '% has partitions, and one that comes later would inherit no trigger of statements', relation
+      using errcode = 'object_not_in_prerequisite_state',
+        hint = 'Protect it row by row, or let a superuser install, which then has an event trigger.';
+  end if;
   -- One statement's writes must not slip between the old and the new triggers.
   execute format('lock table %s in access exclusive mode', relation);
   select quote_ident(n.nspname) into schema
@@ -211,7 +258,25 @@ begin
     declare
       before pg_catalog.text;
       after pg_catalog.text;
+      resources pg_catalog.text[];
     begin
+      if tg_level operator(pg_catalog.=) 'STATEMENT' then
+        -- Not in a loop over the rows, which is a cursor.
+        if tg_op operator(pg_catalog.=) 'INSERT' then
+          resources := array(select %1$s.fenceguard_resource_%2$s(%5$s) collate pg_catalog."C"
+                             from fenceguard_new_rows r group by 1);
+        elsif tg_op operator(pg_catalog.=) 'DELETE' then
+          resources := array(select %1$s.fenceguard_resource_%2$s(%5$s) collate pg_catalog."C"
+                             from fenceguard_old_rows r group by 1);
+        else
+          resources := array(select %1$s.fenceguard_resource_%2$s(%5$s) collate pg_catalog."C" from fenceguard_old_rows r
+                             union select %1$s.fenceguard_resource_%2$s(%5$s) from fenceguard_new_rows r);
+        end if;
+        foreach after in array resources loop
+          perform fenceguard.check_row(after);
+        end loop;
+        return null;
+      end if;
       if tg_op operator(pg_catalog.<>) 'DELETE' then
         after := %1$s.fenceguard_resource_%2$s(%3$s);
         if not fenceguard.check_row(after) then return null; end if;
@@ -224,14 +289,17 @@ begin
       return null;
     end
   $f$, schema, id, (select string_agg('new.' || c, ', ') from unnest(columns) c),
-       (select string_agg('old.' || c, ', ') from unnest(columns) c)));
+       (select string_agg('old.' || c, ', ') from unnest(columns) c),
+       (select string_agg('r.' || c, ', ') from unnest(columns) c)));
   execute format('grant execute on function %s.fenceguard_resource_%s to public', schema, id);
   perform fenceguard.give_to_owner(relation, schema, id);
   perform fenceguard.make_refusal_counters(relation, id);
   perform fenceguard.unprotect(relation);
-  perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression);
+  perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression,
+                                     per_statement);
   for child in select c from fenceguard.children(relation) c loop
-    perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression);
+    perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression,
+                                     per_statement);
   end loop;
   perform fenceguard.leave_notes();
 end $$;
@@ -352,10 +420,15 @@ create or replace function fenceguard.unprotect(relation regclass) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   functions text[];
+  tables regclass[];
   name text;
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
+  -- A partition that was detached has kept its triggers of statements.
+  tables := array(select relation union select c from fenceguard.children(relation) c
+                  union select g.tgrelid from pg_catalog.pg_trigger g join fenceguard.protected p
+                    on p.check_function = g.tgfoid where p.relation = unprotect.relation);
   select array_agg(f.oid::regprocedure::text order by f.proname) into functions
   from fenceguard.protected p
   join pg_catalog.pg_proc c on c.oid = p.check_function
@@ -363,8 +436,7 @@ begin
     and f.proname in (c.proname, replace(c.proname, 'fenceguard_check_', 'fenceguard_resource_'))
   where p.relation = unprotect.relation;
   perform fenceguard.drop_refusal_counters(relation);
-  perform fenceguard.drop_triggers(relation);
-  for child in select c from fenceguard.children(relation) c loop
+  foreach child in array tables loop
     perform fenceguard.drop_triggers(child);
   end loop;
   foreach name in array coalesce(functions, '{}') loop
@@ -392,7 +464,7 @@ begin
       select a.child, i.inhparent from above a join pg_inherits i on i.inhrelid = a.ancestor
     )
     select distinct a.child::regclass as child, p.relation as parent, p.check_function::text as check_function,
-      p.resource_expression, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
+      p.resource_expression, p.per_statement, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
       exists (select from pg_trigger g where g.tgrelid = a.child and g.tgname = 'fenceguard_rows') as is_judged
     from above a join fenceguard.protected p on p.relation = a.ancestor
     join pg_class k on k.oid = a.child join pg_class o on o.oid = p.relation join pg_proc f on f.oid = p.check_function
@@ -405,7 +477,7 @@ begin
           hint = format('Give them one owner and call fenceguard.protect(%L, ...) again, or fenceguard.unprotect(%1$L).',
                         c.parent);
     end if;
-    perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression);
+    perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression, c.per_statement);
   end loop;
 end $$;
 
@@ -429,6 +501,6 @@ begin
     'a protected table, run fenceguard.protect() again', owner;
   -- Statements on the parent fail until then.
   for p in select * from fenceguard.protected loop
-    perform fenceguard.attach_triggers(p.relation, p.check_function::text, p.resource_expression);
+    perform fenceguard.attach_triggers(p.relation, p.check_function::text, p.resource_expression, p.per_statement);
   end loop;
 end $$;

@@ -778,9 +778,5 @@ class CursorsWithoutNotes(WithoutNotes, Cursors):
     pass
 
 
-class CuttingWithoutNotes(WithoutNotes, Cutting):
-    pass
-
-
 if __name__ == "__main__":
     unittest.main()

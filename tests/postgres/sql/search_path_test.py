@@ -235,6 +235,7 @@ class Traps(ServerTest):
                     "fenceguard.raise(100::pg_catalog.int8)", "fenceguard.lowest_live()",
                     "fenceguard.end_lease('lock'::pg_catalog.text)", "fenceguard.protect('public.made', 'id')",
                     "fenceguard.is_protected('public.made'::pg_catalog.regclass)",
+                    "fenceguard.is_judged('public.made'::pg_catalog.regclass)", "fenceguard.has_event_trigger()",
                     "fenceguard.children('public.made'::pg_catalog.regclass)", "fenceguard.unprotect('public.made')"):
             with self.subTest(sql):
                 owner.run("select " + sql)

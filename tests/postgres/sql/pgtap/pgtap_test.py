@@ -1,7 +1,8 @@
 """The SQL itself, in pgTAP: every *.sql in this folder is one test, in a database of its own.
 
 Each runs twice: where a superuser installed the schema, and where a plain role did that has no more than CREATE on its
-database. The second one has no event trigger; test.has_event_trigger() tells a file which of the two it is in. The files
+database. The second one has no event trigger; test.has_event_trigger() tells a file which of the two it is in. What
+protects tables runs once more with tables that are judged at the end of each statement. The files
 find the helpers of support.psql, the table test.judge_cases, and the roles of roles.psql.
 """
 
@@ -14,7 +15,13 @@ from postgres_server import Server, environment, literal, program
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 CASES = os.path.join(FOLDER, "..", "..", "..", "judge_cases.tsv")
-INSTALLERS = {"superuser": "postgres", "plain": "plain_installer"}
+INSTALLERS = {"superuser": "postgres", "plain": "plain_installer", "per_statement": "postgres"}
+PER_STATEMENT = """
+create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
+language plpgsql as $$
+begin
+  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), true);
+end $$"""
 
 
 def read(name):
@@ -48,6 +55,8 @@ class PgTap(unittest.TestCase):
             cls.server.psql("create extension pgtap schema public; grant create on schema public to public",
                             f"template_{name}")
             cls.server.install(f"template_{name}", installer)
+            if name == "per_statement":
+                cls.server.psql(PER_STATEMENT, f"template_{name}")
             cls.server.psql(read("support.psql") + insert_judge_cases(), f"template_{name}", installer)
 
     def run_file(self, path, kind):
@@ -63,9 +72,12 @@ class PgTap(unittest.TestCase):
 def add_tests():
     for path in sorted(glob.glob(os.path.join(FOLDER, "*.sql"))):
         for kind in INSTALLERS:
+            if kind == "per_statement" and "fenceguard.protect(" not in read(path):
+                continue
+
             def test(self, path=path, kind=kind):
                 self.run_file(path, kind)
-            setattr(PgTap, f"test_{os.path.basename(path)[:-4]}_where_a_{kind}_role_installed_it", test)
+            setattr(PgTap, f"test_{os.path.basename(path)[:-4]}_{kind}", test)
 
 
 add_tests()

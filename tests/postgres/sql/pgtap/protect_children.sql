@@ -69,6 +69,9 @@ select is(test.app($$ truncate app.event_2_a $$), 'ok', 'TRUNCATE as well');
 select is((select count(*) from pg_proc where proname like 'fenceguard\_%' and pronamespace = 'app'::regnamespace),
           0::bigint, 'and leaves no function behind');
 
+select is(test.outcome($$ select fenceguard.protect('app.event', 'tenant', per_statement => true) $$, 'table_owner'),
+          case when test.has_event_trigger() then 'ok' else '55000' end, 'by statements only where new partitions are seen');
+
 -- Inheritance.
 set role table_owner;
 create table app.base (id bigint, note text);

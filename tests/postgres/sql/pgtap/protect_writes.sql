@@ -195,4 +195,13 @@ reset role;
 \set ON_ERROR_STOP on
 select results_eq('select id, balance from app.account where id in (9, 70, 71)', 'values (9::bigint, 90::bigint)',
                   'COPY writes what its claim covers, and nothing else');
+-- What logical replication applies fires the triggers of rows alone.
+set role table_owner;
+select format('alter table app.account disable trigger %I', tgname) from pg_trigger
+where tgrelid = 'app.account'::regclass and tgname <> 'fenceguard_rows' and not tgisinternal \gexec
+reset role;
+select test.outcome($$ set local session_replication_role = replica;
+  update app.account set balance = 1 where id = 1 $$) as said \gset
+select case when test.has_event_trigger() then is(:'said'::text, 'ZF003', 'nor does logical replication write without a claim')
+  else skip('only a superuser applies') end;
 select * from finish();
