@@ -45,11 +45,9 @@ SCRIPTS = {
     "rows": ID + "update account set balance = balance + 1 from (select token, holder from fenceguard.fences "
                  "where resource = 'accounts/' || :id for share) g "
                  "where g.token = 1 and g.holder = 'h' and id = :id;\n",
-    "optimistic": ID + "with u as (update account set balance = balance + 1, version = version + 1, token = 1, "
-                       "holder = 'h' where id = :id and version >= 1 and (token is null or token < 1 or "
-                       "(token = 1 and holder = 'h')) returning version) select version, null, null from u union all "
-                       "select * from (select version, token, holder from account where id = :id "
-                       "and not exists (select from u) for no key update) p;\n",
+    "optimistic": ID + "update account t set version = t.version + 1, token = 1, holder = 'h', balance = balance + 1 "
+                       "where id = :id and t.version >= 1 and ((t.token = 1 and coalesce(t.holder, '') = 'h') or "
+                       "(t.token is null or t.token < 1)) returning t.version::text;\n",
     "optimistic by hand": ID + "update account set balance = balance + 1, version = version + 1 "
                                "where id = :id and version >= 1;\n",
     "by hand": ID + "begin;\nselect token from fenceguard.fences where resource = 'accounts/' || :id for update;\n"

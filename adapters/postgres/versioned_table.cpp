@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/fences/rulings.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
@@ -129,11 +129,11 @@ class VersionedTable::Statement {
   }
 
   // What is there where nothing was written: the row as it is now, locked, not as an old snapshot shows it.
-  [[nodiscard]] std::string present() const {
+  [[nodiscard]] std::string present(std::string_view condition) const {
     return fmt::format(
         "SELECT {} AS version, coalesce(t.{}, 0) AS token, {} AS is_admitted FROM {} AS t "
-        "WHERE {} AND NOT EXISTS (SELECT FROM written) FOR NO KEY UPDATE OF t",
-        version_text(), schema_.token, is_admitted(), schema_.relation, key_);
+        "WHERE {} AND {} FOR NO KEY UPDATE OF t",
+        version_text(), schema_.token, is_admitted(), schema_.relation, key_, condition);
   }
 
   [[nodiscard]] std::string columns() const {
@@ -207,7 +207,7 @@ VersionedTable::Read VersionedTable::fenced_read(pqxx::transaction_base& tx, con
                       "LEFT JOIN written w ON true LEFT JOIN present p ON true",
                       places, schema_.relation, statement.claim_columns(), statement.key(),
                       statement.is_admitted(durably), and_hear_standby(tx), statement.version_text(),
-                      statement.columns(), statement.present(), places));
+                      statement.columns(), statement.present("NOT EXISTS (SELECT FROM written)"), places));
   const auto& found = rows[0];
   if (!found[2].is_null()) return {RowVerdict::admitted, row_of(key, found, 3), claim.token.value()};
   if (found[0].is_null()) return {RowVerdict::not_found, std::nullopt, 0};
@@ -246,18 +246,20 @@ VersionedTable::Update VersionedTable::update(pqxx::transaction_base& tx, const 
     set += fmt::format(", {} = {}", schema_.quoted.at(name), statement.add(value));
   }
   const auto condition = statement.has_version(row.version);
-  const auto rows = statement.run(
-      tx, fmt::format("WITH written AS (UPDATE {} AS t SET {} = {}, {} WHERE {} AND {} AND {}{} "
-                      "RETURNING {} AS version), present AS ({}) "
-                      "SELECT version, NULL::bigint, NULL::boolean FROM written "
-                      "UNION ALL SELECT version, token, is_admitted FROM present",
-                      schema_.relation, schema_.version, statement.next_version(), set, statement.key(),
-                      condition, statement.is_admitted(durably), and_hear_standby(tx),
-                      statement.version_text(), statement.present()));
+  const auto written =
+      statement.run(tx, fmt::format("UPDATE {} AS t SET {} = {}, {} WHERE {} AND {} AND {}{} RETURNING {}",
+                                    schema_.relation, schema_.version, statement.next_version(), set,
+                                    statement.key(), condition, statement.is_admitted(durably),
+                                    and_hear_standby(tx), statement.version_text()));
+  if (!written.empty()) return {RowVerdict::admitted, written[0][0].c_str(), claim.token.value()};
+  // Nothing was written, and the row tells why. It may have changed once more; then it tells of that.
+  Statement asking{schema_};
+  asking.add_key(row.key);
+  asking.add_claim(claim);
+  const auto rows = asking.run(tx, asking.present("true"), Stage::before_commit);
   if (rows.empty()) return {};
   const auto found = rows[0];
   Update answer{RowVerdict::admitted, found[0].c_str(), claim.token.value()};
-  if (found[1].is_null()) return answer;
   answer.highest = found[1].as<std::int64_t>();
   if (found[2].as<bool>()) {
     if (answer.version == row.version) raise_overtaken(schema_.relation);

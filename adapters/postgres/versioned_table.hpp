@@ -2,7 +2,8 @@
 
 // VersionedTable: optimistic fencing with the user's own table alone. Each row carries its version, the
 // highest token seen and, optionally, whose it is; the condition of the UPDATE is the check, so judge and
-// write are one statement, one round trip. The schema fenceguard is not needed.
+// write are one statement, one round trip (a refusal takes another, which tells why). The schema fenceguard
+// is not needed.
 //
 //   ALTER TABLE account ADD version bigint NOT NULL DEFAULT 0, ADD token bigint, ADD holder text;
 //
