@@ -1,7 +1,9 @@
 """Installing sql/postgres/ as a user does: by a superuser and by a plain role, again over a live installation, over a
 newer one, into the wrong database."""
 
+import gzip
 import os
+import re
 import subprocess
 import unittest
 
@@ -146,6 +148,43 @@ class Install(unittest.TestCase):
             writer.run("begin; select fenceguard.admit('b', 7, 'h'); insert into t values ('b'); commit")
             idle.run("commit")
         self.assertEqual(self.server.psql("select count(*) from t", name), "2")
+
+    def test_installed_over_the_older_schema_while_clients_write_it_fails_no_write_and_loses_none(self):
+        """The older one left a note of each claim, and its protect_by() had a parameter less."""
+        name = self.server.create_database()
+        with gzip.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "older", "before_notes_switch.sql.gz"), "rt",
+                       encoding="utf-8") as file:
+            self.server.psql(file.read(), name)
+        self.server.psql("create table plain (id integer primary key, balance bigint not null); insert into plain "
+                         "values (1, 0); create table guarded as table plain; select fenceguard.advance('a', 34, 'h'); "
+                         "select fenceguard.protect('guarded', $$ 'a' || left(id::text, 0) $$)", name)
+        script = os.path.join(self.server.folder, "load.sql")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("update plain set balance = balance + 1 where id = 1 and fenceguard.admitted('a', 34, 'h');\n"
+                       "update guarded set balance = balance + 1 where id = 1 and fenceguard.admitted('a', 34, 'h');\n"
+                       "begin;\nselect fenceguard.admit('a', 34, 'h');\nupdate guarded set balance = balance + 1;\ncommit;\n")
+        load = subprocess.Popen([program("pgbench"), "-n", "-M", "prepared", "-c", "4", "-T", "6", "-f", script,
+                                 self.server.conninfo(name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=environment())
+        installations = 0
+        while load.poll() is None:
+            self.server.install(name)
+            installations += 1
+        output = load.communicate()[0]
+        self.assertEqual(load.returncode, 0, output)
+        self.assertGreater(installations, 1)
+        written = int(re.search(r"actually processed: ([0-9]+)", output)[1])
+        self.assertEqual(self.server.psql("select p.balance, g.balance from plain p, guarded g", name),
+                         f"{written}|{2 * written}")
+        self.assertEqual(self.server.psql("select fenceguard.leaves_notes()", name), "t")
+        self.server.psql("select fenceguard.advance('a', 35, 'n')", name)
+        for table in ("plain", "guarded"):
+            self.assert_fails("ZF001", self.server.psql,
+                              f"update {table} set balance = 0 where fenceguard.admitted('a', 34, 'h')", name)
+        # What it protected is judged as before, and may be protected the newer way.
+        self.assert_fails("ZF003", self.server.psql, "update guarded set balance = 0", name)
+        self.server.psql("select fenceguard.protect('guarded', $$ 'a' || left(id::text, 0) $$, per_statement => true)", name)
+        self.assert_fails("ZF003", self.server.psql, "update guarded set balance = 0", name)
 
     def test_one_that_must_change_something_gives_up_and_changes_nothing(self):
         name = self.database()
