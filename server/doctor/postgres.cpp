@@ -62,7 +62,15 @@ class Examination {
     const int version = installed_version(tx);
     const auto message = fmt::format("version {} of {}", version, schema_version);
     if (version == schema_version) {
-      findings_.push_back({Level::ok, "schema", message});
+      // The last function that this version gained.
+      const bool is_whole =
+          tx.exec("SELECT pg_catalog.to_regprocedure('fenceguard.is_judged(oid)') IS NOT NULL")[0][0]
+              .as<bool>();
+      findings_.push_back({is_whole ? Level::ok : Level::warning, "schema",
+                           is_whole
+                               ? message
+                               : message + ", installed by an older fenceguard: run 'fenceguard sql postgres "
+                                           "| psql' again, at any time"});
       return true;
     }
     findings_.push_back({Level::danger, "schema",

@@ -34,6 +34,14 @@ class Installing(PostgresTest):
         self.assertIn(f"danger schema: none: run '{INSTALL}",
                       self.expect(1, "doctor", "--storage", url, "--source", url).stdout)
 
+    def test_the_doctor_tells_of_a_schema_that_an_older_program_installed(self):
+        database = self.server.create_database(install=True)
+        self.server.psql("alter function fenceguard.is_judged(oid) rename to was_judged", database)
+        told = self.expect(0, "doctor", "--storage", self.url_of(database)).stdout
+        self.assertRegex(told, "warning schema: version [0-9]+ of [0-9]+, installed by an older fenceguard: run")
+        self.server.install(database)
+        self.assertIn("ok schema", self.expect(0, "doctor", "--storage", self.url_of(database)).stdout)
+
     def test_a_newer_schema_is_refused(self):
         self.sql("create or replace function fenceguard.version() returns integer language sql immutable as "
                  "$$ select 99 $$")
