@@ -195,7 +195,7 @@ Reply Client::run_at(Link& link, const Run& run, bool is_asked) {
   const auto key_count = std::to_string(run.keys.size());
   for (const bool by_hash : {true, false}) {
     auto words = command_of(run, by_hash, key_count);
-    if (is_asked && run.asked != Run::none) words.at(3 + run.keys.size() + run.asked) = "1";
+    if (is_asked && run.asked != Run::none) words.at(3 + run.keys.size() + run.asked) = run.asked_text;
     // One ASKING serves one command.
     auto reply = is_asked ? std::move(link.connection
                                           .call_all(std::vector<std::vector<std::string_view>>{
@@ -241,7 +241,9 @@ void Client::receive(Batch& batch, std::vector<Outcome<Reply>>& outcomes) {
   for (const auto place : batch.places) {
     if (!batch.fault) {
       try {
-        outcomes[place] = batch.link->connection.receive();
+        auto reply = batch.link->connection.receive();
+        if (is_unknown_script(reply)) batch.link->scripts.clear();
+        outcomes[place] = std::move(reply);
         continue;
       } catch (const Error&) {
         batch.fault = current_fault();

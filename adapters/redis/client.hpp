@@ -31,8 +31,8 @@ struct Url;
 namespace fenceguard::redis {
 
 // One run of a script: its keys, which are in one slot, and its further arguments. asked, if it is not none:
-// the place of the argument that becomes '1' where the server was named by an ASK, which is no proof that it
-// has what the slot has.
+// the place of the argument that becomes asked_text where the server was named by an ASK, which is no proof
+// that it has what the slot has.
 struct Run {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -40,6 +40,7 @@ struct Run {
   std::vector<std::string_view> keys;
   std::vector<std::string_view> arguments;
   std::size_t asked = none;
+  std::string_view asked_text = "1";
 };
 
 // The run as a command: EVALSHA, or EVAL with the text. Views of the run and of key_count, how many keys it

@@ -15,28 +15,19 @@
 //
 // Thread safety: that of the client.
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "adapters/redis/client.hpp"
-#include "adapters/redis/wire/reply.hpp"
+#include "adapters/redis/write.hpp"
 #include "guard/guard.hpp"
 
 namespace fenceguard::redis {
 
-// One guarded write: a claim, and the commands under it.
-struct Write {
-  Claim claim;
-  std::vector<Command> commands;
-};
-
-struct Written {
-  Ruling ruling;               // has a fence only where the claim itself tells all of it
-  std::vector<Reply> replies;  // of the commands that were run, in their order; none unless admitted
-};
+class GuardedCall;
 
 class Guard : public fenceguard::Guard {
  public:
@@ -60,8 +51,13 @@ class Guard : public fenceguard::Guard {
   // before it stays, as in MULTI; the sequence counts if any of them wrote.
   [[nodiscard]] Written write_batch(const Claim& claim, const std::vector<Command>& commands);
 
-  // Several writes in one round trip (under Redis Cluster: one per server), each judged by itself, in their
-  // order for each resource.
+  // Several writes in one round trip (under Redis Cluster: one per server), each with an ending of its own,
+  // as if it were sent by itself, in their order for each resource. One that cannot be guarded has
+  // InvalidInput as its outcome; the others are run. Writes of one command that follow each other under one
+  // claim without a sequence are one script, up to 64 of them and 64 KiB: the claim is judged once for all,
+  // and nothing comes between them. Of those all are unknown where the answer is not seen, and memory (OOM)
+  // is looked at before the first. Throws Unavailable where the server could not be asked what a command is:
+  // nothing was sent.
   [[nodiscard]] std::vector<Outcome<Written>> pipeline(std::span<const Write> writes);
 
   // A fenced read: advances, then reads, in one step, and never at a replica. The command must be one that
@@ -69,14 +65,14 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] Written read(const Claim& claim, const Command& command);
 
  private:
-  struct Prepared;
-  void prepare(const Claim& claim, std::span<const Command> commands, Prepared& prepared);
-  [[nodiscard]] Written apply(const Claim& claim, std::span<const Command> commands);
+  [[nodiscard]] GuardedCall prepare(const Claim& claim, std::span<const Command> commands,
+                                    std::size_t place = 0);
+  [[nodiscard]] Written apply(GuardedCall call);
+  void run_apart(std::span<const Write> writes, std::span<const GuardedCall> calls,
+                 const std::vector<Outcome<Reply>>& replies, std::vector<Outcome<Written>>& outcomes);
 
   Client& client_;
-  const std::string jump_max_;
-  const std::string namespace_key_;
-  const std::string index_key_;
+  const std::int64_t jump_max_;
 };
 
 }  // namespace fenceguard::redis

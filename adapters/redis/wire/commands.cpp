@@ -116,6 +116,7 @@ CommandTable::Facts facts_of(const Reply& info) {
   const auto& flags = info.elements.at(2);
   facts.writes = has_flag(flags, "write");
   facts.reads = has_flag(flags, "readonly");
+  facts.needs_memory = has_flag(flags, "denyoom");
   facts.has_subcommands = !info.elements.at(9).elements.empty();
   facts.objection = objection_of(facts, flags);
   if (auto specs = specs_of(facts.name, flags, info.elements.at(8))) {

@@ -41,6 +41,7 @@ class CommandTable {
     std::string name;  // the server's own, in upper case, also of one that was renamed: 'XGROUP|CREATE'
     bool writes = false;
     bool reads = false;
+    bool needs_memory = false;  // refused where there is none left (OOM)
     bool has_subcommands = false;
     std::string_view objection;  // why it cannot be guarded, whatever its words are; empty: it can
     int arity = 0;               // so many words; negative: at least so many

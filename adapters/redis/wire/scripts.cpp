@@ -60,9 +60,26 @@ const Script& draw_one() {
   static const Script script{lua_decimal, lua_draw, lua_draw_one};
   return script;
 }
-const Script& guarded() {
-  static const Script script{lua_exact, lua_equal, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
-  return script;
+namespace {
+
+constexpr std::string_view for_server = "local is_cluster = false\n";
+constexpr std::string_view for_cluster = "local is_cluster = true\n";
+
+}  // namespace
+
+const Script& guarded(bool is_cluster) {
+  const auto make = [](std::string_view where) {
+    return Script{where, lua_exact, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+  };
+  static const Script scripts[] = {make(for_server), make(for_cluster)};
+  return scripts[is_cluster ? 1 : 0];
+}
+const Script& guarded_one(bool is_cluster) {
+  const auto make = [](std::string_view where) {
+    return Script{where, lua_exact, lua_equal, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+  };
+  static const Script scripts[] = {make(for_server), make(for_cluster)};
+  return scripts[is_cluster ? 1 : 0];
 }
 const Script& advance() {
   static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_advance};

@@ -22,7 +22,9 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& leave();
 
 // Of the guard.
-[[nodiscard]] const Script& guarded();
+[[nodiscard]] const Script& guarded(bool is_cluster);
+// The same for one command that writes, under a claim without a sequence.
+[[nodiscard]] const Script& guarded_one(bool is_cluster);
 
 // Of the fence store.
 [[nodiscard]] const Script& advance();

@@ -11,7 +11,7 @@ namespace fenceguard::test {
 namespace {
 
 // How a service writes: each of the ways must give the same rulings.
-enum class Way { one_command, several_commands, pipeline };
+enum class Way { one_command, several_commands, pipeline, run };
 
 std::string shared_url(bool is_cluster) {
   if (is_cluster) {
@@ -80,6 +80,7 @@ class WaysSpace : public GuardSpace {
       if (way_ == Way::one_command) return guard_.write(claim, {"SET", key, value}).ruling;
       const redis::Write all{claim, {{"DEL", key}, {"APPEND", key, value}, {"GET", key}}};
       if (way_ == Way::several_commands) return guard_.write_batch(claim, all.commands).ruling;
+      if (way_ == Way::run) return write_run(claim, {{"SET", key, ""}, {"APPEND", key, value}, {"GET", key}});
       // Between two of another resource, whose rulings are their own.
       const Claim other{Resource{"other"}, Token{INT64_MAX}, Holder{"o"}, {}};
       const auto outcomes = guard_.pipeline(
@@ -95,6 +96,17 @@ class WaysSpace : public GuardSpace {
     }
 
    private:
+    // In one script, where there is no sequence to be counted for each.
+    Ruling write_run(const Claim& claim, const std::vector<redis::Command>& commands) {
+      if (claim.sequence) return guard_.write_batch(claim, commands).ruling;
+      std::vector<redis::Write> writes;
+      for (const auto& command : commands) writes.push_back({claim, {command}});
+      const auto outcomes = guard_.pipeline(writes);
+      for (const auto& outcome : outcomes)
+        EXPECT_EQ(outcome.value().ruling.verdict, outcomes.front().value().ruling.verdict);
+      return outcomes.front().value().ruling;
+    }
+
     [[nodiscard]] std::string key_of(const Resource& resource) const {
       return "{" + resource.name() + "}" + suffix_;
     }
@@ -121,9 +133,10 @@ GuardKind kind(const std::string& name, Way way, bool is_cluster = false) {
 INSTANTIATE_TEST_SUITE_P(Redis, GuardSuite,
                          testing::Values(kind("one_command", Way::one_command),
                                          kind("several_commands", Way::several_commands),
-                                         kind("pipeline", Way::pipeline),
+                                         kind("pipeline", Way::pipeline), kind("run", Way::run),
                                          kind("cluster", Way::one_command, true),
-                                         kind("cluster_pipeline", Way::pipeline, true)),
+                                         kind("cluster_pipeline", Way::pipeline, true),
+                                         kind("cluster_run", Way::run, true)),
                          guard_kind_name);
 
 // What the table must hold for this to mean anything: the numbers at which a script's own would round.

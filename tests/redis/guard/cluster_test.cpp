@@ -220,6 +220,39 @@ TEST_F(GuardCluster, WhileASlotMovesAStaleClaimIsNeverAdmittedWhereverFenceAndDa
   }
 }
 
+TEST_F(GuardCluster, OfARunWhileItsSlotMovesOnlyWhatNamesAnAbsentKeyIsUnavailable) {
+  redis::Client client{cluster_.url()};
+  redis::Guard guard{client};
+  const auto claim = claim_of(7, "h");
+  const auto run = [&] {
+    std::vector<std::string> endings;
+    const std::vector<redis::Write> writes{{claim_of(6, "old"), {{"SET", "{r}a", "late"}}},
+                                           {claim, {{"SET", "{r}a", "1"}}},
+                                           {claim, {{"INCR", "{r}b"}}},
+                                           {claim, {{"APPEND", "{r}a", "2"}}},
+                                           {claim, {{"SET", "{s}a", "late"}}}};
+    for (const auto& outcome : guard.pipeline(writes))
+      endings.emplace_back(outcome.ok() ? to_string(outcome.value().ruling.verdict)
+                                        : to_string(outcome.fault().kind));
+    return endings;
+  };
+  const auto slot = redis::slot_of("r");
+  const auto from = owner(slot);
+  const auto to = (from + 1) % 3;
+  (void)guard.write(claim, {"SET", "{r}a", "0"});
+  const std::vector<std::string> but_one{"stale", "admitted", "unavailable", "admitted", "invalid"};
+  const std::vector<std::string> all{"stale", "admitted", "admitted", "admitted", "invalid"};
+  begin_move(slot, from, to);
+  EXPECT_EQ(run(), but_one);
+  move_key("fenceguard:{r}", from, to);
+  move_key("{r}a", from, to);
+  EXPECT_EQ(run(), but_one);
+  EXPECT_EQ(guard.read(claim, {"GET", "{r}a"}).replies.at(0).text, "12");
+  end_move(slot, from, to);
+  EXPECT_EQ(run(), all);
+  EXPECT_EQ(guard.read(claim, {"MGET", "{r}a", "{r}b"}).replies.at(0).elements.at(1).text, "1");
+}
+
 // A client that was told 'ask there' and comes late: the slot has meanwhile stayed, the fence was created
 // where it is, and another move of the same slot has begun. Shown by the source's ASK alone: the fence's key
 // is away from the source for as long as the client asks.
