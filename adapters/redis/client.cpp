@@ -45,7 +45,10 @@ std::vector<std::string_view> command_of(const Run& run, bool by_hash, const std
   return words;
 }
 
-Client::Client(Address address) : address_{std::move(address)}, keys_{address_.prefix} {
+Client::Client(Address address, std::shared_ptr<CommandTable> commands)
+    : address_{std::move(address)},
+      keys_{address_.prefix},
+      commands_{commands ? std::move(commands) : std::make_shared<CommandTable>()} {
   open();
 }
 

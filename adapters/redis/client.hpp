@@ -11,6 +11,7 @@
 // Not thread-safe.
 
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -53,7 +54,8 @@ class Client {
   // Connects at once, so that a wrong address shows now: to the first of its endpoints that answers. Throws
   // Unavailable; InvalidInput where there are several endpoints, and what answers is no Redis Cluster: one
   // of several independent servers is never chosen silently.
-  explicit Client(Address address);
+  // commands: a table to share among clients of one server; without, it has one of its own.
+  explicit Client(Address address, std::shared_ptr<CommandTable> commands = nullptr);
   // The same from redis://…; throws InvalidInput for a URL that it does not understand.
   explicit Client(std::string_view url);
   explicit Client(const Url& url);
@@ -77,7 +79,7 @@ class Client {
   [[nodiscard]] Connection& connection(std::string_view key);
 
   // What the server says of commands.
-  [[nodiscard]] CommandTable& commands() noexcept { return commands_; }
+  [[nodiscard]] CommandTable& commands() noexcept { return *commands_; }
 
  private:
   struct Link {
@@ -104,7 +106,7 @@ class Client {
   bool is_cluster_ = false;
   std::map<Endpoint, Link> links_;
   SlotMap slots_;
-  CommandTable commands_;
+  std::shared_ptr<CommandTable> commands_;
 };
 
 }  // namespace fenceguard::redis

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <utility>
 
 #include "adapters/redis/wire/errors.hpp"
 #include "guard/error.hpp"
@@ -173,26 +174,43 @@ void add_keys(const CommandTable::Facts& facts, const KeySpec& spec, const Comma
 
 }  // namespace
 
-bool CommandTable::CaseLess::operator()(std::string_view a, std::string_view b) const noexcept {
-  return std::ranges::lexicographical_compare(a, b, {}, lower, lower);
+CommandTable::~CommandTable() {
+  for (const auto& bucket : buckets_) {
+    for (const auto* entry = bucket.load(); entry != nullptr;) delete std::exchange(entry, entry->next);
+  }
 }
 
-const CommandTable::Facts& CommandTable::look_up(const Ask& ask, const std::string& name) {
+CommandTable::Bucket& CommandTable::bucket_of(std::string_view name) noexcept {
+  std::size_t hash = 0;
+  for (const char c : name) hash = hash * 31 + (static_cast<unsigned char>(c) | 0x20U);
+  return buckets_[hash % buckets_.size()];
+}
+
+const CommandTable::Facts* CommandTable::find(const Bucket& bucket, std::string_view name) noexcept {
+  const auto* entry = bucket.load(std::memory_order_acquire);
+  while (entry != nullptr && !is_same(entry->name, name)) entry = entry->next;
+  return entry == nullptr ? nullptr : &entry->facts;
+}
+
+const CommandTable::Facts& CommandTable::named(const Ask& ask, std::string_view name) {
+  auto& bucket = bucket_of(name);
+  if (const auto* known = find(bucket, name)) return *known;
   const std::string_view words[] = {"COMMAND", "INFO", name};
   const auto reply = unless_error("looking a command up", read_only_call([&] { return ask(words); }));
   if (reply.elements.empty() || reply.elements.front().elements.size() < 10)
     throw InvalidInput(fmt::format("the server knows no command '{}'", name));
-  return facts_.emplace(name, facts_of(reply.elements.front())).first->second;
+  auto facts = facts_of(reply.elements.front());
+  const std::scoped_lock lock{adding_};
+  if (const auto* known = find(bucket, name)) return *known;
+  bucket.store(new Entry{std::string{name}, std::move(facts), bucket.load()}, std::memory_order_release);
+  return bucket.load()->facts;
 }
 
 const CommandTable::Facts& CommandTable::facts(const Ask& ask, const Command& command) {
   if (command.empty() || command.front().empty()) throw InvalidInput("a command has at least a name");
-  auto found = facts_.find(command.front());
-  const auto& known = found != facts_.end() ? found->second : look_up(ask, command.front());
+  const auto& known = named(ask, command.front());
   if (!known.has_subcommands || command.size() < 2) return known;
-  const auto name = command[0] + "|" + command[1];
-  found = facts_.find(name);
-  return found != facts_.end() ? found->second : look_up(ask, name);
+  return named(ask, command[0] + "|" + command[1]);
 }
 
 std::vector<std::string_view> keys_of(const CommandTable::Facts& facts, const Command& command) {

@@ -1,14 +1,17 @@
 #pragma once
 
 // Commands: what the server itself says of a command (COMMAND INFO): which of its words are keys, whether it
-// writes, and whether it can be guarded at all. Asked once per name.
+// writes, and whether it can be guarded at all. Asked once per name, because a server may call a command by
+// another (rename-command).
 //
 // Source: the key specifications of Redis 7.0 and later (redis.io/docs/reference/key-specs).
 //
-// Not thread-safe.
+// Thread-safe; what it once said stays as it is, and looking it up takes no lock.
 
+#include <array>
+#include <atomic>
 #include <functional>
-#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,21 +51,32 @@ class CommandTable {
     std::vector<KeySpec> keys;   // not all, where there is an objection
   };
 
+  CommandTable() = default;
+  ~CommandTable();
+  CommandTable(const CommandTable&) = delete;
+  CommandTable& operator=(const CommandTable&) = delete;
+
   // Sends a command to the server and answers its reply; throws as Connection::call does.
   using Ask = std::function<Reply(Arguments)>;
 
-  // Throws InvalidInput for a command that the server does not know; Unavailable.
+  // Valid as long as the table. Throws InvalidInput for a command that the server does not know; Unavailable.
   [[nodiscard]] const Facts& facts(const Ask& ask, const Command& command);
 
  private:
-  struct CaseLess {
-    using is_transparent = void;
-    bool operator()(std::string_view a, std::string_view b) const noexcept;
+  // Under the name that was called, in any case. Never changed and never removed.
+  struct Entry {
+    const std::string name;
+    const Facts facts;
+    const Entry* const next;  // of the same bucket
   };
+  using Bucket = std::atomic<const Entry*>;
 
-  const Facts& look_up(const Ask& ask, const std::string& name);
+  [[nodiscard]] static const Facts* find(const Bucket& bucket, std::string_view name) noexcept;
+  [[nodiscard]] Bucket& bucket_of(std::string_view name) noexcept;
+  [[nodiscard]] const Facts& named(const Ask& ask, std::string_view name);
 
-  std::map<std::string, Facts, CaseLess> facts_;  // by the name that was called
+  std::array<Bucket, 128> buckets_{};
+  std::mutex adding_;
 };
 
 // Why this very command cannot be guarded, as a sentence about it; empty if it can.

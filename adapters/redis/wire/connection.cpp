@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 
 #include "guard/error.hpp"
@@ -14,6 +15,9 @@ namespace fenceguard::redis {
 namespace {
 
 constexpr int version_min = 7;
+constexpr std::size_t encoded_kept_max = 1 << 20;
+// A server that answered so short a time ago is not looked at.
+constexpr std::chrono::microseconds fresh{100};
 
 timeval timeval_of(std::chrono::milliseconds limit) {
   return {limit.count() / 1000, static_cast<suseconds_t>(limit.count() % 1000 * 1000)};
@@ -45,6 +49,13 @@ Reply reply_of(const redisReply& raw) {
   }
   if (raw.str != nullptr) reply.text.assign(raw.str, raw.len);
   return reply;
+}
+
+// Of a command or a word of it: what it is, and how long.
+void add_header(std::string& encoded, char kind, std::size_t count) {
+  char digits[24];
+  const auto end = std::to_chars(digits, digits + sizeof digits, count).ptr;
+  encoded.append(1, kind).append(digits, end).append("\r\n");
 }
 
 // Of a flat array of names and values, as HELLO answers.
@@ -117,16 +128,16 @@ void Connection::set_timeout(std::chrono::milliseconds limit) {
 
 void Connection::queue(Arguments arguments) {
   if (context_->err != 0) throw Unavailable(fmt::format("the connection to {} is broken", shown_));
-  std::vector<const char*> texts;
-  std::vector<std::size_t> lengths;
-  texts.reserve(arguments.size());
-  lengths.reserve(arguments.size());
+  encoded_.clear();
+  add_header(encoded_, '*', arguments.size());
   for (const auto argument : arguments) {
-    texts.push_back(argument.data());
-    lengths.push_back(argument.size());
+    add_header(encoded_, '$', argument.size());
+    encoded_.append(argument).append("\r\n");
   }
-  if (redisAppendCommandArgv(context_.get(), static_cast<int>(arguments.size()), texts.data(),
-                             lengths.data()) != REDIS_OK) {
+  const bool is_queued =
+      redisAppendFormattedCommand(context_.get(), encoded_.data(), encoded_.size()) == REDIS_OK;
+  if (encoded_.capacity() > encoded_kept_max) std::string{}.swap(encoded_);
+  if (!is_queued) {
     fail(false);
   }
   ++outstanding_;
@@ -145,6 +156,7 @@ Reply Connection::receive() {
   if (redisGetReply(context_.get(), &raw) != REDIS_OK || raw == nullptr) fail(true);
   const std::unique_ptr<void, void (*)(void*)> owner{raw, freeReplyObject};
   --outstanding_;
+  answered_at_ = std::chrono::steady_clock::now();
   return reply_of(*static_cast<const redisReply*>(raw));
 }
 
@@ -165,6 +177,7 @@ std::vector<Reply> Connection::call_all(std::span<const std::vector<std::string_
 
 bool Connection::is_usable() const noexcept {
   if (!context_ || context_->err != 0 || outstanding_ != 0) return false;
+  if (std::chrono::steady_clock::now() - answered_at_ < fresh) return true;
   pollfd descriptor{context_->fd, POLLIN | POLLRDHUP, 0};
   // Nothing was asked, so whatever can be read is the end.
   return poll(&descriptor, 1, 0) == 0;

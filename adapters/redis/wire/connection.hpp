@@ -8,6 +8,7 @@
 //
 // Not thread-safe.
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,7 +58,8 @@ class Connection {
   // As receive(), but whatever the answer takes beyond limit is OutcomeUnknown.
   void set_timeout(std::chrono::milliseconds limit);
 
-  // False if a call failed, or the server hung up while nothing was asked.
+  // False if a call failed, or the server hung up while nothing was asked. What happened within 0.1 ms of the
+  // last answer is not looked for: then the next call is OutcomeUnknown.
   [[nodiscard]] bool is_usable() const noexcept;
 
  private:
@@ -72,6 +74,8 @@ class Connection {
   std::string shown_;
   Server server_;
   std::size_t outstanding_ = 0;  // commands queued or sent and not answered
+  std::string encoded_;          // kept for its memory alone
+  std::chrono::steady_clock::time_point answered_at_{};
 };
 
 }  // namespace fenceguard::redis

@@ -18,7 +18,7 @@ class Pool {
  public:
   // Connects once, so that a wrong address shows now. Throws Unavailable.
   explicit Pool(Address address) : address_{std::move(address)} {
-    idle_.push_back(std::make_unique<Client>(address_));
+    idle_.push_back(std::make_unique<Client>(address_, commands_));
     is_cluster_ = idle_.front()->is_cluster();
   }
 
@@ -50,7 +50,7 @@ class Pool {
         return client;
       }
     }
-    return std::make_unique<Client>(address_);
+    return std::make_unique<Client>(address_, commands_);
   }
 
   void give_back(std::unique_ptr<Client> client) {
@@ -59,6 +59,7 @@ class Pool {
   }
 
   const Address address_;
+  const std::shared_ptr<CommandTable> commands_ = std::make_shared<CommandTable>();
   bool is_cluster_ = false;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Client>> idle_;

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "tests/redis/guard/space.hpp"
 
@@ -357,6 +359,35 @@ TEST_F(GuardCommands, ACommandThatWasRenamedIsKnownByItsOwnName) {
   EXPECT_EQ(kind({"XY", "127.0.0.1", "1", "{r}a", "1", "9"}), FaultKind::invalid_input);
   EXPECT_EQ(kind({"DUPLICATE", "{r}a", "{r}b", "DB", "1"}), FaultKind::invalid_input);
   EXPECT_EQ(kind({"COPY", "{r}a", "{r}b"}), FaultKind::invalid_input);
+}
+
+// Many threads ask for the same and for other commands, in any case: each has the same facts, asked for but
+// once or twice.
+TEST_F(GuardCommands, OneTableServesManyThreads) {
+  redis::CommandTable table;
+  std::atomic<int> asked{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      redis::Client client{server_.url()};
+      const redis::CommandTable::Ask ask = [&](redis::Arguments words) {
+        ++asked;
+        return client.call("r", words);
+      };
+      for (int round = 0; round < 200; ++round) {
+        for (const Command& command :
+             {Command{i % 2 == 0 ? "set" : "SET", "a", "1"}, Command{"Get", "a"},
+              Command{"XGroup", "create", "x", "g", "0"}, Command{"hset", "h", "f", "1"}}) {
+          const auto& facts = table.facts(ask, command);
+          EXPECT_EQ(facts.writes, facts.name != "GET");
+          EXPECT_EQ(&facts, &table.facts(ask, command));
+        }
+        EXPECT_THROW((void)table.facts(ask, {"NO-SUCH" + std::to_string(round % 2)}), InvalidInput);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_LE(asked, 8 * 200 + 8 * 5) << "what the server does not know is asked for again";
 }
 
 TEST_F(GuardCommands, BothNamesAreInTheRefusalOfAKeyOfAnotherResource) {
