@@ -71,7 +71,7 @@ void measure_lock(const Settings& settings) {
           (void)bare.call(bare_release("lock"));
         });
       });
-  print_rates(name, sides, ">= 0.9");
+  print_rates(name, sides, ">= 0.85");
 }
 
 // Asks all at once, and waits for the last.
@@ -107,7 +107,7 @@ void measure_quorum(const Settings& settings) {
           ask_all(nodes, bare_release("lock"));
         });
       });
-  print_rates(name, sides, ">= 0.7");
+  print_rates(name, sides, ">= 0.75");
 }
 
 // A namespace with a floor, so that claims are judged.
@@ -150,7 +150,7 @@ void measure_writes(const Settings& settings) {
           return [bare, thread](int n) { (void)bare->call(Words{"SET", key_of(thread, n), "100"}); };
         });
       });
-  print_rates(name, sides, ">= 0.85");
+  print_rates(name, sides, ">= 0.8");
 }
 
 void measure_pipelines(const Settings& settings) {
@@ -184,7 +184,7 @@ void measure_pipelines(const Settings& settings) {
                  };
                });
       });
-  print_rates(name, sides, ">= 0.2");
+  print_rates(name, sides, ">= 0.35");
 }
 
 // The scripts that the server has run so far.

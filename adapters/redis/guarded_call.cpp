@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 
 #include "adapters/redis/wire/errors.hpp"
 #include "adapters/redis/wire/scripts.hpp"
