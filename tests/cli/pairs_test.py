@@ -50,7 +50,7 @@ class Pairs(support.BinaryTest):
             return REDIS[0].url(f"/0?prefix={name}:")
         if product == "redis-quorum":
             nodes = ",".join(f"127.0.0.1:{server.port}" for server in REDIS)
-            return f"redis-quorum://{nodes}/0?prefix={name}:"
+            return f"redis-quorum://{nodes}/0?prefix={name}:&node_timeout=5s"
         if product == "zookeeper":
             return ZOOKEEPER.url(f"/{name}")
         return ETCD.url(f"/{name}")
