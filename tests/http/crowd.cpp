@@ -60,8 +60,8 @@ void Crowd::expect_others_answered(std::string_view more, const std::function<vo
   feeding.join();
   std::sort(rounds.begin(), rounds.end());
   const auto slowest = rounds.back();
-  // The slowest tenth is left to a machine that is busy with something else.
-  EXPECT_LT(rounds[rounds.size() * 9 / 10 - 1], 1s);
+  // A crowd that hinders others slows every round, a machine that is busy with something else most at worst.
+  EXPECT_LT(rounds[rounds.size() / 4], 1s);
   EXPECT_LT(slowest, patience);
   testing::Test::RecordProperty(
       "slowest_ms", static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(slowest).count()));

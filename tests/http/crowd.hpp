@@ -28,8 +28,8 @@ class Crowd {
   // Connects them all; each sends begin.
   Crowd(const std::string& address, std::string_view begin);
 
-  // Each sends more now and then, while ask() asks for something as another client, again and again: nine
-  // times in ten it must be over within a second, and within patience always.
+  // Each sends more now and then, while ask() asks for something as another client, again and again: one time
+  // in four it must be over within a second, and within patience always.
   void expect_others_answered(std::string_view more, const std::function<void()>& ask);
 
   // Nobody has been answered or cut.
