@@ -329,7 +329,8 @@ TEST_F(ServerTest, FiveThousandIdleConnectionsDoNotHinderAnother) {
     rounds.push_back(std::chrono::steady_clock::now() - begin);
   }
   std::sort(rounds.begin(), rounds.end());
-  EXPECT_LT(rounds[rounds.size() / 2], 50ms);
+  // Connections that hinder others slow every round, a busy machine some.
+  EXPECT_LT(rounds[rounds.size() / 10], 50ms);
   idle.clear();
   EXPECT_TRUE(eventually([&] { return server.connections() == 1; }));
 }
