@@ -13,7 +13,7 @@ import unittest
 
 import http_load
 import support
-from http_load import PATIENT_MS, WIDE_SETTLE_MS
+from http_load import LONG_SETTLE_MS, PATIENT_MS, WIDE_SETTLE_MS
 from waiting import wait_until
 
 ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "300"))
@@ -126,7 +126,7 @@ class HttpFault(http_load.GuardedTest):
         guarded.check(self)
 
     def test_a_guard_that_came_after_a_killed_one_says_that_nothing_is_let_in_and_for_how_long(self):
-        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=LONG_SETTLE_MS)
         server = self.serve(guarded)
         for resource in (0, 1):
             self.assertEqual(self.status_of(guarded, server, 5, resource), 201)
@@ -155,7 +155,7 @@ class HttpFault(http_load.GuardedTest):
         self.assertNotIn("lane", shown.stdout)
 
     def test_a_write_of_unknown_outcome_quarantines_its_resource_alone_and_says_so(self):
-        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=LONG_SETTLE_MS)
         server = self.serve(guarded, log_level="warning")
         self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
         self.assertRegex(server.log(), r'event=quarantined resource="r/0" reason="the end of a write on this resource '
