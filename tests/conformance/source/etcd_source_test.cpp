@@ -10,8 +10,8 @@ namespace {
 // etcd counts in seconds.
 constexpr std::chrono::milliseconds least_ttl{1'000};
 
-// One of each kind for all tests; each has a prefix of its own, and so a namespace. One member each: it elects
-// no other leader when the machine is busy.
+// One of each kind for all tests; each has a prefix of its own, and so a namespace. One member each: it
+// elects no other leader when the machine is busy.
 EtcdCluster& plain_cluster() {
   static EtcdCluster cluster{1};
   return cluster;

@@ -60,11 +60,11 @@ TEST_F(PowerCut, NothingAcknowledgedIsLostHoweverOftenThePowerGoes) {
   EXPECT_EQ(knowledge.faults(), 0);
 }
 
-// What the tests above would show if the log were synced less often.
+// What the tests above would show if the log were synced less often. Not in every round: some lose nothing.
 TEST_F(PowerCut, WithALowerSynchronousSettingSomethingAcknowledgedIsLost) {
   disk_.lower_synchronous();
   std::size_t mistakes = 0;
-  for (int round = 0; round < scaled(40) && mistakes == 0; ++round) {
+  for (int round = 0; round < 40 && mistakes == 0; ++round) {
     const auto path = folder_.file(std::to_string(round) + ".db");
     Knowledge knowledge;
     {
