@@ -67,12 +67,13 @@ struct Acknowledged {
 
 // A guard with four writers is killed at a random moment, again and again, on one file. After each time
 // everything that it had acknowledged is there, and it answers again within a second, unless it is the
-// machine that hesitates, which it may now and then.
+// machine that hesitates, which it may now and then. In memory: what a process leaves behind needs no disk,
+// which others may keep busy for seconds.
 TEST(KilledGuard, LosesNothingThatItAcknowledged) {
   const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 13);
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random{seed};
-  const TempDir folder;
+  const TempDir folder{TempDir::Place::memory};
   const auto path = folder.file("fenceguard.db");
   Acknowledged acknowledged;
   constexpr int rounds = scaled(120);
