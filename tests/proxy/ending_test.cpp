@@ -248,9 +248,10 @@ TEST_F(UnansweredTest, AfterAnUnknownWriteTheNextHolderIsClosedOutUntilItHasSett
   EXPECT_EQ(upstream_.applied().back().body, "new");
 }
 
+// The slow one waits until the quick one has taken effect.
 TEST_F(EndingTest, TwoWritesUnderOneTokenRunSideBySide) {
   guarded_.put("/a", 34);
-  auto slow = std::async(std::launch::async, [&] { return guarded_.put("/a", 34, "hold=3s", "slow"); });
+  auto slow = std::async(std::launch::async, [&] { return guarded_.put("/a", 34, "await=2", "slow"); });
   ASSERT_THAT(upstream_.wait_for("seen", 2), SizeIs(2));
   EXPECT_EQ(guarded_.put("/a", 34, "", "quick").status, 204U);
   EXPECT_EQ(slow.get().status, 204U);

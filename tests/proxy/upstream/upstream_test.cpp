@@ -91,12 +91,13 @@ TEST_F(UpstreamTest, ACountedBodyIsNotKept) {
 TEST_F(UpstreamTest, AppliesWhatItHeldAlsoAfterTheClientIsGone) {
   {
     auto client = connect();
-    client.send(request("PUT", "hold=3s", "late"));
+    client.send(request("PUT", "hold=300ms await=1", "late"));
     EXPECT_THAT(upstream.wait_for("seen"), SizeIs(1));
     client.reset();
   }
   EXPECT_THAT(upstream.applied(), IsEmpty());
-  EXPECT_EQ(upstream.wait_for("applied").at(0).body, "late");
+  EXPECT_THAT(put("close"), StartsWith("HTTP/1.1 201"));
+  EXPECT_EQ(upstream.wait_for("applied", 2).at(1).body, "late");
 }
 
 TEST_F(UpstreamTest, ClosesOrResetsWithoutApplying) {
