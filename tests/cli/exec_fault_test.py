@@ -112,14 +112,18 @@ class HungServer(support.BinaryTest):
         self.assertIn("was lost", errors)
         self.assertIn("PUT", self.guard.asked)
         self.assertNotIn("DELETE", self.guard.asked)
-        self.assertLess(outlived_s, 4)
+        self.assertLess(outlived_s, 7)  # the next renewal, from 15 s on, would be waited for until 24 s
 
     def test_a_release_that_hangs_is_left_behind_after_kill_after(self):
-        status, errors, outlived_s = self.end_of("--ttl", "60s", "--kill-after", "1s", script="touch ended; exit 3")
-        self.assertEqual(status, 3)
-        self.assertIn("did not answer", errors)
-        self.assertIn("DELETE", self.guard.asked)
-        self.assertLess(outlived_s, 4)
+        for _ in range(3):  # a busy machine may be late, but not each time
+            status, errors, outlived_s = self.end_of("--ttl", "60s", "--kill-after", "1s",
+                                                     script="touch ended; exit 3")
+            self.assertEqual(status, 3)
+            self.assertIn("did not answer", errors)
+            self.assertIn("DELETE", self.guard.asked)
+            if outlived_s < 4.9:
+                break
+        self.assertLess(outlived_s, 4.9)
 
     def test_a_grant_that_comes_after_a_signal_is_given_back_for_as_long_as_kill_after(self):
         self.guard.may_grant.clear()
@@ -134,12 +138,13 @@ class HungServer(support.BinaryTest):
         self.assertFalse(os.path.exists(self.path("run")))
 
     def test_a_renewal_that_hangs_is_not_waited_for_either(self):
+        # The renewal goes out at 8 s and may take 10.
         status, errors, outlived_s = self.end_of(
-            "--ttl", "15s", "--kill-after", "1s", script="sleep 6; touch ended; exit 3")
+            "--ttl", "24s", "--kill-after", "1s", script="sleep 9; touch ended; exit 3")
         self.assertEqual(status, 3)
         self.assertIn("did not answer", errors)
         self.assertEqual(self.guard.asked, ["POST", "PUT"])
-        self.assertLess(outlived_s, 4)
+        self.assertLess(outlived_s, 7)
 
 
 class ExecFaults(support.BinaryTest):
@@ -176,12 +181,16 @@ class ExecFaults(support.BinaryTest):
         self.expect_nothing_left()
 
     def test_killing_exec_at_any_moment_leaves_nothing(self):
-        # The kill comes after 0, 1, 2, ... ms, through every step of starting up; the loop ends when the
-        # command had begun to run in several of the rounds.
+        # The kill comes after 0, 1, 2, ... ms, and later in longer steps, through every step of starting up;
+        # the loop ends when the command had begun to run in several of the rounds.
         ran = 0
-        for delay_ms in range(1000):
+        delay_ms = 0.0
+        deadline = time.monotonic() + 300
+        while ran < 10:
+            self.assertLess(time.monotonic(), deadline, f"the command ran in {ran} rounds, the last after {delay_ms} ms")
+            started = self.path(f"ran{delay_ms}")
             process = self.start("exec", *SOURCE, "--ttl", "100ms", "--", "sh", "-c",
-                                 f"touch ran{delay_ms}; sleep 1000", env={"MARK": self.folder})
+                                 f"touch '{started}'; sleep 1000", env={"MARK": self.folder})
             try:
                 process.wait(delay_ms / 1000)
             except support.subprocess.TimeoutExpired:
@@ -189,10 +198,8 @@ class ExecFaults(support.BinaryTest):
             process.kill()
             process.wait(support.LIMIT_S)
             self.expect_nothing_left()
-            ran += os.path.exists(self.path(f"ran{delay_ms}"))
-            if ran == 10:
-                return
-        self.fail("the command never came to run")
+            ran += os.path.exists(started)
+            delay_ms = delay_ms + 1 if delay_ms < 200 else delay_ms * 1.05
 
     def test_killing_the_supervisor_ends_the_command_and_exec_says_so(self):
         process = self.tree(script="touch up; sleep 1000 & sleep 1000", members=5)
@@ -221,7 +228,7 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_lease_that_was_revoked_ends_the_command_with_124(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "4s", "--", "sh",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "12s", "--", "sh",
                              "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
@@ -233,7 +240,7 @@ class ExecFaults(support.BinaryTest):
 
     def test_a_server_that_is_gone_is_a_lost_lease(self):
         server = self.serve()
-        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "4s", "--", "sh",
+        process = self.start("exec", "--server", server.url, "--resource", "a", "--ttl", "12s", "--", "sh",
                              "-c",
                              "touch up; sleep 1000", env={"MARK": self.folder})
         wait_until(lambda: os.path.exists(self.path("up")), what="the command's start")
