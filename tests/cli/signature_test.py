@@ -130,9 +130,18 @@ class Signatures(support.BinaryTest):
     def test_exec_hands_the_signature_to_its_command(self):
         script = ('curl -sS -o answer -w "%{http_code}" -X PUT --data 70 -H "Fencing-Token: $FENCING_TOKEN" '
                   '-H "Fencing-Holder: $FENCING_HOLDER" -H "Fencing-Signature: $FENCING_SIGNATURE" "$0"')
-        done = self.expect(0, "exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "3s", "--",
-                           "sh", "-c", "sleep 4; " + script, f"http://{self.server.data}/accounts/42")
-        self.assertEqual(done.stdout, "201")
+        process = self.start("exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "9s", "--",
+                             "sh", "-c", "read go; " + script, f"http://{self.server.data}/accounts/42",
+                             stdin=support.subprocess.PIPE)
+        shown = []
+
+        def has_been_renewed():
+            answer = self.server.call("GET", "/v1/leases/accounts/42")
+            shown.extend([answer.json["ttl_ms"]] if answer.status == 200 else [])
+            return any(later > earlier for earlier, later in zip(shown, shown[1:]))
+        wait_until(has_been_renewed, what="a renewal")
+        output, errors = process.communicate("go\n", timeout=support.LIMIT_S)
+        self.assertEqual((process.returncode, output), (0, "201"), errors)
         self.assertEqual(self.server.call("GET", "/v1/leases/accounts/42").status, 404)
 
     def test_a_holder_of_the_key_signs_without_the_server(self):
