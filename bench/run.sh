@@ -21,6 +21,11 @@ while (($# > 0)); do
   shift
 done
 
+readonly known=" ${compiled[*]} put_bench proxy_bench proxy_memory postgres_bench "
+for one in "${wanted[@]}"; do
+  [[ "$known" == *" $one "* ]] || { echo "bench/run.sh: there is no $one, only$known" >&2; exit 2; }
+done
+
 cmake --preset release -DFENCEGUARD_BENCH=ON >/dev/null
 cmake --build --preset release --target fenceguard "${compiled[@]}" >&2
 
