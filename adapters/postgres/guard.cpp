@@ -6,8 +6,8 @@
 #include <memory>
 #include <set>
 
-#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/fences/rulings.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
@@ -191,8 +191,9 @@ Ruling Guard::advance(const Claim& claim) {
     pqxx::nontransaction tx{connection_};
     // Two statements in one message are one transaction.
     const auto rows = unless_warned(connection_, [&] {
-      return tx.exec(fmt::format("{}; {}; SELECT verdict, highest FROM fenceguard.rule({})", read_committed,
-                                 hear_warnings_sql, rule_arguments(tx, claim.without_sequence(), options_)));
+      return tx.exec(fmt::format("{}; {}; SELECT verdict, highest FROM fenceguard.try_advance({}, {})",
+                                 read_committed, hear_warnings_sql, claim_arguments(tx, claim),
+                                 option_arguments(options_)));
     });
     return ruling_of(claim.without_sequence(), rows[0]);
   });

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* confirm_sql = "SELECT fenceguard.confirm($1, $2, $3), " HEARING;
 constexpr const char* rule_sql = "SELECT fenceguard.require_admitted($1, $2, $3, $4, $5, $6, $7), " HEARING;
 constexpr const char* advance_sql =
-    "SELECT verdict, highest, " HEARING " FROM fenceguard.rule($1, $2, $3, $4, $5, $6, $7)";
+    "SELECT verdict, highest, " HEARING " FROM fenceguard.try_advance($1, $2, $3, $4, $5, $6)";
 constexpr const char* ask_sql = "SELECT fenceguard.took_effect($1, $2, $3, $4), " HEARING;
 #undef HEARING
 constexpr const char* highest_sql = "SELECT fenceguard.highest_seen($1)";
@@ -43,7 +43,11 @@ bool is_error(const PGresult* result) {
 }
 
 // What could end the transaction, or go on after the message, is sent by no pipeline.
-void require_writing(std::string_view statement) {
+void require_writing(std::string_view statement, const PipelinedGuard::Values& values) {
+  const auto has_null = [](const auto& text) { return text && text->find('\0') != std::string_view::npos; };
+  if (has_null(std::optional{statement}) || std::ranges::any_of(values, has_null)) {
+    throw InvalidInput("a statement or a value has a null byte, which PostgreSQL's text cannot hold");
+  }
   constexpr std::array words{"insert", "update", "delete", "merge", "with"};
   const auto begin = std::ranges::find_if_not(statement, [](unsigned char c) { return std::isspace(c); });
   std::string word;
@@ -90,7 +94,9 @@ void PipelinedGuard::connect() {
   if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return;
   disconnect();
   connection_.reset(PQconnectdb(conninfo_.c_str()));
-  if (PQstatus(connection_.get()) != CONNECTION_OK || PQenterPipelineMode(connection_.get()) != 1) {
+  // A resource has the same name in every session.
+  if (PQstatus(connection_.get()) != CONNECTION_OK || PQsetClientEncoding(connection_.get(), "UTF8") != 0 ||
+      PQenterPipelineMode(connection_.get()) != 1) {
     const std::string reason = PQerrorMessage(connection_.get());
     disconnect();
     throw Unavailable(fmt::format("the database cannot be reached: {}", reason));
@@ -180,8 +186,10 @@ PipelinedGuard::Values PipelinedGuard::judged_values(const Claim& claim) const {
 Ruling PipelinedGuard::advance(const Claim& claim) {
   connect();
   return mapped(Stage::statement, fmt::format("advancing {}", claim.resource.name()), [&] {
-    const auto results = run({{Step::Kind::run, {}, read_committed_sql, {}},
-                              {Step::Kind::run, {}, advance_sql, judged_values(claim.without_sequence())}});
+    auto values = judged_values(claim);
+    values.erase(values.begin() + 3);  // the sequence
+    const auto results =
+        run({{Step::Kind::run, {}, read_committed_sql, {}}, {Step::Kind::run, {}, advance_sql, values}});
     for (const auto& result : results)
       if (is_error(result.get())) raise(result.get());
     const auto* row = results.at(1).get();
@@ -195,11 +203,10 @@ Ruling PipelinedGuard::advance(const Claim& claim) {
 
 PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::string& statement,
                                                 const Values& values) {
-  require_writing(statement);
+  require_writing(statement, values);
   const auto doing = fmt::format("writing {}", claim.resource.name());
   // What equals the fence is confirmed; where that needs more, and for a sequence, the rule is asked.
   bool is_confirming = !claim.sequence;
-  auto stage = Stage::statement;
   for (bool is_first = true;; is_first = false) {
     connect();
     std::vector<Step> steps;
@@ -212,6 +219,7 @@ PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::s
     const auto judged_at = steps.size();
     steps.push_back(std::move(judge));
     steps.push_back(std::move(write));
+    auto stage = Stage::statement;
     try {
       const auto results = run(steps);
       const auto failed = std::ranges::find_if(results, [](const auto& one) { return is_error(one.get()); });
@@ -240,8 +248,10 @@ PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::s
       // What was to be prepared after it is not; what was before it stays, whatever became of the
       // transaction.
       for (auto i = index; i < steps.size(); ++i) prepared_.erase(steps[i].sql);
-      if (state == "26000" && is_first) {
-        prepared_.clear();  // the session is another one, as behind a pooler
+      // The session is another one, as behind a pooler; or what the statement returns has changed.
+      if (is_first && (state == "26000" || (state == "0A000" && index == judged_at + 1))) {
+        if (state == "26000") prepared_.clear();
+        prepared_.erase(statement);
         continue;
       }
       if (index == judged_at) {

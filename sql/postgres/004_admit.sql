@@ -89,12 +89,20 @@ declare
   name constant pg_catalog.text := fenceguard.notes_name(key);
   note pg_catalog.text;
   advanced_by pg_catalog.xid8;
+  leaves_note pg_catalog.bool := snapshot is null or fenceguard.leaves_notes();
 begin
   if sequence is null
      -- The lock first, and then a look with a snapshot that is newer than it.
      and fenceguard.share_lock(resource collate pg_catalog."C")
      and pg_catalog.current_setting('transaction_isolation') operator(pg_catalog.=) 'read committed' then
-    select case when snapshot is null or fenceguard.leaves_notes()
+    if not leaves_note then
+      -- Beside a cursor an earlier note tells that the claim came before it.
+      perform from pg_catalog.pg_cursor() c
+      where c.name operator(pg_catalog.<>) ''
+         or c.statement operator(pg_catalog.<>) coalesce(pg_catalog.current_query(), '');
+      leaves_note := found;
+    end if;
+    select case when leaves_note
              then fenceguard.note(f.secret, f.resource, f.token, f.holder) else '' end, f.advanced_by into note, advanced_by
     from fenceguard.fences f
     where f.resource operator(pg_catalog.=) rule_on.resource collate pg_catalog."C"
@@ -105,9 +113,9 @@ begin
        and (snapshot is null
             or (pg_catalog.pg_visible_in_snapshot(advanced_by, snapshot)
                 and advanced_by operator(pg_catalog.<>) pg_catalog.pg_current_xact_id()))
-       and (case when note operator(pg_catalog.=) '' then fenceguard.require_seen_by_cursors(resource collate pg_catalog."C")
-              else fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
-                                        resource collate pg_catalog."C") end) then
+       and (not leaves_note
+            or fenceguard.keep_note(name collate pg_catalog."C", note collate pg_catalog."C",
+                                    resource collate pg_catalog."C")) then
       return 'admitted';
     end if;
   end if;

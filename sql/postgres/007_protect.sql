@@ -76,12 +76,20 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select t.inhrelid::regclass from tree t
 $$;
 
+-- Triggers of statements fire for the table that a statement names, and so not for what is written through a parent.
+create or replace function fenceguard.has_relatives(relation oid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select exists (select from pg_catalog.pg_inherits i where relation in (i.inhrelid, i.inhparent))
+      or (select c.relkind = 'p' from pg_catalog.pg_class c where c.oid = relation)
+$$;
+
 -- Whether writes to this one table are judged, by triggers that fire always.
 create or replace function fenceguard.is_judged(relation oid) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select count(*) filter (where g.tgname = 'fenceguard_rows') = 1
      and count(*) filter (where g.tgname ~ '^fenceguard_(inserted|updated|deleted)$')
          >= 3 * count(*) filter (where g.tgname = 'fenceguard_rows' and g.tgqual is not null)
+     and not (bool_or(g.tgname = 'fenceguard_rows' and g.tgqual is not null) and fenceguard.has_relatives(relation))
   from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgenabled = 'A'
 $$;
 
@@ -143,6 +151,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select exists (select from pg_catalog.pg_event_trigger e where e.evtname = 'fenceguard_children' and e.evtenabled = 'A')
 $$;
 
+create or replace function fenceguard.refuse_relatives(relation regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception '% is judged by statements, and can have no parent, no child and no partition', relation
+    using errcode = 'wrong_object_type',
+      hint = format('Protect it row by row: fenceguard.protect(%L, ...) without per_statement.', relation);
+end $$;
+
 -- REQUIRES: as protect().
 drop function if exists fenceguard.attach_triggers(regclass, text, text),
   fenceguard.protect_by(regclass, text, text);  -- of older installations
@@ -153,14 +169,14 @@ declare
   is_foreign constant boolean := (select c.relkind = 'f' from pg_catalog.pg_class c where c.oid = relation);
   name text;
 begin
-  -- What logical replication applies fires no trigger of a statement, and a foreign table has no tables of its rows.
+  -- What logical replication applies fires no trigger of a statement.
   if not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgname = 'fenceguard_rows') then
     execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row %s'
-                   'execute function %s(%L)', relation, case when per_statement and not is_foreign then
+                   'execute function %s(%L)', relation, case when per_statement then
                      'when (pg_catalog.current_setting(''session_replication_role'') operator(pg_catalog.=) ''replica'') '
                      end, check_function, expression);
   end if;
-  if per_statement and not is_foreign then
+  if per_statement then
     for name in select n from unnest(array['insert', 'update', 'delete']) n
                 where not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation
                                   and g.tgname = 'fenceguard_' || rtrim(n, 'e') || 'ed') loop
@@ -239,14 +255,9 @@ declare
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
-  if per_statement and not fenceguard.has_event_trigger()
-     and (select c.relkind from pg_catalog.pg_class c where c.oid = relation) = 'p' then
-    raise exception '% has partitions, and one that comes later would inherit no trigger of statements', relation
-      using errcode = 'object_not_in_prerequisite_state',
-        hint = 'Protect it row by row, or let a superuser install, which then has an event trigger.';
-  end if;
   -- One statement's writes must not slip between the old and the new triggers.
   execute format('lock table %s in access exclusive mode', relation);
+  if per_statement and fenceguard.has_relatives(relation) then perform fenceguard.refuse_relatives(relation); end if;
   select quote_ident(n.nspname) into schema
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
   columns := fenceguard.bind_expression(relation, resource_expression, path, schema || '.fenceguard_resource_' || id);
@@ -298,8 +309,7 @@ begin
   perform fenceguard.attach_triggers(relation, format('%s.fenceguard_check_%s', schema, id), resource_expression,
                                      per_statement);
   for child in select c from fenceguard.children(relation) c loop
-    perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression,
-                                     per_statement);
+    perform fenceguard.attach_triggers(child, format('%s.fenceguard_check_%s', schema, id), resource_expression, false);
   end loop;
   perform fenceguard.leave_notes();
 end $$;
@@ -309,7 +319,7 @@ create or replace function fenceguard.leave_notes() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   if fenceguard.leaves_notes() or not exists (select from fenceguard.protected) then return; end if;
-  perform fenceguard.lock_or_refuse(fenceguard.notes_lock_key(), interval '5 s', false);
+  perform fenceguard.lock_or_refuse(fenceguard.notes_lock_key(), interval '5 s', false, false);
   create or replace function fenceguard.leaves_notes() returns boolean language sql stable as 'select true';
 end $$;
 
@@ -420,15 +430,10 @@ create or replace function fenceguard.unprotect(relation regclass) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   functions text[];
-  tables regclass[];
   name text;
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
-  -- A partition that was detached has kept its triggers of statements.
-  tables := array(select relation union select c from fenceguard.children(relation) c
-                  union select g.tgrelid from pg_catalog.pg_trigger g join fenceguard.protected p
-                    on p.check_function = g.tgfoid where p.relation = unprotect.relation);
   select array_agg(f.oid::regprocedure::text order by f.proname) into functions
   from fenceguard.protected p
   join pg_catalog.pg_proc c on c.oid = p.check_function
@@ -436,7 +441,8 @@ begin
     and f.proname in (c.proname, replace(c.proname, 'fenceguard_check_', 'fenceguard_resource_'))
   where p.relation = unprotect.relation;
   perform fenceguard.drop_refusal_counters(relation);
-  foreach child in array tables loop
+  perform fenceguard.drop_triggers(relation);
+  for child in select c from fenceguard.children(relation) c loop
     perform fenceguard.drop_triggers(child);
   end loop;
   foreach name in array coalesce(functions, '{}') loop
@@ -454,6 +460,19 @@ declare
   c record;
 begin
   for c in
+    with touched as (
+      select d.objid as relation from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass
+    ), near as (
+      select t.relation from touched t
+      union select i.inhparent from touched t join pg_inherits i on i.inhrelid = t.relation
+      union select i.inhrelid from touched t join pg_inherits i on i.inhparent = t.relation
+    )
+    select n.relation::regclass as relation from near n join pg_trigger g on g.tgrelid = n.relation
+    where g.tgname = 'fenceguard_rows' and g.tgqual is not null and fenceguard.has_relatives(n.relation)
+  loop
+    perform fenceguard.refuse_relatives(c.relation);
+  end loop;
+  for c in
     with recursive touched as (
       select d.objid as relation from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass
       union
@@ -464,7 +483,7 @@ begin
       select a.child, i.inhparent from above a join pg_inherits i on i.inhrelid = a.ancestor
     )
     select distinct a.child::regclass as child, p.relation as parent, p.check_function::text as check_function,
-      p.resource_expression, p.per_statement, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
+      p.resource_expression, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
       exists (select from pg_trigger g where g.tgrelid = a.child and g.tgname = 'fenceguard_rows') as is_judged
     from above a join fenceguard.protected p on p.relation = a.ancestor
     join pg_class k on k.oid = a.child join pg_class o on o.oid = p.relation join pg_proc f on f.oid = p.check_function
@@ -477,7 +496,7 @@ begin
           hint = format('Give them one owner and call fenceguard.protect(%L, ...) again, or fenceguard.unprotect(%1$L).',
                         c.parent);
     end if;
-    perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression, c.per_statement);
+    perform fenceguard.attach_triggers(c.child, c.check_function, c.resource_expression, false);
   end loop;
 end $$;
 

@@ -189,6 +189,31 @@ TEST_F(PipelinedGuardTest, WhatIsPreparedNoMoreIsPreparedAgain) {
   EXPECT_EQ(balance(), 60);
 }
 
+TEST_F(PipelinedGuardTest, WhatAStatementReturnsMayChange) {
+  const auto write = [&] {
+    return guard_.execute(claim(34), "UPDATE account SET balance = 1 RETURNING *").rows.at(0).size();
+  };
+  EXPECT_EQ(write(), 2u);
+  EXPECT_EQ(write(), 2u);
+  database_.run("ALTER TABLE account ADD extra text");
+  EXPECT_EQ(write(), 3u);
+}
+
+TEST_F(PipelinedGuardTest, AResourceHasOneNameWhateverTheSessionsEncodingIs) {
+  advance(35, "new", "konto/ä");
+  database_.run(fmt::format("ALTER DATABASE {} SET client_encoding = 'LATIN1'", database_.name()));
+  postgres::PipelinedGuard other{database_.conninfo() + " client_encoding=LATIN1"};
+  EXPECT_EQ(other.execute(claim(34, "h", "konto/ä"), set_to, {"1", "42"}).ruling.verdict, Verdict::stale);
+  EXPECT_EQ(other.advance(claim(34, "h", "konto/ä")).verdict, Verdict::stale);
+}
+
+TEST_F(PipelinedGuardTest, ANullByteIsNotCutOff) {
+  using namespace std::string_literals;
+  EXPECT_THROW((void)guard_.execute(claim(34), "UPDATE account SET balance = 1\0 WHERE id = 7"s),
+               InvalidInput);
+  EXPECT_THROW((void)guard_.execute(claim(34), set_to, {"1\0"s, "42"}), InvalidInput);
+}
+
 TEST_F(PipelinedGuardTest, NothingIsPreparedTwiceHoweverOftenItIsRefused) {
   ASSERT_EQ(write(claim(34), "70"), Verdict::admitted);
   const auto before = ask("(SELECT count(*) FROM pg_prepared_statements)");

@@ -99,6 +99,16 @@ TEST_F(Standby, ACallersTransactionWhoseWaitWasCancelledIsUnknownAtEveryMessageL
   }
 }
 
+TEST_F(Standby, AnAdvanceThatIsSaidAgainRestsOnTheSameWait) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(ending_of([&] { (void)postgres::Guard{*connection_}.advance(claim(35)); }),
+                testing::StartsWith("unknown: advancing accounts/42: "));
+    postgres::PipelinedGuard guard{database_.conninfo()};
+    EXPECT_THAT(ending_of([&] { (void)guard.advance(claim(35)); }),
+                testing::StartsWith("unknown: advancing accounts/42: "));
+  }
+}
+
 TEST_F(Standby, AnAdvanceLikewise) {
   EXPECT_THAT(ending_of([&] { (void)postgres::Guard{*connection_}.advance(claim(35)); }),
               testing::StartsWith("unknown: advancing accounts/42: "));

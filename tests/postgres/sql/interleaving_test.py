@@ -508,6 +508,16 @@ class Cursors(ServerTest):
         self.assertEqual(session.run("fetch c"), "70")
         session.run(ADMIT.format(token=35, holder="b") + "; commit")
 
+    def test_a_claim_that_was_admitted_before_the_cursor_may_be_repeated_beside_it(self):
+        older = self.session()
+        older.run("begin; update account set balance = 100 where id = 9")
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        for claim in ("update account set balance = 7 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')",
+                      "select fenceguard.confirm('accounts/1', 34, 'a')", "select fenceguard.try_admit('accounts/1', 34, 'a')",
+                      ADMIT.format(token=34, holder="a")):
+            self.sql(f"begin; {ADMIT.format(token=34, holder='a')}; declare c cursor for select balance from account; "
+                     f"{claim}; commit")
+
     def test_a_claim_that_equals_the_fence_is_admitted_beside_a_cursor(self):
         """Once the fence is older than every transaction that a cursor may not see, or was claimed before the cursor."""
         older = self.session()
@@ -741,6 +751,13 @@ class FirstProtect(ServerTest):
         session.run("begin; update account set balance = 7 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')")
         self.sql("select fenceguard.protect('later', $$ 'accounts/' || id $$)")
         self.assert_fails("ZF003", session.run, "insert into later values (1)")
+
+    def test_a_table_that_was_restored_with_its_triggers_says_what_to_do(self):
+        self.leave_notes(False)
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
+        write = "update guarded set balance = 5 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')"
+        self.assertIn("fenceguard.leave_notes()", self.assert_fails("ZF003", self.sql, write).hint)
+        self.sql(f"select fenceguard.leave_notes(); {write}")
 
     def test_two_first_protects_at_once_are_both_one(self):
         self.leave_notes(False)

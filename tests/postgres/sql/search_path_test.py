@@ -236,6 +236,7 @@ class Traps(ServerTest):
                     "fenceguard.end_lease('lock'::pg_catalog.text)", "fenceguard.protect('public.made', 'id')",
                     "fenceguard.is_protected('public.made'::pg_catalog.regclass)",
                     "fenceguard.is_judged('public.made'::pg_catalog.regclass)", "fenceguard.has_event_trigger()",
+                    "fenceguard.has_relatives('public.made'::pg_catalog.regclass)",
                     "fenceguard.children('public.made'::pg_catalog.regclass)", "fenceguard.unprotect('public.made')"):
             with self.subTest(sql):
                 owner.run("select " + sql)
@@ -250,7 +251,7 @@ class Traps(ServerTest):
         self.assertEqual(open_ones - called, {
             "attach_triggers", "bind_expression", "drop_triggers", "give_to_owner", "protect_by", "require_protectable",
             "settings_for", "protect_children", "refuse_truncate", "require_protected_children", "refuse", "acquire_kept",
-            "make_refusal_counters", "drop_refusal_counters", "leave_notes"})
+            "make_refusal_counters", "drop_refusal_counters", "leave_notes", "refuse_relatives"})
 
     def test_no_row_is_written_without_a_claim_to_its_own_resource(self):
         """A collation to which ACCOUNTS/X and accounts/x are one, under the name of PostgreSQL's own, or with the claim."""

@@ -69,8 +69,25 @@ select is(test.app($$ truncate app.event_2_a $$), 'ok', 'TRUNCATE as well');
 select is((select count(*) from pg_proc where proname like 'fenceguard\_%' and pronamespace = 'app'::regnamespace),
           0::bigint, 'and leaves no function behind');
 
+-- By statements: only what has no relatives, nor gets any.
 select is(test.outcome($$ select fenceguard.protect('app.event', 'tenant', per_statement => true) $$, 'table_owner'),
-          case when test.has_event_trigger() then 'ok' else '55000' end, 'by statements only where new partitions are seen');
+          '42809', 'no table with partitions');
+select is(test.outcome($$ select fenceguard.protect('app.event_2_a', 'tenant', per_statement => true) $$, 'table_owner'),
+          '42809', 'no partition');
+set role table_owner;
+create table app.lone (id bigint, note text);
+create table app.other (id bigint, note text);
+insert into app.lone values (1, '');
+grant all on app.lone, app.other to application;
+select fenceguard.protect('app.lone', $$ 'lone/' || id $$, per_statement => true) as set_up \gset
+reset role;
+select is(test.app('update app.lone set note = 1'), 'ZF003', 'a table that stands alone');
+select is(test.outcome(sql, 'table_owner'), case when test.has_event_trigger() then '42809' else 'ok' end, sql)
+from unnest(array['create table app.below () inherits (app.lone)', 'alter table app.lone inherit app.other']) sql;
+select is(is_always, test.has_event_trigger(), 'what has relatives all the same is told')
+from fenceguard.protected where relation = 'app.lone'::regclass;
+select is(test.app('update app.lone set note = 1'), case when test.has_event_trigger() then 'ZF003' else '55000' end,
+          'and fails where a child is not judged');
 
 -- Inheritance.
 set role table_owner;
