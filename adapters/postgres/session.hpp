@@ -14,9 +14,9 @@
 #include <string>
 #include <string_view>
 
-#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
 #include "guard/error.hpp"
 #include "guard/support/clock.hpp"

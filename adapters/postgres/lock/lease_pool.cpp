@@ -9,8 +9,8 @@
 #include <optional>
 #include <thread>
 
-#include "adapters/postgres/fences/commit_warning.hpp"
 #include "adapters/postgres/errors.hpp"
+#include "adapters/postgres/fences/commit_warning.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::postgres {
