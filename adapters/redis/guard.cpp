@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 
 #include "adapters/redis/guarded_call.hpp"
@@ -89,13 +90,15 @@ Written Guard::read(const Claim& claim, const Command& command) {
 }
 
 // Where some command of a call of several kept all of it from being run, each by itself; but none behind a
-// later one of its resource that took effect, or may have.
+// later one of its resource that took effect, or may have; nor after one of which that is not known, because
+// that one may still be on its way.
 void Guard::run_apart(std::span<const Write> writes, std::span<const GuardedCall> calls,
                       const std::vector<Outcome<Reply>>& replies, std::vector<Outcome<Written>>& outcomes) {
   const auto has_effect = [](const Outcome<Written>& outcome) {
     return outcome.ok() ? outcome.value().ruling.verdict == Verdict::admitted
                         : outcome.fault().kind == FaultKind::unknown;
   };
+  std::set<std::string_view> unknown;  // resources
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto& places = calls[i].places();
     if (places.size() == 1 || !replies[i].ok() || !is_of_some(replies[i].value())) continue;
@@ -105,11 +108,17 @@ void Guard::run_apart(std::span<const Write> writes, std::span<const GuardedCall
       is_last = is_last && !(is_same && has_effect(outcomes[later]));
     }
     if (!is_last) continue;
+    const std::string_view resource = calls[i].claim().resource.name();
     for (const auto place : places) {
+      if (unknown.contains(resource)) {
+        outcomes[place] = Fault{FaultKind::unavailable, "not sent: what came before it is unknown"};
+        continue;
+      }
       try {
         outcomes[place] = apply(prepare(writes[place].claim, writes[place].commands));
       } catch (const Error&) {
         outcomes[place] = current_fault();
+        if (outcomes[place].fault().kind == FaultKind::unknown) unknown.insert(resource);
       }
     }
   }

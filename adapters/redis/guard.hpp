@@ -56,7 +56,8 @@ class Guard : public fenceguard::Guard {
   // InvalidInput as its outcome; the others are run. Writes of one command that follow each other under one
   // claim without a sequence are one script, up to 64 of them and 64 KiB: the claim is judged once for all,
   // and nothing comes between them. Of those all are unknown where the answer is not seen, and memory (OOM)
-  // is looked at before the first. Throws Unavailable where the server could not be asked what a command is:
+  // is looked at before the first. What had to be sent again is Unavailable after one of its resource that is
+  // unknown. Throws Unavailable where the server could not be asked what a command is:
   // nothing was sent.
   [[nodiscard]] std::vector<Outcome<Written>> pipeline(std::span<const Write> writes);
 

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
+#include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/process/byte_cut.hpp"
 #include "tests/redis/guard/space.hpp"
@@ -33,6 +36,40 @@ std::vector<std::string> endings_of(const Outcomes& outcomes) {
   for (const auto& outcome : outcomes) endings.push_back(ending_of(outcome));
   return endings;
 }
+
+// A filter for Proxy: keeps back the first piece to the server that is chosen, and cuts its connection.
+// deliver() brings it to the server after all, as a network does that was slow.
+class LatePiece {
+ public:
+  explicit LatePiece(std::function<bool(std::string_view)> is_chosen) : is_chosen_{std::move(is_chosen)} {}
+
+  [[nodiscard]] Proxy::Filter filter() {
+    return [this](std::size_t, Proxy::Direction direction, std::string_view piece) {
+      const std::scoped_lock lock{mutex_};
+      if (direction != Proxy::Direction::to_server || !piece_.empty() || !is_chosen_(piece))
+        return piece.size();
+      piece_ = piece;
+      return std::size_t{0};
+    };
+  }
+
+  // The server's answer.
+  std::string deliver(int port) {
+    const std::scoped_lock lock{mutex_};
+    const int descriptor = connect_to(port);
+    char answer[1'024];
+    const auto sent = send(descriptor, piece_.data(), piece_.size(), MSG_NOSIGNAL);
+    const auto size = recv(descriptor, answer, sizeof answer, 0);
+    close(descriptor);
+    EXPECT_EQ(sent, static_cast<ssize_t>(piece_.size()));
+    return {answer, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+  }
+
+ private:
+  const std::function<bool(std::string_view)> is_chosen_;
+  std::mutex mutex_;  // guards the following
+  std::string piece_;
+};
 
 class GuardPipeline : public Test {
  protected:
@@ -429,6 +466,35 @@ TEST_F(GuardPipeline, AForgottenScriptIsSentAgainAndTheOrderStays) {
       found.push_back(element.text);
     EXPECT_EQ(found, written);
   }
+}
+
+// What is sent a second time may be on its way for long. Nothing of its resource goes after it, so that it
+// overwrites nothing that was acknowledged.
+TEST_F(GuardPipeline, OfARefusedRunNothingIsSentAfterAPartThatIsUnknown) {
+  server_.call(
+      {"ACL", "SETUSER", "app", "reset", "on", ">pw", "&*", "+@all", "~fenceguard:*", "~{r}a", "~{s}a"});
+  LatePiece late{[](std::string_view piece) {
+    return piece.find("value-1") != piece.npos && piece.find("value-2") == piece.npos;
+  }};
+  const Proxy proxy{server_.port(), late.filter()};
+  redis::Client client{fmt::format("redis://app:pw@127.0.0.1:{}", proxy.port())};
+  redis::Guard guard{client};
+  EXPECT_EQ(guard.write(claim_of(7), {"SET", "{r}a", "0"}).ruling.verdict, Verdict::admitted);
+  auto writes =
+      writes_of(claim_of(7), {{"SET", "{r}a", "value-1"}, {"INCR", "{r}b"}, {"SET", "{r}a", "value-2"}});
+  for (const auto& [resource, token] : {std::pair{"s", 7}, {"r", 8}}) {
+    const auto key = fmt::format("{{{}}}a", resource);
+    const auto more = writes_of(claim_of(token, "h", resource),
+                                {{"SET", key, "value-3"}, {"INCR", fmt::format("{{{}}}b", resource)}});
+    writes.insert(writes.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(endings_of(guard.pipeline(writes)),
+            (std::vector<std::string>{"unknown", "unavailable", "unavailable", "admitted", "unavailable",
+                                      "unavailable", "unavailable"}));
+  EXPECT_EQ(get("{r}a"), "0");
+  EXPECT_EQ(get("{s}a"), "value-3");
+  EXPECT_EQ(late.deliver(server_.port()), "+OK\r\n");
+  EXPECT_EQ(get("{r}a"), "value-1");
 }
 
 // Fails at the first byte of an answer, at the second, ...: a run whose answer was not seen in full is
