@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -256,25 +257,31 @@ void Client::receive(Batch& batch, std::vector<Outcome<Reply>>& outcomes) {
   }
 }
 
-// Those that a server did not run, one after another; but never before one that came earlier.
+// Those that a server did not run, one after another; but never behind a later one that was run, nor after an
+// earlier one that is unknown, because that one may still be on its way.
 void Client::run_again(std::span<const Run> runs, std::vector<Outcome<Reply>>& outcomes) {
   std::map<std::string_view, std::size_t> last_run;  // by first key
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const bool is_not = outcomes[i].ok() && is_not_run(outcomes[i].value(), is_cluster_);
     if (!is_not) last_run[runs[i].keys.front()] = i;
   }
+  std::set<std::string_view> unknown;  // first keys
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (!outcomes[i].ok() || !is_not_run(outcomes[i].value(), is_cluster_)) continue;
-    const auto later = last_run.find(runs[i].keys.front());
-    if (later != last_run.end() && later->second > i) {
-      outcomes[i] = Fault{FaultKind::unavailable, "it was not run (" + outcomes[i].value().text +
-                                                      "), and what was sent after it was"};
+    const auto key = runs[i].keys.front();
+    const auto later = last_run.find(key);
+    const bool is_late = later != last_run.end() && later->second > i;
+    if (is_late || unknown.contains(key)) {
+      outcomes[i] = Fault{FaultKind::unavailable,
+                          fmt::format("it was not run ({}), and what {}", outcomes[i].value().text,
+                                      is_late ? "was sent after it was" : "came before it is unknown")};
       continue;
     }
     try {
       outcomes[i] = run(runs[i]);
     } catch (const Error&) {
       outcomes[i] = current_fault();
+      if (outcomes[i].fault().kind == FaultKind::unknown) unknown.insert(key);
     }
   }
 }

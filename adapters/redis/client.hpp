@@ -72,7 +72,8 @@ class Client {
   [[nodiscard]] Reply run(const Run& run);
 
   // Several, in one round trip per server, each with an ending of its own, in their order. Those with the
-  // same first key are run in their order: one that could not be run before a later one did is Unavailable.
+  // same first key are run in their order: one that could not be run before a later one was, or had to be
+  // sent again after one that is unknown, is Unavailable.
   [[nodiscard]] std::vector<Outcome<Reply>> run_all(std::span<const Run> runs);
 
   // The connection to the server of key, for what must be said on one connection (WAIT, SUBSCRIBE).

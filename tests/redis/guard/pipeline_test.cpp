@@ -497,6 +497,30 @@ TEST_F(GuardPipeline, OfARefusedRunNothingIsSentAfterAPartThatIsUnknown) {
   EXPECT_EQ(get("{r}a"), "value-1");
 }
 
+TEST_F(GuardPipeline, OfForgottenScriptsNothingIsSentAfterOneThatIsUnknown) {
+  LatePiece late{[](std::string_view piece) {
+    return piece.find("\r\nEVAL\r\n") != piece.npos && piece.find("value-1") != piece.npos;
+  }};
+  const Proxy proxy{server_.port(), late.filter()};
+  redis::Client client{fmt::format("redis://127.0.0.1:{}", proxy.port())};
+  redis::Guard guard{client};
+  const auto pair = [](const std::string& resource, const std::string& value) {
+    return Write{
+        claim_of(7, "h", resource),
+        {{"SET", fmt::format("{{{}}}a", resource), value}, {"DEL", fmt::format("{{{}}}b", resource)}}};
+  };
+  const auto before = guard.pipeline(std::vector<Write>{pair("r", "0"), pair("s", "0")});
+  EXPECT_EQ(endings_of(before), std::vector<std::string>(2, "admitted"));
+  server_.call({"SCRIPT", "FLUSH"});
+  const std::vector<Write> writes{pair("r", "value-1"), pair("r", "value-2"), pair("s", "value-2")};
+  EXPECT_EQ(endings_of(guard.pipeline(writes)),
+            (std::vector<std::string>{"unknown", "unavailable", "admitted"}));
+  EXPECT_EQ(get("{r}a"), "0");
+  EXPECT_EQ(get("{s}a"), "value-2");
+  EXPECT_TRUE(late.deliver(server_.port()).starts_with("*"));
+  EXPECT_EQ(get("{r}a"), "value-1");
+}
+
 // Fails at the first byte of an answer, at the second, ...: a run whose answer was not seen in full is
 // unknown for each, and took effect for all of them or for none.
 TEST_F(GuardPipeline, OfARunWhoseAnswerIsNotSeenAllIsUnknown) {
