@@ -43,7 +43,9 @@ bool is_of_some(const Reply& reply) {
 
 }  // namespace
 
-Guard::Guard(Client& client, std::int64_t jump_max) : client_{client}, jump_max_{jump_max} {}
+Guard::Guard(Client& client, std::int64_t jump_max) : client_{client}, jump_max_{jump_max} {
+  if (jump_max < 0) throw InvalidInput(fmt::format("a jump bound is 0 (none) or more, not {}", jump_max));
+}
 
 GuardedCall Guard::prepare(const Claim& claim, std::span<const Command> commands, std::size_t place) {
   if (client_.is_cluster() && claim.resource.name().find('}') != std::string::npos) {

@@ -32,6 +32,7 @@ class GuardedCall;
 class Guard : public fenceguard::Guard {
  public:
   // REQUIRES: the client outlives the guard. jump_max: see is_implausible(); 0: no bound.
+  // Throws InvalidInput for a negative one.
   explicit Guard(Client& client, std::int64_t jump_max = 0);
 
   // One round trip. As durable as the server makes it (appendfsync).

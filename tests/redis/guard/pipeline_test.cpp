@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "adapters/redis/wire/scripts.hpp"
 #include "tests/process/byte_cut.hpp"
 #include "tests/redis/guard/space.hpp"
 
@@ -519,6 +520,21 @@ TEST_F(GuardPipeline, OfForgottenScriptsNothingIsSentAfterOneThatIsUnknown) {
   EXPECT_EQ(get("{s}a"), "value-2");
   EXPECT_TRUE(late.deliver(server_.port()).starts_with("*"));
   EXPECT_EQ(get("{r}a"), "value-1");
+}
+
+TEST_F(GuardPipeline, AJumpBoundBelowZeroIsRefusedByTheGuardAndByTheScript) {
+  EXPECT_EQ(kind_of([&] {
+              return redis::Guard{client_, -1}.advance(claim_of(9));
+            }),
+            FaultKind::invalid_input);
+  (void)guard_.advance(claim_of(9));
+  const redis::Run run{redis::scripts::guarded(false),
+                       {"fenceguard:{r}", "fenceguard:namespace", "fenceguard:resources", "{r}n"},
+                       {"9", "h", "0 0 -1 1 r", "2", "INCR", "{r}n"}};
+  const auto reply = client_.run(run);
+  EXPECT_TRUE(reply.is_error());
+  EXPECT_TRUE(reply.text.starts_with("DAMAGED")) << reply.text;
+  EXPECT_EQ(get("{r}n"), "");
 }
 
 // Fails at the first byte of an answer, at the second, ...: a run whose answer was not seen in full is

@@ -13,6 +13,7 @@
 -- nothing is called that raises.
 
 local asked, each, jump, sequence, resource = string.match(ARGV[3], '^(%d) (%d) (%d+) (%d*) (.*)$')
+if not asked then error({err = 'DAMAGED the terms of a guarded call'}) end
 local fence_key = KEYS[1]
 local claim = {token = ARGV[1], holder = ARGV[2], sequence = sequence ~= '' and sequence}
 
