@@ -30,12 +30,13 @@ void make_exact(std::vector<Reply>& replies, const Reply& exact) {
   }
 }
 
-// True for an error that says how the server is, not what is wrong with the command. It comes before the
-// first write of a script or not at all (scripts of Redis: 'write commands are not refused once the script
-// has written').
+// True for an error that says how the server is, not what is wrong with the command, which it did not run. It
+// comes before the first write of a script or not at all (scripts of Redis: 'write commands are not refused
+// once the script has written'), but for a key that is gone while its slot is moved: 'ERR Script attempted to
+// access a non local key'.
 bool is_of_server(const Reply& reply) {
   constexpr std::array words{"READONLY", "OOM",    "MISCONF",     "NOREPLICAS", "LOADING",
-                             "TRYAGAIN", "NOPERM", "CLUSTERDOWN", "MASTERDOWN"};
+                             "TRYAGAIN", "NOPERM", "CLUSTERDOWN", "MASTERDOWN", "ERR Script attempted to"};
   return reply.is_error() &&
          std::ranges::any_of(words, [&](const char* word) { return reply.text.starts_with(word); });
 }

@@ -40,6 +40,9 @@ constexpr Row rows[] = {
     {"ERR The user executing the script can't", FaultKind::unavailable,
      "the user's ACL must allow it; see docs/redis.md"},
     {"ERR ACL failure in script", FaultKind::unavailable, "the user's ACL must allow it; see docs/redis.md"},
+    // What a cluster refuses inside of a script.
+    {"ERR Script attempted to", FaultKind::unavailable,
+     "the cluster moves these keys, or is down; try again"},
     {"WRONGTYPE", FaultKind::unavailable, "a key of ours holds something else; rename or remove it"},
     {"NOSCRIPT", FaultKind::unavailable, "the server forgot the script; try again"},
 };

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "adapters/redis/wire/cluster.hpp"
+#include "tests/process/eventually.hpp"
 #include "tests/redis/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -251,6 +252,43 @@ TEST_F(GuardCluster, OfARunWhileItsSlotMovesOnlyWhatNamesAnAbsentKeyIsUnavailabl
   end_move(slot, from, to);
   EXPECT_EQ(run(), all);
   EXPECT_EQ(guard.read(claim, {"MGET", "{r}a", "{r}b"}).replies.at(0).elements.at(1).text, "1");
+}
+
+TEST_F(GuardCluster, ACommandOfARunWhoseKeyLeftItsMovingSlotIsUnavailable) {
+  redis::Client client{cluster_.url()};
+  redis::Guard guard{client};
+  const auto claim = claim_of(7);
+  (void)guard.write(claim, {"SET", "{r}a", "0"});
+  const auto slot = redis::slot_of("r");
+  const auto from = owner(slot);
+  begin_move(slot, from, (from + 1) % 3);
+  const std::vector<redis::Write> writes{{claim, {{"DEL", "{r}a"}}}, {claim, {{"GET", "{r}a"}}}};
+  const auto outcomes = guard.pipeline(writes);
+  EXPECT_EQ(outcomes[0].value().replies.at(0).integer, 1);
+  ASSERT_FALSE(outcomes[1].ok());
+  EXPECT_EQ(outcomes[1].fault().kind, FaultKind::unavailable);
+}
+
+// A server that has lost the majority, and may still be read.
+TEST_F(GuardCluster, AClusterThatIsDownAndReadonlyIsUnavailableForEachWrite) {
+  redis::Client client{cluster_.url()};
+  redis::Guard guard{client};
+  const auto claim = claim_of(7);
+  (void)guard.write(claim, {"SET", "{r}a", "0"});
+  const auto at = owner(redis::slot_of("r"));
+  expect_ok(at, {"CONFIG", "SET", "cluster-allow-reads-when-down", "yes"});
+  expect_ok(at, {"CONFIG", "SET", "cluster-node-timeout", "1000"});
+  for (const auto other : {(at + 1) % 3, (at + 2) % 3}) cluster_.node(other).kill();
+  wait_until([&] {
+    return cluster_.node(at).call({"CLUSTER", "INFO"}).text.find("cluster_state:fail") != std::string::npos;
+  });
+  EXPECT_EQ(kind_of([&] { return guard.write(claim, {"SET", "{r}a", "1"}); }), FaultKind::unavailable);
+  const std::vector<redis::Write> writes{{claim, {{"GET", "{r}a"}}}, {claim, {{"SET", "{r}a", "1"}}}};
+  for (const auto& outcome : guard.pipeline(writes)) {
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(outcome.fault().kind, FaultKind::unavailable);
+  }
+  EXPECT_EQ(cluster_.node(at).call({"EXISTS", "{r}a"}).integer, 1);
 }
 
 // A client that was told 'ask there' and comes late: the slot has meanwhile stayed, the fence was created
