@@ -537,6 +537,17 @@ TEST_F(GuardPipeline, AJumpBoundBelowZeroIsRefusedByTheGuardAndByTheScript) {
   EXPECT_EQ(get("{r}n"), "");
 }
 
+TEST_F(GuardPipeline, ARunWithAReadTakesATimeToLiveOffTheFence) {
+  (void)guard_.advance(claim_of(7));
+  const std::vector<std::vector<Command>> runs{{{"GET", "{r}a"}, {"GET", "{r}b"}},
+                                               {{"SET", "{r}a", "1"}, {"GET", "{r}a"}}};
+  for (const auto& commands : runs) {
+    server_.call({"PEXPIRE", "fenceguard:{r}", "100000"});
+    EXPECT_EQ(endings_of(pipeline(claim_of(7), commands)), std::vector<std::string>(2, "admitted"));
+    EXPECT_EQ(server_.call({"PTTL", "fenceguard:{r}"}).integer, -1);
+  }
+}
+
 // Fails at the first byte of an answer, at the second, ...: a run whose answer was not seen in full is
 // unknown for each, and took effect for all of them or for none.
 TEST_F(GuardPipeline, OfARunWhoseAnswerIsNotSeenAllIsUnknown) {

@@ -56,10 +56,11 @@ while ARGV[at] do
   end
   at = last + 1
 end
-if reads and not took_effect and not claim.sequence and highest == claim.token then
+if reads and not claim.sequence and highest == claim.token then
   -- Changes nothing, but is a write: a replica must not answer for its master. It comes last, because the server asks
-  -- no more whether there is memory once a script has written.
-  redis.call('PERSIST', fence_key)
+  -- no more whether there is memory once a script has written. After an effect it must not raise.
+  local call = took_effect and redis.pcall or redis.call
+  call('PERSIST', fence_key)
 end
 if claim.sequence and not took_effect then
   redis.call('HSET', fence_key, 'sequence', before or '')
