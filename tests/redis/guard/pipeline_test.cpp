@@ -294,7 +294,8 @@ std::vector<Write> random_writes(std::mt19937& random) {
   return writes;
 }
 
-// Shows: a pipeline ends as its writes do one by one, whatever happened to the fences before it. How: random
+// Shows: a pipeline ends as its writes do one by one, whatever happened to the fences before it, but for a
+// namespace's highest that is damaged, which one write under an equal claim does not look at. How: random
 // pipelines in one database and the same writes by themselves in another, and between them what an
 // administrator or an accident does, in both; then all that both hold is compared.
 TEST_F(GuardPipeline, APipelineEndsAsItsWritesDoOneByOne) {

@@ -1,6 +1,7 @@
 -- The way of most writes, ahead of guarded.lua, which it saves the time to set up: one command that writes, without a
 -- sequence, whose claim equals an open fence that is above the floor and has no sequence on record. Whatever else it
--- finds, damage too, is left to guarded.lua, and nothing is done yet.
+-- finds is left to guarded.lua, and nothing is done yet. Of the namespace's record it looks at the floor alone: a
+-- highest that is damaged is seen by guarded.lua only.
 -- KEYS and ARGV are those of guarded.lua, but that the command comes without the number of its words.
 -- Answers the command's reply as it is, where that is a status, a text, a number or nil, and else in a table, so that
 -- it is not taken for another answer: {reply}, or {reply, digits} where Lua rounded it.
