@@ -14,7 +14,7 @@ class OwnRoot : public SourceSpace {
     static const Ensemble ensemble;
     static std::atomic<int> count{0};
     // Leases of a minute want a session of a minute and a half.
-    auto rest = "/space#" + parameters + (parameters.empty() ? "?" : "&") + "session_timeout=90s";
+    auto rest = "/space#" + parameters + (parameters.empty() ? "?" : "&") + "session_timeout=90s&timeout=60s";
     const auto number = std::to_string(++count);
     for (auto at = rest.find('#'); at != rest.npos; at = rest.find('#')) rest.replace(at, 1, number);
     url_ = ensemble.url(rest);

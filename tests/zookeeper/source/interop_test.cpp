@@ -27,7 +27,8 @@ const Resource r{"accounts/42"};
 constexpr Ms long_ttl{60'000};
 
 std::unique_ptr<TokenSource> open_with(const std::string& root, const std::string& parameters) {
-  return open_source(Url::parse(test::shared_ensemble().url(root + "?session_timeout=90s" + parameters)));
+  return open_source(
+      Url::parse(test::shared_ensemble().url(root + "?session_timeout=90s&timeout=60s" + parameters)));
 }
 
 std::vector<std::string> entries(const std::string& path) {

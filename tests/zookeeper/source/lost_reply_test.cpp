@@ -42,7 +42,8 @@ class Life {
 
   // True where it was over before the cut came.
   bool run() {
-    const auto other = open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=90s")));
+    const auto other =
+        open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=90s&timeout=60s")));
     const auto first = std::get<Grant>(other->try_acquire(r, Holder{"other"}, patient.ttl));
     {
       const auto source = open_source(Url::parse(url_at(proxy_.port(), root_)));

@@ -29,7 +29,8 @@ constexpr Ms long_ttl{60'000};
 class SourceTest : public testing::Test {
  protected:
   [[nodiscard]] std::unique_ptr<TokenSource> open(const std::string& parameters = "") const {
-    return open_source(Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=90s" + parameters)));
+    return open_source(
+        Url::parse(test::shared_ensemble().url(root_ + "?session_timeout=90s&timeout=60s" + parameters)));
   }
   static Grant take(TokenSource& source, const Resource& resource, const std::string& holder) {
     return std::get<Grant>(source.try_acquire(resource, Holder{holder}, long_ttl));
@@ -264,7 +265,7 @@ TEST_F(SourceTest, AHandOverWakesExactlyOneOfManyWaiters) {
   std::vector<std::unique_ptr<TokenSource>> sources;
   for (int i = 0; i < processes; ++i) {
     sources.push_back(open_source(Url::parse("zookeeper://127.0.0.1:" + std::to_string(proxy.port()) + root_ +
-                                             "?session_timeout=90s")));
+                                             "?session_timeout=90s&timeout=60s")));
   }
   const auto first = take(*sources[0], r, "first");
   std::atomic<int> hand_overs{0};
