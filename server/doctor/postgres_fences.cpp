@@ -106,7 +106,8 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
 
 Findings look_at_children(pqxx::transaction_base& tx, const std::string& name) {
   const auto rows = tx.exec(
-      "SELECT t.parent::text, t.child::text, fenceguard.is_judged(t.child), EXISTS (SELECT FROM pg_catalog.pg_trigger g"
+      "SELECT t.parent::text, t.child::text, fenceguard.is_judged(t.child), EXISTS (SELECT FROM "
+      "pg_catalog.pg_trigger g"
       " WHERE g.tgrelid = t.child AND g.tgname = 'fenceguard_truncate' AND g.tgenabled = 'A')"
       " FROM (SELECT p.relation AS parent, p.relation AS child FROM fenceguard.protected p"
       " UNION SELECT p.relation, c FROM fenceguard.protected p, fenceguard.children(p.relation) c"
