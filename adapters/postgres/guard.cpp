@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 #include <set>
 
@@ -109,11 +108,8 @@ class GuardedWork {
 // The verdict that the exception now being handled tells of this claim; one of another claim, which the
 // caller's own statement made, is the caller's.
 std::optional<Verdict> refusal_of(pqxx::connection& connection, const Claim& claim) {
-  static const std::map<std::string_view, Verdict> verdicts{
-      {"ZF001", Verdict::stale}, {"ZF002", Verdict::conflict}, {"ZF005", Verdict::duplicate}};
-  const auto state = current_state();
-  const auto found = verdicts.find(state);
-  if (found == verdicts.end()) return std::nullopt;
+  const auto refusal = refusal_of_state(current_state());
+  if (!refusal) return std::nullopt;
   std::string told;
   try {
     throw;
@@ -124,7 +120,7 @@ std::optional<Verdict> refusal_of(pqxx::connection& connection, const Claim& cla
   name.erase(0, name.find_first_not_of(' '));
   const auto token = fmt::format("\"token\": \"{}\"", claim.token.value());
   const bool is_ours = told.find(name) != std::string::npos && told.find(token) != std::string::npos;
-  return is_ours ? std::optional{found->second} : std::nullopt;
+  return is_ours ? refusal : std::nullopt;
 }
 
 std::string writing(const Claim& claim) {

@@ -65,14 +65,6 @@ void hear(void* warned, const PGresult* notice) {
   if (text.empty()) text = PQresultErrorMessage(notice);
 }
 
-std::optional<Verdict> refusal_of(const PGresult* judgement) {
-  const auto state = field_of(judgement, PG_DIAG_SQLSTATE);
-  if (state == "ZF001") return Verdict::stale;
-  if (state == "ZF002") return Verdict::conflict;
-  if (state == "ZF005") return Verdict::duplicate;
-  return std::nullopt;
-}
-
 }  // namespace
 
 // One message of the protocol: a statement to be prepared under a name, one that is, or one that is run as it
@@ -193,11 +185,7 @@ Ruling PipelinedGuard::advance(const Claim& claim) {
     for (const auto& result : results)
       if (is_error(result.get())) raise(result.get());
     const auto* row = results.at(1).get();
-    const auto verdict = parse_verdict(PQgetvalue(row, 0, 0));
-    if (!verdict)
-      throw Unavailable(
-          fmt::format("the database answered '{}', which is no verdict", PQgetvalue(row, 0, 0)));
-    return make_ruling(claim.without_sequence(), *verdict, std::stoll(PQgetvalue(row, 0, 1)));
+    return ruling_of(claim.without_sequence(), PQgetvalue(row, 0, 0), std::stoll(PQgetvalue(row, 0, 1)));
   });
 }
 
@@ -259,7 +247,7 @@ PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::s
           is_confirming = false;
           continue;
         }
-        if (const auto verdict = refusal_of(failed->get())) {
+        if (const auto verdict = refusal_of_state(state)) {
           const auto highest = mapped(Stage::before_commit, doing, [&] {
             const auto seen = run({{Step::Kind::run, {}, highest_sql, {claim.resource.name()}}});
             if (is_error(seen.at(0).get())) raise(seen.at(0).get());

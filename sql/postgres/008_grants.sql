@@ -34,7 +34,8 @@ declare
     'refuse', 'check_row', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
-    'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives', 'refuse_truncate', 'require_protected_children', 'protect_children'];
+    'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives',
+    'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
   in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',
     'check_row', 'protect'];

@@ -78,12 +78,23 @@ Ruling make_ruling(const Claim& claim, Verdict verdict, std::int64_t highest) {
   return ruling;
 }
 
+Ruling ruling_of(const Claim& claim, std::string_view verdict, std::int64_t highest) {
+  const auto known = parse_verdict(verdict);
+  if (!known) throw Unavailable(fmt::format("the database answered '{}', which is no verdict", verdict));
+  return make_ruling(claim, *known, highest);
+}
+
 Ruling ruling_of(const Claim& claim, const pqxx::row& row) {
   const auto last = row.size();
-  const auto verdict = parse_verdict(row[last - 2].c_str());
-  if (!verdict)
-    throw Unavailable(fmt::format("the database answered '{}', which is no verdict", row[last - 2].c_str()));
-  return make_ruling(claim, *verdict, row[last - 1].is_null() ? 0 : row[last - 1].as<std::int64_t>());
+  return ruling_of(claim, row[last - 2].c_str(),
+                   row[last - 1].is_null() ? 0 : row[last - 1].as<std::int64_t>());
+}
+
+std::optional<Verdict> refusal_of_state(std::string_view state) noexcept {
+  if (state == "ZF001") return Verdict::stale;
+  if (state == "ZF002") return Verdict::conflict;
+  if (state == "ZF005") return Verdict::duplicate;
+  return std::nullopt;
 }
 
 void doom(pqxx::transaction_base& tx) noexcept {

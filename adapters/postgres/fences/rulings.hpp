@@ -5,9 +5,12 @@
 //
 // Pure, but for the connection that is asked how to quote.
 
+#include <cstdint>
+#include <optional>
 #include <pqxx/pqxx>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "adapters/postgres/admit_options.hpp"
 #include "guard/judge.hpp"
@@ -26,6 +29,9 @@ namespace fenceguard::postgres {
 
 // From the columns verdict and highest, which are the row's last two.
 [[nodiscard]] Ruling ruling_of(const Claim& claim, const pqxx::row& row);
+[[nodiscard]] Ruling ruling_of(const Claim& claim, std::string_view verdict, std::int64_t highest);
+// The refusal that require_admitted() and confirm() raise with this SQLSTATE.
+[[nodiscard]] std::optional<Verdict> refusal_of_state(std::string_view state) noexcept;
 [[nodiscard]] Ruling make_ruling(const Claim& claim, Verdict verdict, std::int64_t highest);
 
 // Makes every later statement of tx fail at the server, and its commit throw.
