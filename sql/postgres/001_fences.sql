@@ -20,6 +20,12 @@ begin
     raise exception 'fenceguard needs a database whose encoding is UTF8, and this one is %',
       pg_catalog.getdatabaseencoding();
   end if;
+  if exists (select from pg_catalog.pg_extension e where e.extname = 'fenceguard')
+     and current_setting('fenceguard.installer', true) is distinct from 'extension' then
+    raise exception 'the extension fenceguard is installed here, and plain SQL would take half of it away'
+      using hint = 'Upgrade it by ALTER EXTENSION fenceguard UPDATE. To go back to plain SQL, call '
+        'fenceguard.leave_extension() and install then, in one transaction.';
+  end if;
   if to_regclass('fenceguard.schema_version') is not null then
     select v.version into version from fenceguard.schema_version v;
     if version::int > 2 then

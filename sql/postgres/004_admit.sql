@@ -538,15 +538,20 @@ begin
       if not found then return true; end if;
     end if;
   end if;
+  return fenceguard.admitted_slowly(resource, token, holder, sequence, statement);
+end $$;
+
+create or replace function fenceguard.admitted_slowly(
+  resource text, token bigint, holder text, sequence bigint, statement pg_snapshot) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
   if sequence is not null then
     raise exception 'a condition takes no sequence: it is asked once per row, and the sequence would count at the first'
       using errcode = 'feature_not_supported',
         hint = 'Use fenceguard.try_admit() in a WITH ... AS MATERIALIZED, or fenceguard.admit() before the statement.';
   end if;
-  if fenceguard.rule_on(resource, token, holder, null, statement) operator(pg_catalog.=) 'admitted' then
-    return true;
-  end if;
-  return fenceguard.refuse_statement(resource collate pg_catalog."C", token, holder collate pg_catalog."C");
+  if fenceguard.rule_on(resource, token, holder, null, statement) = 'admitted' then return true; end if;
+  return fenceguard.refuse_statement(resource collate "C", token, holder collate "C");
 end $$;
 
 -- The same as a statement of its own, sent together with the one that it guards: in one message or one pipeline, which
@@ -574,8 +579,14 @@ begin
       if not found then return; end if;
     end if;
   end if;
-  if fenceguard.rule_on(resource, token, holder, null) operator(pg_catalog.<>) 'admitted' then
-    perform fenceguard.refuse_statement(resource collate pg_catalog."C", token, holder collate pg_catalog."C");
+  perform fenceguard.confirm_slowly(resource, token, holder);
+end $$;
+
+create or replace function fenceguard.confirm_slowly(resource text, token bigint, holder text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  if fenceguard.rule_on(resource, token, holder, null) <> 'admitted' then
+    perform fenceguard.refuse_statement(resource collate "C", token, holder collate "C");
   end if;
 end $$;
 

@@ -33,6 +33,18 @@ begin
   return true;
 end $$;
 
+-- The newest claim to it that was noted: for the words only, so its seal does not matter.
+create or replace function fenceguard.noted_claim(resource text, out token bigint, out holder text)
+language plpgsql stable as $$
+begin
+  select n.token::bigint, n.holder into token, holder
+  from unnest(string_to_array(current_setting(fenceguard.notes_name(fenceguard.lock_key(resource)), true), E'\n')) note,
+    lateral (select split_part(note, E'\t', 2) as token, split_part(note, E'\t', 3) as holder) n
+  where split_part(note, E'\t', 1) = resource
+    and case when n.token ~ '^[0-9]{1,19}$' then n.token::numeric <= 9223372036854775807 end
+  order by n.token::bigint desc limit 1;
+end $$;
+
 create or replace function fenceguard.refuse_row(resource text) returns void
 language plpgsql as $$
 declare
@@ -44,14 +56,10 @@ begin
         hint = 'Fill the columns that the table''s resource expression uses, or protect it with another expression.';
   end if;
   perform fenceguard.require_resource(resource);
-  -- The newest claim to it that was noted: for the words only, so its seal does not matter.
-  select split_part(note, E'\t', 2) as token, split_part(note, E'\t', 3) as holder into claim
-  from unnest(string_to_array(current_setting(fenceguard.notes_name(fenceguard.lock_key(resource)), true), E'\n')) note
-  where split_part(note, E'\t', 1) = resource and split_part(note, E'\t', 2) ~ '^[0-9]{1,19}$'
-  order by 1 desc limit 1;
-  if found and fenceguard.look(resource, claim.token::bigint, claim.holder, null) in ('stale', 'conflict') then
-    perform fenceguard.refuse(fenceguard.look(resource, claim.token::bigint, claim.holder, null), resource,
-                              claim.token::bigint, fenceguard.highest(resource));
+  select c.token, c.holder into claim from fenceguard.noted_claim(resource) c;
+  if claim.token is not null and fenceguard.look(resource, claim.token, claim.holder, null) in ('stale', 'conflict') then
+    perform fenceguard.refuse(fenceguard.look(resource, claim.token, claim.holder, null), resource, claim.token,
+                              fenceguard.highest(resource));
   end if;
   perform fenceguard.refuse('missing', resource, null, fenceguard.highest(resource));
 end $$;
@@ -120,14 +128,25 @@ begin
   return null;
 end $$;
 
--- Which tables are protected, and by which expression.
+-- Which tables are protected, and by which expression. The trigger of a row calls the table's check function, or one of
+-- the extension's that has its name as a second argument: any role may make such a trigger, with any argument.
 do $do$ begin perform fenceguard.install_view('protected', $$ as
-  select g.tgrelid::regclass as relation,
-         convert_from(substring(g.tgargs for octet_length(g.tgargs) - 1), 'UTF8') as resource_expression,
-         fenceguard.is_judged(g.tgrelid) as is_always, g.tgfoid::regproc as check_function, g.tgqual is not null as per_statement
-  from pg_catalog.pg_trigger g join pg_catalog.pg_proc f on f.oid = g.tgfoid
-  where g.tgname = 'fenceguard_rows' and g.tgparentid = 0 and g.tgnargs = 1
-    and f.proname ~ '^fenceguard_check_[0-9a-f]{16}$' and not f.prosecdef
+  select g.relation, convert_from(g.first, 'UTF8') as resource_expression, fenceguard.is_judged(g.relation) as is_always,
+         f.oid::regproc as check_function, g.per_statement
+  from (select t.tgrelid::regclass as relation, t.tgqual is not null as per_statement, t.tgfoid, t.tgnargs,
+               substring(t.tgargs for m.mark - 1) as first,
+               convert_from(substring(t.tgargs from m.mark + 1 for greatest(octet_length(t.tgargs) - m.mark - 1, 0)),
+                            'UTF8') as second
+        from pg_catalog.pg_trigger t, lateral (select position('\x00'::bytea in t.tgargs) as mark) m
+        where t.tgname = 'fenceguard_rows' and t.tgparentid = 0 and t.tgnargs in (1, 2)) g
+  join pg_catalog.pg_proc c on c.oid = g.tgfoid
+  join pg_catalog.pg_namespace cn on cn.oid = c.pronamespace
+  join pg_catalog.pg_proc f on f.proname ~ '^fenceguard_check_[0-9a-f]{16}$' and not f.prosecdef and case g.tgnargs
+    when 1 then f.oid = g.tgfoid
+    else cn.nspname = 'fenceguard' and c.proname in ('check_rows', 'check_rows_in_settings')
+      and f.proname = substring(g.second from '[^.]*$')
+      and g.second = (select format('%I.%I', n.nspname, f.proname) from pg_catalog.pg_namespace n where n.oid = f.pronamespace)
+    end
 $$); end $do$;
 
 create or replace function fenceguard.drop_triggers(relation regclass) returns void
@@ -159,6 +178,10 @@ begin
       hint = format('Protect it row by row: fenceguard.protect(%L, ...) without per_statement.', relation);
 end $$;
 
+-- What the trigger of a row calls.
+create or replace function fenceguard.row_trigger_call(check_function text, expression text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$ select format('%s(%L)', check_function, expression) $$;
+
 -- REQUIRES: as protect().
 drop function if exists fenceguard.attach_triggers(regclass, text, text),
   fenceguard.protect_by(regclass, text, text);  -- of older installations
@@ -172,9 +195,9 @@ begin
   -- What logical replication applies fires no trigger of a statement.
   if not exists (select from pg_catalog.pg_trigger g where g.tgrelid = relation and g.tgname = 'fenceguard_rows') then
     execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row %s'
-                   'execute function %s(%L)', relation, case when per_statement then
+                   'execute function %s', relation, case when per_statement then
                      'when (pg_catalog.current_setting(''session_replication_role'') operator(pg_catalog.=) ''replica'') '
-                     end, check_function, expression);
+                     end, fenceguard.row_trigger_call(check_function, expression));
   end if;
   if per_statement then
     for name in select n from unnest(array['insert', 'update', 'delete']) n
@@ -404,11 +427,14 @@ begin
          and body !~ '::(?!text|bigint|integer|smallint|uuid|character varying)'
   into is_plain
   from pg_catalog.pg_proc p, unnest(p.proargtypes::oid[]) t where p.oid = resource_function;
-  if is_bound and is_plain is true then return ''; end if;
-  return $s$set search_path = pg_catalog, pg_temp set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
-    set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' set lc_monetary = 'C'
-    set lc_numeric = 'C' set lc_time = 'C'$s$;
+  return case when is_bound and is_plain is true then '' else fenceguard.text_settings() end;
 end $$;
+create or replace function fenceguard.text_settings() returns text
+language sql immutable as $$
+  select $s$set search_path = pg_catalog, pg_temp set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
+    set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' set lc_monetary = 'C'
+    set lc_numeric = 'C' set lc_time = 'C'$s$
+$$;
 
 -- A superuser may protect another's table; its owner must be able to undo that.
 create or replace function fenceguard.give_to_owner(relation regclass, schema text, id text) returns void

@@ -56,6 +56,26 @@ do $do$ begin perform fenceguard.install_view('refusals', $$ as
   select r.relation, r.verdict, r.refusals from fenceguard.count_refusals() r
 $$); end $do$;
 
+-- Where the extension was left: its triggers are replaced, and what only it needs goes. Before, rows were refused.
+do $$
+declare
+  p record;
+  leftover regprocedure;
+begin
+  if exists (select from pg_catalog.pg_extension e where e.extname = 'fenceguard') then return; end if;
+  for p in select q.* from fenceguard.protected q join pg_catalog.pg_trigger g on g.tgrelid = q.relation
+           where g.tgname = 'fenceguard_rows' and g.tgnargs = 2 loop
+    execute format('drop trigger fenceguard_rows on %s', p.relation);
+    perform fenceguard.attach_triggers(p.relation, p.check_function::text, p.resource_expression, p.per_statement);
+  end loop;
+  for leftover in
+    select f.oid from pg_catalog.pg_proc f where f.pronamespace = 'fenceguard'::regnamespace and f.proname in
+      ('keep_claim', 'is_claim_kept', 'kept_token', 'kept_holder', 'rule_with_lock', 'check_rows',
+       'check_rows_in_settings', 'leave_extension') loop
+    execute format('drop function %s', leftover);
+  end loop;
+end $$;
+
 -- Takes the protection off every table, then drops the schema, fences and leases with it. (To drop the schema alone
 -- leaves tables that no client can write.) For the owner of the schema and of the tables, or a superuser.
 create or replace function fenceguard.uninstall() returns void
@@ -77,7 +97,8 @@ begin
                                     where i.inhrelid = p.relation) loop
     perform fenceguard.unprotect(relation);
   end loop;
-  drop schema fenceguard cascade;
+  drop extension if exists fenceguard cascade;
+  drop schema if exists fenceguard cascade;
 end $$;
 
 -- What \df+ and \dv+ tell.

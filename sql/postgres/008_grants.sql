@@ -31,14 +31,14 @@ declare
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance',
     'make_refusal_counters', 'drop_refusal_counters',
     'highest_seen', 'settings_for', 'give_to_owner',
-    'refuse', 'check_row', 'acquire', 'renew', 'release', 'prepare_row',
+    'refuse', 'check_row', 'check_rows', 'check_rows_in_settings', 'row_trigger_call', 'text_settings', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
     'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives',
     'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
   in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',
-    'check_row', 'protect'];
+    'check_row', 'check_rows', 'protect'];
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "adapters/postgres/fences/schema.hpp"
+#include "tests/postgres/installation.hpp"
 #include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
@@ -68,7 +69,7 @@ class Database {
     return rows.empty() ? "" : rows[0][0].c_str();
   }
 
-  void install() const { run("SET client_min_messages = warning;" + postgres::install_sql()); }
+  void install() const { run("SET client_min_messages = warning;" + postgres::test::installation()); }
 
  private:
   static std::atomic<int>& count() {

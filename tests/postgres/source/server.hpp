@@ -21,6 +21,7 @@
 #include "adapters/postgres/fences/schema.hpp"
 #include "guard/source/url.hpp"
 #include "guard/support/clock.hpp"
+#include "tests/postgres/installation.hpp"
 #include "tests/process/eventually.hpp"
 
 namespace fenceguard::test {
@@ -94,7 +95,7 @@ class Database {
     static const std::string name = [] {
       const auto made = fmt::format("source_template_{}", getpid());
       run_sql("postgres", "CREATE DATABASE " + made + " TEMPLATE template0");
-      run_sql(made, postgres::install_sql());
+      run_sql(made, postgres::test::installation());
       return made;
     }();
     return name;

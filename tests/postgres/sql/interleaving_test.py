@@ -7,7 +7,7 @@ import ctypes
 import time
 import unittest
 
-from postgres_server import SqlError, wait_until
+from postgres_server import FAST, SqlError, wait_until
 from sessions import ADMIT, BALANCES, WRITES, ServerTest
 
 
@@ -750,13 +750,17 @@ class FirstProtect(ServerTest):
         session = self.session()
         session.run("begin; update account set balance = 7 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')")
         self.sql("select fenceguard.protect('later', $$ 'accounts/' || id $$)")
-        self.assert_fails("ZF003", session.run, "insert into later values (1)")
+        if FAST:  # which keeps every claim in mind
+            session.run("insert into later values (1); rollback")
+        else:
+            self.assert_fails("ZF003", session.run, "insert into later values (1)")
 
     def test_a_table_that_was_restored_with_its_triggers_says_what_to_do(self):
         self.leave_notes(False)
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         write = "update guarded set balance = 5 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')"
-        self.assertIn("fenceguard.leave_notes()", self.assert_fails("ZF003", self.sql, write).hint)
+        if not FAST:
+            self.assertIn("fenceguard.leave_notes()", self.assert_fails("ZF003", self.sql, write).hint)
         self.sql(f"select fenceguard.leave_notes(); {write}")
 
     def test_two_first_protects_at_once_are_both_one(self):

@@ -20,6 +20,7 @@
 #include "adapters/postgres/fences/storage.hpp"
 #include "guard/store/storage.hpp"
 #include "guard/support/wait_for.hpp"
+#include "tests/postgres/installation.hpp"
 
 namespace fenceguard::postgres::test {
 
@@ -40,7 +41,7 @@ class Database {
     name_ = fmt::format("storage_{}_{}", ::getpid(), ++number);
     pqxx::connection server{server_url()};
     pqxx::nontransaction{server}.exec("CREATE DATABASE " + name_);
-    run(install_sql());
+    run(test::installation());
   }
 
   // port: of a proxy before the server; 0: the server's own.

@@ -52,8 +52,8 @@ select is((select count(*) from fenceguard.admit_all(
 begin;
 select fenceguard.admit_all((select jsonb_agg(jsonb_build_object('resource', 'many/' || i, 'token', i::text))
                              from generate_series(1, 1000) i)) as set_up \g /dev/null
-select cmp_ok((select max(length(current_setting('fenceguard.claims_' || i))) from generate_series(0, 63) i), '<', 6000,
-              'the notes of a thousand claims are not in one place');
+select cmp_ok((select max(length(current_setting('fenceguard.claims_' || i, true))) from generate_series(0, 63) i), '<', 6000,
+              'the notes of a thousand claims are not in one place') where not test.is_fast();
 select is((select count(*) from generate_series(1, 1000) i, fenceguard.fences f
            where f.resource = 'many/' || i and fenceguard.is_noted(f)), 1000::bigint, 'and all of them are there');
 commit;

@@ -19,7 +19,9 @@ create function test.forged(claims text) returns text language sql as $$
   select test.outcome(format('set local %s = %L; update app.account set balance = balance where id = 1',
                              fenceguard.notes_name(fenceguard.lock_key('accounts/1')), claims), 'application')
 $$;
-select is(test.forged(claims), state, 'forged: ' || quote_literal(claims)) from (values
+-- What the extension answers does not even sound as if there had been one.
+select is(test.forged(claims), case when test.is_fast() then 'ZF003' else state end, 'forged: ' || quote_literal(claims))
+from (values
   (E'\naccounts/1\t11\th1\n', 'ZF003'), (E'\naccounts/1\t11\th1\t\n', 'ZF003'),
   (E'\naccounts/1\t11\th2\t\n', 'ZF002'), (E'\naccounts/1\t11\t\t\n', 'ZF002'), (E'\naccounts/1\t12\th1\t\n', 'ZF003'),
   (E'\naccounts/1\t9223372036854775807\th1\t\n', 'ZF003'), (E'\naccounts/1\t10\th1\t\n', 'ZF001'),
@@ -31,7 +33,7 @@ from unnest(array['accounts/1', E'\naccounts/1\tx\th1\n', E'\naccounts/1\t999999
 select fenceguard.notes_name(fenceguard.lock_key('accounts/1')) as notes \gset
 begin;
 select fenceguard.admit('accounts/1', 11, 'h1') as set_up \gset
-select current_setting(:'notes') as noted \gset
+select coalesce(current_setting(:'notes', true), 'none') as noted \gset
 select is(test.forged(:'noted'), 'ok', 'a note of this transaction');
 commit;
 select is(test.forged(:'noted'), 'ZF003', 'is none of the next one');
@@ -50,7 +52,7 @@ select is(test.outcome(format($$ set local %s = %L; select fenceguard.admit('acc
 begin;
 savepoint s;
 select fenceguard.admit('accounts/1', 11, 'h1') as set_up \gset
-select current_setting(:'notes') as noted \gset
+select coalesce(current_setting(:'notes', true), 'none') as noted \gset
 rollback to s;
 select is(test.outcome($$ select fenceguard.require_noted('accounts/1', 11, 'h1') $$), 'ZF003',
           'an admission that was rolled back is none');
@@ -68,7 +70,11 @@ select is(test.outcome('select * from fenceguard.fences'), '42501', 'fences are 
 select is(test.outcome(format('select fenceguard.%s', call)), '42501', call || ' is not for everybody')
 from unnest(array[$$note('\x00', 'accounts/1', 11, 'h1')$$, $$rule_on('accounts/1', 11, 'h1', null)$$,
                   $$equals_fence('accounts/1', 11, 'h1', null)$$, $$keep_note('fenceguard.claims_1', 'x', 'accounts/1')$$,
-                  $$note_admitted('accounts/1')$$]) call;
+                  $$note_admitted('accounts/1')$$, $$noted_claim('accounts/1')$$,
+                  $$admitted_slowly('accounts/1', 11, 'h1', null, null)$$, $$confirm_slowly('accounts/1', 11, 'h1')$$]
+            || case when test.is_fast() then array[$$keep_claim('accounts/1', 11, 'h1')$$, $$kept_holder('accounts/1')$$,
+                      $$kept_token('accounts/1')$$, $$is_claim_kept('accounts/1', 11, 'h1')$$,
+                      $$rule_with_lock('accounts/1', 11, 'h1', null, null)$$, 'leave_extension()'] else '{}' end) call;
 reset role;
 
 -- A condition takes no sequence: it is asked once per row, and once more after a wait.

@@ -70,11 +70,9 @@ select unnest(array[
   is(r -> 'detail' ->> 'token', '9007199254740992', 'DETAIL names the claim'),
   unalike(r::text, '%"y"%', 'and no holder')
 ])
-from test.refusal($$ select set_config(fenceguard.notes_name(fenceguard.lock_key('r')), E'\nr\t9007199254740992\tother\t\n', true);
-                     update account set balance = 1 $$) r;
+from test.refusal($$ select test.note('r', 9007199254740992, 'other'); update account set balance = 1 $$) r;
 select is(r -> 'state', '"ZF002"', 'a row under somebody else''s number: ZF002')
-from test.refusal($$ select set_config(fenceguard.notes_name(fenceguard.lock_key('r')), E'\nr\t9007199254741005\tother\t\n', true);
-                     update account set balance = 1 $$) r;
+from test.refusal($$ select test.note('r', 9007199254741005, 'other'); update account set balance = 1 $$) r;
 select is(balance, 100::bigint, 'nothing was written') from account;
 -- A resource that needs quoting does not break its JSON.
 select fenceguard.admit('"\''%s$', 2) as set_up \gset

@@ -32,9 +32,7 @@ begin
           'resource', 'r', 'token', c.token::text, 'holder', c.holder, 'sequence', c.sequence::text))) r;
       when 'protected row' then
         -- A claim as it was noted when it was admitted; the fence may have moved on since then.
-        perform set_config(fenceguard.notes_name(fenceguard.lock_key('r')), coalesce(
-          (select fenceguard.note(f.secret, 'r', c.token, c.holder) from fenceguard.fences f where f.resource = 'r'),
-          format(E'\nr\t%s\t%s\t\n', c.token, c.holder)), true);
+        perform test.note('r', c.token, c.holder);
         verdict := case when fenceguard.check_row('r') then 'admitted' end;
     end case;
   exception when sqlstate 'ZF001' then verdict := 'stale';

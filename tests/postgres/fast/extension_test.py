@@ -1,0 +1,323 @@
+"""The extension in C as an administrator meets it: installed, over plain SQL, dumped and restored, left again; and what it
+keeps in mind, which no SQL may write."""
+
+import subprocess
+import unittest
+
+from postgres_server import Server, SqlError, environment, program
+
+FENCES = "select fenceguard.advance('accounts/1', 34, 'a'), fenceguard.advance('accounts/2', 35, 'b')"
+TABLE = "create table account (id bigint primary key, balance bigint); insert into account values (1, 100), (2, 100)"
+PROTECT = "select fenceguard.protect('account', $$ 'accounts/' || id $$)"
+ADMITTED = "update account set balance = {value} where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')"
+UNCLAIMED = "update account set balance = 0 where id = 1"
+FUNCTIONS = """
+  select string_agg(format('%s %s %s %s %s %s', p.oid::regprocedure, l.lanname, md5(p.prosrc), p.prosecdef, p.proconfig,
+                           p.provolatile), E'\\n' order by p.oid::regprocedure::text)
+  from pg_proc p join pg_language l on l.oid = p.prolang
+  where p.pronamespace = 'fenceguard'::regnamespace and p.proname <> 'leaves_notes'"""
+STATE = """
+  select resource, token, holder, sequence, closed, advanced_by, updated_at from fenceguard.fences order by 1;
+  select floor from fenceguard.floor; select * from fenceguard.leases; select last_value, is_called from fenceguard.token;
+  select relation, resource_expression, is_always, check_function, per_statement from fenceguard.protected order by 1"""
+CREATE = "set client_min_messages = warning; create extension fenceguard"
+LEAVE = "select fenceguard.leave_extension();"
+
+
+class Extension(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server({"fsync": "off"})
+        cls.addClassCleanup(cls.server.remove)
+        cls.server.psql("create role application login; create role installer login")
+
+    def setUp(self):
+        self.name = self.server.create_database()
+
+    def sql(self, sql, user="postgres"):
+        return self.server.psql(sql, self.name, user)
+
+    def assert_fails(self, sqlstate, sql, user="postgres"):
+        with self.assertRaises(SqlError) as caught:
+            self.sql(sql, user)
+        self.assertEqual(caught.exception.sqlstate, sqlstate, caught.exception.stderr)
+        return caught.exception
+
+    def session(self, user="postgres"):
+        session = self.server.session(self.name, user)
+        self.addCleanup(session.close)
+        return session
+
+    def install_plain(self, before=""):
+        self.server.install(self.name, plain=True, before=before)
+
+    def judges_in_c(self):
+        return self.sql("select l.lanname = 'c' from pg_proc p join pg_language l on l.oid = p.prolang "
+                        "where p.oid = 'fenceguard.check_row(text)'::regprocedure") == "t"
+
+    def assert_judged(self):
+        """Of a table that is protected: what is admitted is written, and nothing else."""
+        self.sql(ADMITTED.format(value=7))
+        self.assertEqual(self.sql("select balance from account where id = 1"), "7")
+        self.assert_fails("ZF003", UNCLAIMED)
+        self.assert_fails("ZF001", ADMITTED.format(value=8).replace("34", "33"))
+        self.assert_fails("ZF003", "begin; savepoint s; select fenceguard.admit('accounts/1', 34, 'a'); rollback to s; "
+                          + UNCLAIMED)
+        self.assert_fails("ZF003", f"begin; select fenceguard.admit('accounts/2', 35, 'b'); {UNCLAIMED}")
+        self.assert_fails("ZF003", "truncate account")
+        self.sql("begin; select fenceguard.admit('accounts/1', 34, 'a'), fenceguard.admit('accounts/2', 35, 'b');"
+                 "update account set balance = balance - 1; commit")
+
+    def test_it_is_a_new_schema_and_goes_with_everything_that_it_made(self):
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
+        self.assertTrue(self.judges_in_c())
+        self.assert_judged()
+        self.assertEqual(self.sql("select tgfoid::regproc from pg_trigger where tgname = 'fenceguard_rows'"),
+                         "fenceguard.check_rows")
+        self.assertEqual(self.assert_fails("2BP01", "drop extension fenceguard").severity, "ERROR")
+        self.assert_fails("ZF003", UNCLAIMED)
+        self.sql("select fenceguard.uninstall()")
+        self.assertEqual(self.sql("select count(*) from pg_namespace where nspname = 'fenceguard'"), "0")
+        self.assertEqual(self.sql("select count(*) from pg_extension where extname = 'fenceguard'"), "0")
+        self.sql(f"{UNCLAIMED}; {CREATE}")
+
+    def test_over_plain_sql_it_keeps_fences_leases_rights_and_protected_tables(self):
+        self.install_plain()
+        self.sql(f"{FENCES}; select fenceguard.init(3), (fenceguard.acquire('l', '1 hour', 'x')).token; {TABLE}; {PROTECT};"
+                 "revoke execute on function fenceguard.admitted from public")
+        before = self.sql(STATE)
+        self.sql(CREATE)
+        self.assertEqual(self.sql(STATE), before)
+        self.assertTrue(self.judges_in_c())
+        self.assert_judged()
+        self.sql("grant all on account to application")
+        self.assert_fails("42501", ADMITTED.format(value=8), "application")
+        self.sql(PROTECT)  # again, for its own trigger
+        self.assert_judged()
+        # It is the same as one that was installed at once.
+        functions = self.sql(FUNCTIONS)
+        self.name = self.server.create_database()
+        self.sql(CREATE)
+        self.assertEqual(self.sql(FUNCTIONS), functions)
+
+    def test_it_may_be_left_for_plain_sql_again_in_one_step_in_which_nothing_is_unguarded(self):
+        self.install_plain()
+        plain = self.sql(FUNCTIONS)
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; create table bulk (r text); "
+                 "select fenceguard.protect('bulk', 'r', per_statement => true); create table day (at date);"
+                 "select fenceguard.protect('day', 'at::text'); create table child () inherits (account)")
+        before = self.sql(STATE).replace("child|", "account|")
+        with self.session() as writer:
+            writer.run(f"begin; {ADMITTED.format(value=5)}")
+            self.sql("alter database " + self.name + " set lock_timeout = '200 ms'")
+            with self.assertRaises(SqlError):  # a protected table is written, so its triggers are not replaced
+                self.install_plain(LEAVE)
+            self.assertTrue(self.judges_in_c())
+            writer.run("commit")
+        self.install_plain(LEAVE)
+        self.assertEqual(self.sql(STATE).replace("child|", "account|"), before)
+        self.assertEqual(self.sql(FUNCTIONS), plain)
+        self.assertFalse(self.judges_in_c())
+        self.assert_judged()
+        self.assert_fails("ZF003", "insert into bulk values ('accounts/1')")
+        self.assert_fails("ZF003", "insert into day values ('2026-11-24')")
+        self.assert_fails("ZF003", "insert into child values (1)")
+        self.sql(CREATE)
+        self.assert_judged()
+
+    def test_left_and_not_yet_replaced_it_still_judges(self):
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; {LEAVE}")
+        self.assertEqual(self.sql("select count(*) from pg_extension where extname = 'fenceguard'"), "0")
+        self.assert_judged()
+        self.sql(CREATE)
+        self.assert_judged()
+
+    def test_plain_sql_is_not_installed_over_it(self):
+        self.sql(CREATE)
+        before = self.sql(FUNCTIONS)
+        with self.assertRaises(SqlError) as caught:
+            self.install_plain()
+        self.assertIn("ALTER EXTENSION fenceguard UPDATE", caught.exception.hint)
+        self.assertEqual(self.sql(FUNCTIONS), before)
+
+    def test_a_schema_of_a_role_that_is_no_superuser_is_not_taken_over(self):
+        """What that role put there would run with a superuser's rights."""
+        self.sql(f"grant create on database {self.name} to installer")
+        self.server.install(self.name, "installer")
+        before = self.sql(FUNCTIONS)
+        self.assertIn("installer", self.assert_fails("42501", CREATE).message)
+        self.assertEqual(self.sql(FUNCTIONS), before)
+        self.assert_fails("42501", CREATE, "installer")
+
+    def test_a_dump_restores_fences_leases_counters_and_protection(self):
+        self.sql(f"{CREATE}; {FENCES}; select fenceguard.advance('gone', 4, 'g'), fenceguard.compact(5), fenceguard.raise(100);"
+                 f"select fenceguard.acquire('l', '1 hour', 'x'); {TABLE}; {PROTECT}")
+        state = STATE.replace("advanced_by, ", "")
+        before = self.sql(state)
+        dump = subprocess.run([program("pg_dump"), "-d", self.server.conninfo(self.name)], capture_output=True, text=True,
+                              env=environment(), check=True).stdout
+        self.assertNotIn("CREATE FUNCTION fenceguard.", dump)
+        self.name = self.server.create_database()
+        self.sql(dump)
+        self.assertEqual(self.sql(state), before)
+        self.assert_judged()
+        self.assert_fails("ZF001", "select fenceguard.admit('gone', 4, 'g')")
+        self.assertEqual(self.sql("select fenceguard.draw()"), "102")
+
+    def test_a_transaction_that_was_admitted_before_it_was_installed_is_refused_and_may_be_repeated(self):
+        self.install_plain()
+        self.sql(f"{FENCES}; {TABLE}; {PROTECT}")
+        writer = self.session()
+        write = "begin; select fenceguard.admit('accounts/1', 34, 'a'); {}update account set balance = 5 where id = 1; commit"
+        writer.run("begin; select fenceguard.admit('accounts/1', 34, 'a')")
+        self.sql(CREATE)
+        with self.assertRaises(SqlError) as caught:
+            writer.run("update account set balance = 4 where id = 1")
+        self.assertEqual(caught.exception.sqlstate, "ZF003")
+        writer.run("rollback")
+        writer.run(write.format(""))
+        self.assertEqual(self.sql("select balance from account where id = 1"), "5")
+
+    def test_claims_live_as_long_as_their_transaction_and_savepoint(self):
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
+        admit, write = "select fenceguard.admit('accounts/1', 34, 'a')", "update account set balance = balance + 1 where id = 1"
+        for sql in (f"begin; {admit}; savepoint a; {write}; rollback to a; {write}; commit",
+                    f"begin; savepoint a; {admit}; release a; {write}; commit",
+                    f"begin; savepoint a; savepoint b; {admit}; release b; savepoint c; rollback to c; {write}; commit",
+                    f"begin; savepoint a; {admit}; rollback to a; {admit}; {write}; commit",
+                    f"do $$ begin begin perform 1 / 0; exception when others then null; end; perform fenceguard.admit("
+                    f"'accounts/1', 34, 'a'); begin {write}; perform 1 / 0; exception when others then null; end; {write}; end $$",
+                    f"begin; {admit}; {write}; prepare transaction 'p'; commit prepared 'p'"):
+            with self.subTest(sql):
+                self.sql(sql)
+        self.assertEqual(self.sql("select balance from account where id = 1"), "106")
+        for sql in (f"{admit}; {write}", f"begin; {admit}; commit; {write}", f"begin; {admit}; rollback; {write}",
+                    f"begin; savepoint a; savepoint b; {admit}; release b; rollback to a; {write}",
+                    f"begin; savepoint a; {admit}; savepoint b; release b; rollback to a; savepoint c; {write}",
+                    f"begin; {admit}; prepare transaction 'q'; rollback prepared 'q'; {write}",
+                    f"do $$ begin begin perform fenceguard.admit('accounts/1', 34, 'a'); perform 1 / 0; exception when others "
+                    f"then null; end; {write}; end $$",
+                    f"do $$ begin perform fenceguard.admit('accounts/1', 34, 'a'); commit; {write}; end $$"):
+            with self.subTest(sql):
+                self.assert_fails("ZF003", sql)
+        self.assertEqual(self.sql("select balance from account where id = 1"), "106")
+
+    def test_a_claim_does_not_outlive_its_fence_in_its_own_transaction(self):
+        self.sql(f"{CREATE}; {TABLE}; {PROTECT}")
+        write = "update account set balance = balance + 1 where id = 1"
+        for change, state in (("select fenceguard.revoke('accounts/1')", "ZF001"),
+                              ("select fenceguard.advance('accounts/1', 41, 'x'); select fenceguard.revoke('accounts/1')", "ZF001"),
+                              ("select fenceguard.rebase('accounts/1', 50)", "ZF001"),
+                              ("delete from fenceguard.fences", "ZF003")):
+            with self.subTest(change):
+                self.sql("delete from fenceguard.fences; select fenceguard.advance('accounts/1', 40, 'a')")
+                admit = "begin; select fenceguard.admit('accounts/1', 40, 'a'); "
+                self.assert_fails(state, f"{admit} {change}; {write}")
+                self.assert_fails(state, f"{admit} {write}; {change}; {write}")
+                self.sql(f"{admit} savepoint s; {change}; rollback to s; {write}; commit")
+        # The newer claim counts, and the older one does again once that is taken back.
+        self.sql("delete from fenceguard.fences; select fenceguard.advance('accounts/1', 40, 'a')")
+        self.sql(f"begin; select fenceguard.admit('accounts/1', 40, 'a'); savepoint s; select fenceguard.admit('accounts/1', 41, "
+                 f"'b'); {write}; rollback to s; {write}; commit")
+        self.assertEqual(self.sql("select token from fenceguard.fences"), "40")
+
+    def test_rows_are_judged_by_what_the_table_is_protected_with_now(self):
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; grant all on account to application")
+        writer = self.session()
+        claim = "begin; select fenceguard.admit('accounts/1', 34, 'a'); "
+        write = claim + "update account set balance = 1 where id = 1; commit"
+        writer.run(write)
+        self.sql("select fenceguard.protect('account', $$ 'other/' || id $$)")
+        with self.assertRaises(SqlError):
+            writer.run(write)
+        writer.run("rollback")
+        self.sql(PROTECT)
+        writer.run(write)
+        self.sql("alter table account rename id to number")
+        with self.assertRaises(SqlError) as caught:
+            writer.run(write.replace("id =", "number ="))
+        self.assertEqual(caught.exception.sqlstate, "42703")
+        writer.run("rollback")
+        self.sql("alter table account rename number to id; alter table account alter id type integer")
+        with self.assertRaises(SqlError) as caught:
+            writer.run(write)
+        self.assertEqual(caught.exception.sqlstate, "42804")
+        writer.run("rollback")
+        self.sql(PROTECT + "; alter table account add column more text, drop column balance, add column balance bigint")
+        writer.run(write)
+        self.sql("alter table account add column \"odd name\" text default 'x'; create schema \"odd schema\";"
+                 "alter table account set schema \"odd schema\"")
+        self.sql("select fenceguard.protect('\"odd schema\".account', $$ 'accounts/' || id || left(\"odd name\", 0) $$)")
+        writer.run("set search_path = 'odd schema'")
+        writer.run(write)
+        with self.assertRaises(SqlError) as caught:
+            writer.run("update account set balance = 2 where id = 2")
+        self.assertEqual(caught.exception.sqlstate, "ZF003")
+
+    def test_an_expression_may_be_anything_that_gives_a_text(self):
+        self.sql(f"{CREATE}; create function public.place(integer, date) returns text language plpgsql immutable as $$ begin "
+                 "return format('%s/%s', $1, $2); end $$; create table booked (room integer, at date, price numeric); "
+                 "select fenceguard.protect('booked', 'place(room, at)'), fenceguard.advance('7/2026-11-24', 5, 'h')")
+        write = "begin; set local datestyle = 'German'; select fenceguard.admit('7/2026-11-24', 5, 'h'); {}; commit"
+        for sql in ("insert into booked select 7, '2026-11-24', n from generate_series(1, 100) n",
+                    "update booked set price = price + 1", "delete from booked where price > 50",
+                    "insert into booked select n.* from booked b, lateral (values (7, b.at, 1), (b.room, b.at, 2)) n"):
+            self.sql(write.format(sql))
+        self.assert_fails("ZF003", write.format("update booked set room = 8"))
+        self.assert_fails("ZF003", write.format("update booked set at = at + 1 where price = 9"))
+        self.assert_fails("22004", "alter table booked rename column price to p; alter function public.place(integer, date) strict; "
+                          "insert into booked values (null, '2026-11-24', 1)")
+        self.assertEqual(self.sql("select distinct room, at from booked"), "7|2026-11-24")
+
+    def test_its_triggers_are_attached_by_protect_only(self):
+        self.sql(f"{CREATE}; {TABLE}; {PROTECT}; create table own (id bigint); grant all on own to application;"
+                 "alter table own owner to application")
+        for arguments in ("", "'id'", "'id', 'x'", "'id', 'public.fenceguard_check_0123456789abcdef'", "'id', 'a b.c.', 'd'",
+                          "'id', '.fenceguard_check_'"):
+            with self.subTest(arguments):
+                self.sql("create trigger fenceguard_rows after insert on own for each row execute function "
+                         f"fenceguard.check_rows({arguments})", "application")
+                with self.assertRaises(SqlError):
+                    self.sql("insert into own values (1)", "application")
+                self.assertEqual(self.sql("select relation from fenceguard.protected", "application"), "account")
+                self.sql("drop trigger fenceguard_rows on own", "application")
+        self.sql("create trigger t before insert on own for each row execute function fenceguard.check_rows('a', 'b')",
+                 "application")
+        self.assert_fails("09000", "insert into own values (1)", "application")
+        self.assert_fails("09000", "select fenceguard.check_rows()")
+
+    def test_many_claims_of_one_transaction(self):
+        self.sql(f"{CREATE}; create table many (r text, n integer); select fenceguard.protect('many', 'r');"
+                 "select fenceguard.advance('many/' || i, 5, 'h') from generate_series(1, 3000) i")
+        self.sql("begin; select fenceguard.admit('many/' || i, 5, 'h') from generate_series(1, 3000) i; savepoint s;"
+                 "insert into many select 'many/' || i, i from generate_series(1, 3000) i; rollback to s;"
+                 "insert into many select 'many/' || i, i from generate_series(1, 3000) i; commit")
+        self.assertEqual(self.sql("select count(*) from many"), "3000")
+        self.assert_fails("ZF003", "begin; select fenceguard.admit('many/' || i, 5, 'h') from generate_series(1, 2999) i;"
+                          "update many set n = 0")
+
+    def test_beside_a_transaction_that_is_older_than_the_advance(self):
+        """What every snapshot of the backend sees does not tell then whether the advance is seen."""
+        self.sql(f"{CREATE}; {TABLE}; {PROTECT}; create table noise (n integer)")
+        old = self.session()
+        old.run("begin; insert into noise values (1)")
+        self.sql(FENCES)
+        for number in range(3):
+            self.sql(ADMITTED.format(value=number))
+            self.sql(f"begin; select fenceguard.admit('accounts/1', 34, 'a'); update account set balance = balance where id = 1; "
+                     f"{ADMITTED.format(value=number)}; commit")
+            self.sql("select fenceguard.confirm('accounts/1', 34, 'a'); update account set balance = 5 where id = 1"
+                     .replace("; update", "\\; update"))
+        reader = self.session()
+        reader.run("begin; declare c cursor for select balance from account")
+        self.sql("select fenceguard.advance('accounts/1', 36, 'c')")
+        for call in ("admitted", "confirm", "admit"):
+            with self.assertRaises(SqlError) as caught:
+                reader.run(f"savepoint s; select fenceguard.{call}('accounts/1', 36, 'c')")
+            self.assertEqual(caught.exception.sqlstate, "40001")
+            reader.run("rollback to s")
+        old.run("commit")
+
+
+if __name__ == "__main__":
+    unittest.main()
