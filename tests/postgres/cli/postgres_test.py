@@ -36,9 +36,9 @@ class Installing(PostgresTest):
 
     def test_the_doctor_tells_of_a_schema_that_an_older_program_installed(self):
         database = self.server.create_database(install=True)
-        self.server.psql("alter function fenceguard.is_judged(oid) rename to was_judged", database)
+        self.server.psql("drop function fenceguard.row_trigger_call(text, text)", database)
         told = self.expect(0, "doctor", "--storage", self.url_of(database)).stdout
-        self.assertRegex(told, "warning schema: version [0-9]+ of [0-9]+, installed by an older fenceguard: run")
+        self.assertRegex(told, "warning schema: version [0-9]+ of [0-9]+, plain SQL, installed by an older fenceguard: run")
         self.server.install(database)
         self.assertIn("ok schema", self.expect(0, "doctor", "--storage", self.url_of(database)).stdout)
 

@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit"))
 import postgres_server  # noqa: E402
-from postgres_server import Server, Session, SqlError  # noqa: E402
+from postgres_server import FAST, Server, Session, SqlError  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
 CONFIGURATION = """
@@ -105,8 +105,11 @@ class PgBouncerTest(unittest.TestCase):
         name = self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a') \\g /dev/null\n"
                           "select name from (select 'fenceguard.claims_' || i as name from generate_series(0, 63) i) n "
                           "where current_setting(name, true) <> ''")
-        self.a.run(f"select set_config('{name}', current_setting('{name}'), false) \\g /dev/null\n commit; "
-                   "select set_config('fenceguard.claims', E'\\naccounts/42\\t34\\ta\\n', false)")
+        if FAST:  # which leaves none
+            self.assertEqual(name, "")
+            name = "fenceguard.claims_0"
+        self.a.run(f"select set_config('{name}', coalesce(current_setting('{name}', true), 'accounts/42'), false) \\g /dev/null\n"
+                   "commit; select set_config('fenceguard.claims', E'\\naccounts/42\\t34\\ta\\n', false)")
         self.assertIn("accounts/42", self.b.run(f"select current_setting('{name}')"))
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
         self.assertEqual(self.refusal(self.b, "select fenceguard.require_noted('accounts/42', 34, 'a')"), "ZF003")

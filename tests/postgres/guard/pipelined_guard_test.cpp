@@ -238,7 +238,7 @@ TEST_F(PipelinedGuardTest, ALostConnectionIsReplacedAtTheNextCallAndItsWriteIsUn
 }
 
 TEST_F(PipelinedGuardTest, WithoutTheFencesTheGuardTellsWhatToInstall) {
-  database_.run("DROP SCHEMA fenceguard CASCADE");
+  database_.run("SELECT fenceguard.uninstall()");
   try {
     (void)guard_.execute(claim(34), set_to, {"1", "42"});
     FAIL() << "it was written";

@@ -42,7 +42,7 @@ TEST(PostgresSourceAccess, ADatabaseWithoutFencesNamesTheCommandThatMakesThem) {
 TEST(PostgresSourceAccess, FencesThatAreDroppedLaterAreMissedInTheSameWords) {
   const Database database;
   const auto source = postgres::open_source(database.url());
-  database.run("DROP SCHEMA fenceguard CASCADE");
+  database.run("SELECT fenceguard.uninstall()");
   EXPECT_THAT(message_of<Unavailable>([&] { (void)source->try_acquire(Resource{"r"}, Holder{"a"}, ttl); }),
               HasSubstr("fenceguard sql postgres | psql"));
 }
