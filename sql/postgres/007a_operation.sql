@@ -61,6 +61,7 @@ do $$
 declare
   p record;
   leftover regprocedure;
+  name name;
 begin
   if exists (select from pg_catalog.pg_extension e where e.extname = 'fenceguard') then return; end if;
   for p in select q.* from fenceguard.protected q join pg_catalog.pg_trigger g on g.tgrelid = q.relation
@@ -68,10 +69,14 @@ begin
     execute format('drop trigger fenceguard_rows on %s', p.relation);
     perform fenceguard.attach_triggers(p.relation, p.check_function::text, p.resource_expression, p.per_statement);
   end loop;
+  for name in select g.tgname from pg_catalog.pg_trigger g
+              where g.tgrelid = 'fenceguard.fences'::regclass and g.tgname in ('tell_update', 'tell_delete', 'tell_truncate') loop
+    execute format('drop trigger %I on fenceguard.fences', name);
+  end loop;
   for leftover in
     select f.oid from pg_catalog.pg_proc f where f.pronamespace = 'fenceguard'::regnamespace and f.proname in
       ('keep_claim', 'is_claim_kept', 'kept_token', 'kept_holder', 'rule_with_lock', 'check_rows',
-       'check_rows_in_settings', 'leave_extension') loop
+       'check_rows_in_settings', 'tell_change', 'leave_extension') loop
     execute format('drop function %s', leftover);
   end loop;
 end $$;

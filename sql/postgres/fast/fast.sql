@@ -57,6 +57,24 @@ language c volatile as 'MODULE_PATHNAME', 'fenceguard_confirm';
 create or replace function fenceguard.check_row(resource text) returns boolean
 language c volatile as 'MODULE_PATHNAME', 'fenceguard_check_row';
 
+-- What a backend knows of the fences it read lasts until one is changed.
+create or replace function fenceguard.tell_change() returns trigger
+language c volatile as 'MODULE_PATHNAME', 'fenceguard_tell_change';
+do $do$ begin
+  perform fenceguard.install_trigger('fenceguard.fences', 'tell_update', $$
+    create trigger tell_update after update on fenceguard.fences for each row
+      when ((old.resource, old.token, old.holder, old.closed, old.below_floor, old.advanced_by)
+            is distinct from (new.resource, new.token, new.holder, new.closed, new.below_floor, new.advanced_by))
+      execute function fenceguard.tell_change()
+  $$);
+  perform fenceguard.install_trigger('fenceguard.fences', 'tell_delete', $$
+    create trigger tell_delete after delete on fenceguard.fences for each row execute function fenceguard.tell_change()
+  $$);
+  perform fenceguard.install_trigger('fenceguard.fences', 'tell_truncate', $$
+    create trigger tell_truncate after truncate on fenceguard.fences execute function fenceguard.tell_change()
+  $$);
+end $do$;
+
 -- After each row of a protected table, with its expression and the name of its own check function as arguments.
 create or replace function fenceguard.check_rows() returns trigger
 language c volatile as 'MODULE_PATHNAME', 'fenceguard_check_rows';

@@ -209,6 +209,7 @@ static struct
 	bool		is_known;
 	Oid			table;
 	Oid			index;
+	Oid			news;			/* what stands for 'a fence was changed' in messages */
 	AttrNumber	resource;
 	AttrNumber	token;
 	AttrNumber	holder;
@@ -219,12 +220,22 @@ static struct
 
 #define COLUMNS_MAX 64
 
+static uint64 generation = 1;	/* of what was read of them; see known */
+
+static Oid
+news_relation(void)
+{
+	return get_relname_relid("rebases", get_namespace_oid("fenceguard", false));
+}
+
 static void
 find_fences(void)
 {
 	Oid			schema = get_namespace_oid("fenceguard", false);
 	Relation	table;
 
+	fences.news = news_relation();
+	generation++;
 	fences.table = get_relname_relid("fences", schema);
 	if (!OidIsValid(fences.table))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table fenceguard.fences")));
@@ -246,11 +257,107 @@ find_fences(void)
 	table_close(table, NoLock);
 }
 
-static void
-forget_fences(Datum arg, Oid relation)
+/*
+ * Fences that were read, are open, and not below the floor. A transaction that changes one tells all backends so (see
+ * fenceguard_tell_change), by a message of the relation cache, which it sends before it releases its locks. So who has
+ * the fence's lock and takes up the messages then knows whether the fence is still what was read. Up to FENCES_KNOWN of
+ * some 100 bytes, for each backend.
+ */
+typedef struct KnownFence
 {
+	int64		token;
+	uint64		advanced_by;
+	uint64		generation;		/* in which it was read */
+	int			resource_size;
+	int			holder_size;
+	char		text[FLEXIBLE_ARRAY_MEMBER];	/* resource, holder */
+} KnownFence;
+
+typedef struct KnownSlot
+{
+	int64		key;
+	KnownFence *fence;
+} KnownSlot;
+
+#define FENCES_KNOWN 16384
+#define WAYS 4
+
+static KnownSlot known[FENCES_KNOWN / WAYS][WAYS];
+static MemoryContext known_memory = NULL;
+
+static KnownFence *
+find_known(const Asked *asked)
+{
+	KnownSlot  *slots = known[(uint64) asked->key % lengthof(known)];
+
+	for (int i = 0; i < WAYS; i++)
+		if (slots[i].key == asked->key && slots[i].fence != NULL && slots[i].fence->generation == generation &&
+			is_same(asked->name, slots[i].fence->text, slots[i].fence->resource_size))
+			return slots[i].fence;
+	return NULL;
+}
+
+static void
+keep_known(const Asked *asked, uint64 advanced_by)
+{
+	static unsigned next = 0;
+	KnownSlot  *slots = known[(uint64) asked->key % lengthof(known)];
+	KnownSlot  *slot = &slots[next++ % WAYS];
+	KnownFence *fence;
+
+	for (int i = 0; i < WAYS; i++)
+		if (slots[i].key == asked->key || slots[i].fence == NULL || slots[i].fence->generation != generation)
+			slot = &slots[i];
+	if (known_memory == NULL)
+		known_memory = AllocSetContextCreate(TopMemoryContext, "fences that fenceguard knows", ALLOCSET_DEFAULT_SIZES);
+	fence = MemoryContextAlloc(known_memory, offsetof(KnownFence, text) + asked->name.size + asked->holder.size);
+	fence->token = asked->token;
+	fence->advanced_by = advanced_by;
+	fence->generation = generation;
+	fence->resource_size = asked->name.size;
+	fence->holder_size = asked->holder.size;
+	memcpy(fence->text, asked->name.data, asked->name.size);
+	memcpy(fence->text + asked->name.size, asked->holder.data, asked->holder.size);
+	if (slot->fence != NULL)
+		pfree(slot->fence);
+	slot->key = asked->key;
+	slot->fence = fence;
+}
+
+static void
+take_news(Datum arg, Oid relation)
+{
+	if (relation == InvalidOid || relation == fences.table || relation == fences.index || relation == fences.news)
+		generation++;
 	if (relation == InvalidOid || relation == fences.table || relation == fences.index)
 		fences.is_known = false;
+}
+
+/*
+ * tell_change(): trigger, after a change of what a claim is compared with, also where it is undone. What is forgotten by
+ * the message is the entry of fenceguard.rebases in the relation cache, which is hardly ever needed.
+ */
+PG_FUNCTION_INFO_V1(fenceguard_tell_change);
+Datum
+fenceguard_tell_change(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+						errmsg("fenceguard.tell_change() is a trigger of fenceguard.fences")));
+	CacheInvalidateRelcacheByRelid(news_relation());
+	return PointerGetDatum(NULL);
+}
+
+static bool
+equals_known_fence(const Asked *asked, uint64 *advanced_by)
+{
+	KnownFence *fence = find_known(asked);
+
+	if (fence == NULL)
+		return false;
+	*advanced_by = fence->advanced_by;
+	return fence->token == asked->token &&
+		is_same(asked->holder, fence->text + fence->resource_size, fence->holder_size);
 }
 
 /*
@@ -268,6 +375,9 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 	ScanKeyData key;
 	HeapTuple	tuple;
 
+	AcceptInvalidationMessages();
+	if (equals_known_fence(asked, advanced_by))
+		return true;
 	/* To lock it may bring the news that it is another one, or has other columns. */
 	do
 	{
@@ -295,6 +405,9 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 			is_same(asked->holder, VARDATA_ANY(holder), VARSIZE_ANY_EXHDR(holder)) &&
 			!DatumGetBool(values[fences.closed - 1]) && !DatumGetBool(values[fences.below_floor - 1]);
 	}
+	/* No news were taken up since it was read. */
+	if (is_equal)
+		keep_known(asked, *advanced_by);
 	systable_endscan(scan);
 	relation_close(table, NoLock);
 	return is_equal;
@@ -802,5 +915,5 @@ _PG_init(void)
 {
 	RegisterXactCallback(at_transaction_end, NULL);
 	RegisterSubXactCallback(at_subtransaction_end, NULL);
-	CacheRegisterRelcacheCallback(forget_fences, (Datum) 0);
+	CacheRegisterRelcacheCallback(take_news, (Datum) 0);
 }

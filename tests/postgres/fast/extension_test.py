@@ -1,6 +1,7 @@
 """The extension in C as an administrator meets it: installed, over plain SQL, dumped and restored, left again; and what it
 keeps in mind, which no SQL may write."""
 
+import os
 import subprocess
 import unittest
 
@@ -285,6 +286,89 @@ class Extension(unittest.TestCase):
                  "application")
         self.assert_fails("09000", "insert into own values (1)", "application")
         self.assert_fails("09000", "select fenceguard.check_rows()")
+
+    def test_what_a_backend_knows_of_a_fence_ends_when_any_other_changes_it(self):
+        self.sql(f"{CREATE}; {TABLE}; {FENCES}")
+        reader, other = self.session(), self.session()
+        claim = "select fenceguard.admitted('accounts/1', {}, '{}')"
+
+        def assert_refused(token, holder, state):
+            for call in ("admitted", "confirm", "admit"):
+                with self.assertRaises(SqlError) as caught:
+                    reader.run(claim.replace("admitted", call).format(token, holder))
+                self.assertEqual(caught.exception.sqlstate, state)
+
+        for _ in range(3):
+            reader.run(claim.format(34, "a"))
+        other.run("select fenceguard.advance('accounts/1', 35, 'b')")
+        assert_refused(34, "a", "ZF001")
+        reader.run(claim.format(35, "b"))
+        reader.run(claim.format(35, "b"))
+        assert_refused(35, "a", "ZF002")
+        other.run("begin; select fenceguard.advance('accounts/1', 36, 'c'); rollback")
+        reader.run(claim.format(35, "b"))
+        other.run("begin; select fenceguard.advance('accounts/1', 36, 'c'); prepare transaction 'p'")
+        other.run("commit prepared 'p'")
+        assert_refused(35, "b", "ZF001")
+        reader.run(claim.format(36, "c"))
+        other.run("select fenceguard.revoke('accounts/1')")
+        assert_refused(36, "c", "ZF001")
+        other.run("select fenceguard.advance('accounts/1', 37, 'd')")
+        reader.run(claim.format(37, "d"))
+        other.run("select fenceguard.init(40)")
+        assert_refused(37, "d", "ZF001")
+        other.run("select fenceguard.advance('accounts/1', 41, 'e')")
+        reader.run(claim.format(41, "e"))
+        other.run("select fenceguard.compact(50)")
+        assert_refused(41, "e", "ZF001")
+        other.run("select fenceguard.advance('accounts/1', 51, 'f')")
+        reader.run(claim.format(51, "f"))
+        other.run("select fenceguard.rebase('accounts/1', 51)")
+        assert_refused(51, "f", "ZF001")
+        other.run("select fenceguard.advance('accounts/1', 52, 'g')")
+        reader.run(claim.format(52, "g"))
+        other.run("truncate fenceguard.fences")
+        with self.assertRaises(SqlError):
+            reader.run(claim.format(52, "g"))
+        other.run("select fenceguard.advance('accounts/1', 53, 'h')")
+        # An own change that is rolled back, in a savepoint and whole, is none either.
+        reader.run(f"begin; {claim.format(53, 'h')}; savepoint s; select fenceguard.revoke('accounts/1'); rollback to s;"
+                   f"{claim.format(53, 'h')}; savepoint s; select fenceguard.admit('accounts/1', 54, 'i'); rollback to s;"
+                   f"{claim.format(53, 'h')}; rollback")
+        reader.run(f"begin; select fenceguard.admit('accounts/1', 54, 'i'), fenceguard.admit('accounts/1', 54, 'i'); rollback")
+        with self.assertRaises(SqlError) as caught:
+            reader.run(claim.format(54, "i"))
+        self.assertEqual(caught.exception.sqlstate, "40001")
+        reader.run("begin; select fenceguard.revoke('accounts/1'); rollback")
+        reader.run(claim.format(53, "h"))
+        # Advanced in plain SQL while the extension was left.
+        self.install_plain(LEAVE)
+        other.run("select fenceguard.advance('accounts/1', 60, 'z')")
+        self.sql(CREATE)
+        assert_refused(53, "h", "ZF001")
+        reader.run(claim.format(60, "z"))
+
+    def test_a_crowd_never_writes_under_a_claim_that_was_followed_by_a_newer_one(self):
+        """Each row that is written carries the token; none may be lower than the one before it."""
+        self.sql(f"{CREATE}; create table log (n bigserial, token bigint); create table last (token bigint); insert into last "
+                 "values (0); create function note() returns trigger language plpgsql as $$ begin insert into log (token) "
+                 "values (new.token); if new.token < old.token then raise 'a stale write'; end if; return new; end $$; "
+                 "create trigger note before update on last for each row execute function note();"
+                 "select fenceguard.advance('r', 1, 'h')")
+        script = os.path.join(self.server.folder, "crowd.sql")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("select token, token + 1 as next from fenceguard.fences where resource = 'r' \\gset\n"
+                       "\\set chance random(1, 20)\n"
+                       "\\if :chance = 1\nselect verdict from fenceguard.try_advance('r', :next, 'h');\n"
+                       "\\else\n"
+                       "update last set token = :token from (select verdict from fenceguard.try_admit('r', :token, 'h')) g "
+                       "where g.verdict = 'admitted';\n"
+                       "update last set token = :token where (select fenceguard.took_effect('r', :token, 'h', 1)) is false "
+                       "and (select r.verdict = 'admitted' from fenceguard.rule('r', :token, 'h') r);\n\\endif\n")
+        done = subprocess.run([program("pgbench"), "-n", "-c", "8", "-j", "2", "-T", "5", "-f", script,
+                               self.server.conninfo(self.name)], capture_output=True, text=True, env=environment(), check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertGreater(int(self.sql("select max(token) from last")), 20)
 
     def test_many_claims_of_one_transaction(self):
         self.sql(f"{CREATE}; create table many (r text, n integer); select fenceguard.protect('many', 'r');"
