@@ -105,6 +105,8 @@ begin
     select format('%s %s', i.type, i.identity)
     from pg_depend d, lateral pg_identify_object(d.classid, d.objid, d.objsubid) i
     where d.refclassid = 'pg_extension'::regclass and d.deptype = 'e'
+      -- Types go with what they are of.
+      and d.classid in ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_namespace'::regclass, 'pg_event_trigger'::regclass)
       and d.refobjid = (select e.oid from pg_extension e where e.extname = 'fenceguard')
   loop
     execute 'alter extension fenceguard drop ' || member;

@@ -246,7 +246,7 @@ find_fences(void)
 	fences.closed = get_attnum(fences.table, "closed");
 	fences.below_floor = get_attnum(fences.table, "below_floor");
 	fences.advanced_by = get_attnum(fences.table, "advanced_by");
-	fences.index = RelationGetPrimaryKeyIndex(table);
+	fences.index = get_relname_relid("fences_pkey", schema);
 	if (!OidIsValid(fences.index) || fences.resource <= 0 || fences.token <= 0 || fences.holder <= 0 ||
 		fences.closed <= 0 || fences.below_floor <= 0 || fences.advanced_by <= 0 ||
 		RelationGetDescr(table)->natts > COLUMNS_MAX)
@@ -405,8 +405,8 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 			is_same(asked->holder, VARDATA_ANY(holder), VARSIZE_ANY_EXHDR(holder)) &&
 			!DatumGetBool(values[fences.closed - 1]) && !DatumGetBool(values[fences.below_floor - 1]);
 	}
-	/* No news were taken up since it was read. */
-	if (is_equal)
+	/* No news were taken up since it was read. What this transaction made may be rolled back, of which none tell. */
+	if (is_equal && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data)))
 		keep_known(asked, *advanced_by);
 	systable_endscan(scan);
 	relation_close(table, NoLock);

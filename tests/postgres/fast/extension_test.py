@@ -341,6 +341,15 @@ class Extension(unittest.TestCase):
         self.assertEqual(caught.exception.sqlstate, "40001")
         reader.run("begin; select fenceguard.revoke('accounts/1'); rollback")
         reader.run(claim.format(53, "h"))
+        # So is the first claim of all to a resource.
+        for end in ("rollback", "rollback to s; commit"):
+            reader.run("begin; savepoint s; select fenceguard.admit('first', 70, 'a'), fenceguard.confirm('first', 70, 'a'),"
+                       f"fenceguard.admit('first', 70, 'a'); {end}")
+            with self.assertRaises(SqlError) as caught:
+                reader.run("select fenceguard.confirm('first', 70, 'a')")
+            self.assertEqual(caught.exception.sqlstate, "40001")
+        reader.run("select fenceguard.admit('first', 70, 'a')")
+        self.assertEqual(self.sql("select token from fenceguard.fences where resource = 'first'"), "70")
         # Advanced in plain SQL while the extension was left.
         self.install_plain(LEAVE)
         other.run("select fenceguard.advance('accounts/1', 60, 'z')")
