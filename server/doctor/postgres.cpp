@@ -60,30 +60,30 @@ class Examination {
   bool examine_schema() {
     pqxx::work tx{*connection_};
     const int version = installed_version(tx);
-    const auto extension = tx.exec("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'fenceguard'");
+    const auto extension =
+        tx.exec("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'fenceguard'");
     const auto form = extension.empty() ? std::string{"plain SQL"}
                                         : fmt::format("the extension fenceguard {} with its functions in C",
                                                       extension[0][0].c_str());
     const auto message = fmt::format("version {} of {}, {}", version, schema_version, form);
-    const std::string upgrade = extension.empty() ? "run 'fenceguard sql postgres | psql'"
-                                                  : "run ALTER EXTENSION fenceguard UPDATE";
+    const std::string upgrade =
+        extension.empty() ? "run 'fenceguard sql postgres | psql'" : "run ALTER EXTENSION fenceguard UPDATE";
     if (version == schema_version) {
       // The last function that this version gained.
       const bool is_whole =
-          tx.exec("SELECT pg_catalog.to_regprocedure('fenceguard.row_trigger_call(text, text)') IS NOT NULL")[0][0]
-              .as<bool>();
-      findings_.push_back({is_whole ? Level::ok : Level::warning, "schema",
-                           is_whole
-                               ? message
-                               : message + ", installed by an older fenceguard: " + upgrade +
-                                     " again, at any time"});
+          tx.exec("SELECT pg_catalog.to_regprocedure('fenceguard.row_trigger_call(text, text)') IS NOT NULL")
+              [0][0]
+                  .as<bool>();
+      findings_.push_back(
+          {is_whole ? Level::ok : Level::warning, "schema",
+           is_whole ? message
+                    : message + ", installed by an older fenceguard: " + upgrade + " again, at any time"});
       return true;
     }
     findings_.push_back({Level::danger, "schema",
-                         version == 0 ? "none: run 'fenceguard sql postgres | psql'"
-                         : version > schema_version
-                             ? message + ": made by a newer fenceguard; use that one"
-                             : message + ": " + upgrade + " to upgrade it"});
+                         version == 0               ? "none: run 'fenceguard sql postgres | psql'"
+                         : version > schema_version ? message + ": made by a newer fenceguard; use that one"
+                                                    : message + ": " + upgrade + " to upgrade it"});
     return false;
   }
 
