@@ -683,6 +683,7 @@ fenceguard_check_row(PG_FUNCTION_ARGS)
 typedef struct Expression
 {
 	Oid			trigger;		/* the key */
+	Oid			relation;
 	bool		is_valid;
 	int			uses;			/* in which it is being evaluated now */
 	Oid			role;			/* whose right to call what is in it was looked at */
@@ -694,8 +695,9 @@ typedef struct Expression
 
 static HTAB *expressions = NULL;
 
+/* Those of this table, or all. */
 static void
-forget_expressions(void)
+forget_expressions(Oid relation)
 {
 	HASH_SEQ_STATUS all;
 	Expression *expression;
@@ -704,19 +706,20 @@ forget_expressions(void)
 		return;
 	hash_seq_init(&all, expressions);
 	while ((expression = hash_seq_search(&all)) != NULL)
-		expression->is_valid = false;
+		if (relation == InvalidOid || expression->relation == relation)
+			expression->is_valid = false;
 }
 
 static void
 forget_expressions_of_relations(Datum arg, Oid relation)
 {
-	forget_expressions();
+	forget_expressions(relation);
 }
 
 static void
 forget_expressions_of_functions(Datum arg, int cache, uint32 hash)
 {
-	forget_expressions();
+	forget_expressions(InvalidOid);
 }
 
 /*
@@ -819,6 +822,7 @@ expression_of(TriggerData *data)
 	if (part == NULL || strncmp(part, ".fenceguard_check_", strlen(".fenceguard_check_")) != 0)
 		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
 						errmsg("fenceguard.check_rows() is attached by fenceguard.protect() only")));
+	expression->relation = RelationGetRelid(data->tg_relation);
 	/* What an evaluation that has not ended yet was made of, or one that failed, is not freed. */
 	expression->is_valid = false;
 	if (expression->memory != NULL && expression->uses == 0)
