@@ -617,10 +617,15 @@ end $$;
 create or replace function fenceguard.require_noted(resource text, token bigint, holder text default '') returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
+  -- A cursor that failed after a savepoint released what it had locked.
+  perform fenceguard.share_lock(resource collate "C");
   perform from fenceguard.fences f
   where f.resource = require_noted.resource collate "C" and f.token = require_noted.token
     and f.holder = require_noted.holder collate "C" and fenceguard.is_noted(f);
   if not found then perform fenceguard.refuse('missing', resource, token, fenceguard.highest(resource collate "C")); end if;
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform fenceguard.require_unchanged(resource collate "C");
+  end if;
 end $$;
 
 -- After a write whose end was not seen: true proves that the one with this sequence took effect. False proves nothing:

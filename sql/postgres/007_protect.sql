@@ -26,6 +26,7 @@ end $$;
 create or replace function fenceguard.check_row_slowly(resource text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
+  perform fenceguard.share_lock(resource);
   perform from fenceguard.fences f
   where f.resource = check_row_slowly.resource and not f.closed and not f.below_floor and fenceguard.is_noted(f);
   if not found then perform fenceguard.refuse_row(resource); end if;

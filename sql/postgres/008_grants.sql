@@ -26,6 +26,8 @@ declare
   -- Only in a new installation: a privilege that an operator revoked later stays revoked.
   is_new constant boolean := not exists (select from fenceguard.schema_version);
   f regprocedure;
+  role oid;
+  what text;
   for_everybody constant text[] := array[
     'version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'admit_all', 'rule_all', 'leave_notes',
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance',
@@ -42,6 +44,25 @@ declare
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;
+  -- What the operator's default privileges gave away: other tables and functions were meant. What is in C has no old ones.
+  for what, role in
+    select format('all on %s %s', case k.relkind when 'S' then 'sequence' else 'table' end, k.oid::regclass), a.grantee
+    from pg_catalog.pg_class k, lateral pg_catalog.aclexplode(k.relacl) a
+    where k.relnamespace = 'fenceguard'::regnamespace and k.relkind in ('r', 'v', 'S') and is_new
+      and a.grantee not in (k.relowner, 0)
+    union
+    select format('all on routine %s', p.oid::regprocedure), a.grantee
+    from pg_catalog.pg_proc p, lateral pg_catalog.aclexplode(p.proacl) a
+    where p.pronamespace = 'fenceguard'::regnamespace and p.proname <> all (for_everybody)
+      and (is_new or p.prolang = (select l.oid from pg_catalog.pg_language l where l.lanname = 'c'))
+      and a.grantee not in (p.proowner, 0)
+    union
+    select 'create on schema fenceguard', a.grantee
+    from pg_catalog.pg_namespace n, lateral pg_catalog.aclexplode(n.nspacl) a
+    where n.nspname = 'fenceguard' and is_new and a.grantee not in (n.nspowner, 0) and a.privilege_type = 'CREATE'
+  loop
+    execute format('revoke %s from %I', what, pg_get_userbyid(role));
+  end loop;
   grant select on fenceguard.protected to public;
   for f in select p.oid from pg_catalog.pg_proc p
            where p.pronamespace = 'fenceguard'::regnamespace loop

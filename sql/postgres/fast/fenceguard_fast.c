@@ -70,6 +70,7 @@ typedef struct NotedClaim
 	struct NotedClaim *next;	/* the one noted before it in the same bucket */
 	SubTransactionId owner;		/* whose rollback takes it back */
 	CommandId	verified_in;	/* in which the fence was last seen to equal it */
+	uint64		verified_after; /* so many rollbacks to a savepoint, each of which may have released its lock */
 	int64		key;
 	int64		token;
 	int			resource_size;
@@ -80,6 +81,7 @@ typedef struct NotedClaim
 #define BUCKETS 256
 
 static NotedClaim *newest = NULL;
+static uint64 rollbacks = 0;
 static NotedClaim *buckets[BUCKETS];
 
 static NotedClaim **
@@ -124,6 +126,7 @@ note_claim(const Asked *asked)
 
 	claim->owner = GetCurrentSubTransactionId();
 	claim->verified_in = InvalidCommandId;
+	claim->verified_after = 0;
 	claim->key = asked->key;
 	claim->token = asked->token;
 	claim->resource_size = asked->name.size;
@@ -165,6 +168,8 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId ended, SubTransaction
 	}
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
+		/* A cursor from outside that failed here has released what it locked outside: no claim is sure of its lock. */
+		rollbacks++;
 		for (; newest != NULL && newest->owner == ended; newest = newest->below)
 			*bucket_of(newest->key) = newest->next;
 	}
@@ -210,6 +215,7 @@ static struct
 	Oid			table;
 	Oid			index;
 	Oid			news;			/* what stands for 'a fence was changed' in messages */
+	bool		is_news_known;	/* it may have been replaced by another relation of its name */
 	AttrNumber	resource;
 	AttrNumber	token;
 	AttrNumber	holder;
@@ -229,13 +235,22 @@ news_relation(void)
 }
 
 static void
+find_news(void)
+{
+	fences.is_news_known = true;	/* before the look, which may bring news */
+	fences.news = news_relation();
+	if (!OidIsValid(fences.news))
+		fences.is_news_known = false;
+	generation++;
+}
+
+static void
 find_fences(void)
 {
 	Oid			schema = get_namespace_oid("fenceguard", false);
 	Relation	table;
 
-	fences.news = news_relation();
-	generation++;
+	find_news();
 	fences.table = get_relname_relid("fences", schema);
 	if (!OidIsValid(fences.table))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table fenceguard.fences")));
@@ -329,6 +344,8 @@ take_news(Datum arg, Oid relation)
 {
 	if (relation == InvalidOid || relation == fences.table || relation == fences.index || relation == fences.news)
 		generation++;
+	if (relation == InvalidOid || relation == fences.news)
+		fences.is_news_known = false;
 	if (relation == InvalidOid || relation == fences.table || relation == fences.index)
 		fences.is_known = false;
 }
@@ -376,7 +393,9 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 	HeapTuple	tuple;
 
 	AcceptInvalidationMessages();
-	if (equals_known_fence(asked, advanced_by))
+	if (fences.is_known && !fences.is_news_known)
+		find_news();
+	if (fences.is_news_known && equals_known_fence(asked, advanced_by))
 		return true;
 	/* To lock it may bring the news that it is another one, or has other columns. */
 	do
@@ -406,7 +425,7 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 			!DatumGetBool(values[fences.closed - 1]) && !DatumGetBool(values[fences.below_floor - 1]);
 	}
 	/* No news were taken up since it was read. What this transaction made may be rolled back, of which none tell. */
-	if (is_equal && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data)))
+	if (is_equal && fences.is_news_known && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(tuple->t_data)))
 		keep_known(asked, *advanced_by);
 	systable_endscan(scan);
 	relation_close(table, NoLock);
@@ -518,6 +537,7 @@ admit_equal(const Asked *asked, Writing writing)
 	if (noted == NULL)
 		noted = note_claim(asked);
 	noted->verified_in = GetCurrentCommandId(false);
+	noted->verified_after = rollbacks;
 	return true;
 }
 
@@ -658,14 +678,15 @@ is_row_admitted(Datum resource)
 	claim = find_claim(asked.key, asked.name);
 	if (claim == NULL)
 		return false;
-	if (claim->verified_in == GetCurrentCommandId(false))
+	if (claim->verified_in == GetCurrentCommandId(false) && claim->verified_after == rollbacks)
 		return true;
 	asked.token = claim->token;
 	asked.holder.data = claim->text + claim->resource_size;
 	asked.holder.size = claim->holder_size;
-	if (!equals_fence_now(&asked, &advanced_by))
+	if (!share_lock(&asked) || !equals_fence_now(&asked, &advanced_by))
 		return false;
 	claim->verified_in = GetCurrentCommandId(false);
+	claim->verified_after = rollbacks;
 	return true;
 }
 
@@ -685,15 +706,25 @@ typedef struct Expression
 	Oid			trigger;		/* the key */
 	Oid			relation;
 	bool		is_valid;
-	int			uses;			/* in which it is being evaluated now */
 	Oid			role;			/* whose right to call what is in it was looked at */
+	struct Compiled *compiled;	/* or NULL */
+} Expression;
+
+/*
+ * An ExprState holds the arguments of the functions that it has begun, and what these keep for their call. So one that is
+ * being evaluated, or whose evaluation failed, is not evaluated again, nor freed.
+ */
+typedef struct Compiled
+{
+	bool		is_used;
 	MemoryContext memory;
 	ExprState  *state;
 	ExprContext *context;
 	char	   *check_function;
-} Expression;
+} Compiled;
 
 static HTAB *expressions = NULL;
+static uint64 expression_changes = 0;
 
 /* Those of this table, or all. */
 static void
@@ -702,6 +733,7 @@ forget_expressions(Oid relation)
 	HASH_SEQ_STATUS all;
 	Expression *expression;
 
+	expression_changes++;
 	if (expressions == NULL)
 		return;
 	hash_seq_init(&all, expressions);
@@ -722,12 +754,26 @@ forget_expressions_of_functions(Datum arg, int cache, uint32 hash)
 	forget_expressions(InvalidOid);
 }
 
+static Oid
+owner_of(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
 /*
  * The call of the resource function, whose parameters are named as the columns that it needs, with these columns. The
  * planner puts the function's own expression in its place.
  */
 static Expr *
-resource_call(Relation table, const char *function_name)
+resource_call(Relation table, const char *function_name, const char *check_name)
 {
 	FuncCandidateList found;
 	List	   *names = stringToQualifiedNameList(function_name
@@ -735,29 +781,47 @@ resource_call(Relation table, const char *function_name)
 												 ,NULL
 #endif
 		);
+	Oid			check;
+	Oid			ours = InvalidOid;
 	HeapTuple	tuple;
 	List	   *columns = NIL;
 	Oid		   *types;
 	char	  **parameters;
 	char	   *modes;
-	int			count;
+	int			count = 0;
 	Oid			result;
+	bool		is_plain;
 
 	found = FuncnameGetCandidates(names, -1, NIL, false, false,
 #if PG_VERSION_NUM >= 140000
 								  false,
 #endif
 								  true);
-	if (found == NULL || found->next != NULL)
+	/* Others may have a function of this name there, with other parameters: it is the one of whose the check function is. */
+	check = LookupFuncName(stringToQualifiedNameList(check_name
+#if PG_VERSION_NUM >= 160000
+													 ,NULL
+#endif
+													 ), 0, NULL, true);
+	for (FuncCandidateList next = found; next != NULL; next = next->next)
+		if (OidIsValid(check) && owner_of(next->oid) == owner_of(check))
+		{
+			ours = next->oid;
+			count++;
+		}
+	if (count != 1)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
 						errmsg("the table \"%s\" is protected by %s, which is not there, or twice",
 							   RelationGetRelationName(table), function_name),
 						errhint("Call fenceguard.protect() again.")));
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(found->oid));
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(ours));
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", found->oid);
+		elog(ERROR, "cache lookup failed for function %u", ours);
 	result = ((Form_pg_proc) GETSTRUCT(tuple))->prorettype;
+	is_plain = ((Form_pg_proc) GETSTRUCT(tuple))->prokind == PROKIND_FUNCTION &&
+		!((Form_pg_proc) GETSTRUCT(tuple))->proretset;
 	count = get_func_arg_info(tuple, &types, &parameters, &modes);
+	is_plain = is_plain && count == ((Form_pg_proc) GETSTRUCT(tuple))->pronargs;
 	for (int i = 0; i < count; i++)
 	{
 		AttrNumber	column = parameters ? get_attnum(RelationGetRelid(table), parameters[i]) : InvalidAttrNumber;
@@ -779,22 +843,25 @@ resource_call(Relation table, const char *function_name)
 		columns = lappend(columns, makeVar(1, column, type, typmod, collation, 0));
 	}
 	ReleaseSysCache(tuple);
-	if (result != TEXTOID)
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("%s does not return text", function_name)));
-	return (Expr *) makeFuncExpr(found->oid, TEXTOID, columns, DEFAULT_COLLATION_OID, DEFAULT_COLLATION_OID,
+	if (result != TEXTOID || !is_plain)
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("%s does not return one text", function_name)));
+	return (Expr *) makeFuncExpr(ours, TEXTOID, columns, DEFAULT_COLLATION_OID, DEFAULT_COLLATION_OID,
 								 COERCE_EXPLICIT_CALL);
 }
 
-static Expression *
+static Compiled *
 expression_of(TriggerData *data)
 {
 	Oid			id = data->tg_trigger->tgoid;
 	bool		is_known;
 	Expression *expression;
+	Compiled   *compiled;
+	MemoryContext memory;
 	MemoryContext before;
 	char	   *check_function;
 	char	   *name;
 	char	   *part;
+	uint64		changes;
 
 	if (expressions == NULL)
 	{
@@ -808,11 +875,10 @@ expression_of(TriggerData *data)
 	if (!is_known)
 	{
 		expression->is_valid = false;
-		expression->uses = 0;
-		expression->memory = NULL;
+		expression->compiled = NULL;
 	}
-	if (expression->is_valid && expression->role == GetUserId())
-		return expression;
+	if (expression->is_valid && expression->role == GetUserId() && !expression->compiled->is_used)
+		return expression->compiled;
 
 	if (data->tg_trigger->tgnargs != 2)
 		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
@@ -823,35 +889,39 @@ expression_of(TriggerData *data)
 		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
 						errmsg("fenceguard.check_rows() is attached by fenceguard.protect() only")));
 	expression->relation = RelationGetRelid(data->tg_relation);
-	/* What an evaluation that has not ended yet was made of, or one that failed, is not freed. */
-	expression->is_valid = false;
-	if (expression->memory != NULL && expression->uses == 0)
-		MemoryContextDelete(expression->memory);
-	expression->memory = AllocSetContextCreate(CacheMemoryContext, "expression of fenceguard", ALLOCSET_SMALL_SIZES);
-	before = MemoryContextSwitchTo(expression->memory);
+	/* To compile it calls functions, which may come here again; and it may fail, or meet the news that it is another. */
+	changes = expression_changes;
+	memory = AllocSetContextCreate(CurrentMemoryContext, "expression of fenceguard", ALLOCSET_SMALL_SIZES);
+	before = MemoryContextSwitchTo(memory);
+	compiled = palloc0(sizeof(Compiled));
 	name = psprintf("%.*s.fenceguard_resource_%s", (int) (part - check_function), check_function,
 					part + strlen(".fenceguard_check_"));
-	expression->state = ExecInitExpr(expression_planner(resource_call(data->tg_relation, name)), NULL);
-	expression->context = CreateStandaloneExprContext();
-	expression->check_function = pstrdup(check_function);
+	compiled->memory = memory;
+	compiled->state = ExecInitExpr(expression_planner(resource_call(data->tg_relation, name, check_function)), NULL);
+	compiled->context = CreateStandaloneExprContext();
+	compiled->check_function = pstrdup(check_function);
 	MemoryContextSwitchTo(before);
+	MemoryContextSetParent(memory, CacheMemoryContext);
+	if (expression->compiled != NULL && !expression->compiled->is_used)
+		MemoryContextDelete(expression->compiled->memory);
+	expression->compiled = compiled;
 	expression->role = GetUserId();
-	expression->is_valid = true;
-	return expression;
+	expression->is_valid = changes == expression_changes;
+	return compiled;
 }
 
 static NullableDatum
-resource_of(Expression *expression, TupleTableSlot *row)
+resource_of(Compiled *expression, TupleTableSlot *row)
 {
 	ExprContext *context = expression->context;
 	TupleTableSlot *before = context->ecxt_scantuple;
 	NullableDatum result;
 
-	expression->uses++;
+	expression->is_used = true;
 	context->ecxt_scantuple = row;
 	result.value = ExecEvalExpr(expression->state, context, &result.isnull);
 	context->ecxt_scantuple = before;
-	expression->uses--;
+	expression->is_used = false;
 	return result;
 }
 
@@ -863,7 +933,7 @@ tell_check_function(void *name)
 }
 
 static void
-check(Expression *expression, NullableDatum resource)
+check(Compiled *expression, NullableDatum resource)
 {
 	ErrorContextCallback told = {error_context_stack, tell_check_function, expression->check_function};
 	Oid			type = TEXTOID;
@@ -893,7 +963,7 @@ Datum
 fenceguard_check_rows(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
-	Expression *expression;
+	Compiled   *expression;
 	NullableDatum before;
 	NullableDatum after;
 

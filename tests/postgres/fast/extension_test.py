@@ -357,6 +357,128 @@ class Extension(unittest.TestCase):
         assert_refused(53, "h", "ZF001")
         reader.run(claim.format(60, "z"))
 
+    def outcome(self, session, sql):
+        """What it says, or its sqlstate."""
+        try:
+            return session.run(sql)
+        except SqlError as error:
+            return error.sqlstate
+
+    def test_a_claim_that_lost_its_lock_to_a_failed_cursor_is_judged_anew_under_another(self):
+        """The locks of an outer cursor that fails in a savepoint are released with it."""
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; grant all on account to application")
+        locks = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+        lose = ("declare c cursor for select fenceguard.admitted('accounts/1', {0}, 'a'), 1 / (2 - g) from generate_series(1, 3) g;"
+                "fetch c; savepoint s; {1}")
+        advance = "set fenceguard.drain = '100 ms'; select fenceguard.advance('accounts/1', {}, 'a', '100 ms', false)"
+        writer, other = self.session("application"), self.session()
+        token = 34
+        for begin in ("begin", "begin isolation level repeatable read"):
+            for earlier in ("select 1", "update account set balance = balance where id = 1"):
+                for write in ("update account set balance = 7 where id = 1",
+                              "select fenceguard.require_noted('accounts/1', {}, 'a')"):
+                    with self.subTest(begin=begin, earlier=earlier, write=write):
+                        self.sql(f"alter table account disable trigger user; update account set balance = 100;"
+                                 "alter table account enable trigger user")
+                        writer.run(f"{begin}; {lose.format(token, earlier)}")
+                        self.assertEqual(self.outcome(writer, "fetch c"), "22012")
+                        writer.run("rollback to s")
+                        self.assertEqual(writer.run(locks), "0")
+                        # Written before the advance, it is waited for.
+                        writer.run(write.format(token))
+                        self.assertEqual(writer.run(locks), "1")
+                        self.assertEqual(self.outcome(other, advance.format(token + 1)), "55P03")
+                        writer.run("rollback")
+                        # Advanced before the write, it is refused.
+                        writer.run(f"{begin}; {lose.format(token, earlier)}")
+                        self.outcome(writer, "fetch c")
+                        writer.run("rollback to s")
+                        if "repeatable" in begin:  # what it locked in the fence's row it keeps
+                            self.assertEqual(self.outcome(other, advance.format(token + 1)), "55P03")
+                            writer.run(write.format(token) + "; commit")
+                        else:
+                            other.run(advance.format(token + 1))
+                            self.assertIn(self.outcome(writer, write.format(token)), ("ZF001", "ZF003"))
+                            writer.run("rollback")
+                            token += 1
+
+    def test_an_expression_that_writes_to_its_own_table_while_it_is_read_or_evaluated(self):
+        self.sql(f"{CREATE}; create table t (id bigint); create function audit() returns text volatile language plpgsql as "
+                 "$f$ begin if current_setting('x.depth', true) = '1' then perform set_config('x.depth', '2', false); "
+                 "insert into public.t values (7); end if; return ''; end $f$; create function plain(text) returns text immutable "
+                 "language plpgsql as $f$ begin perform public.audit(); return $1; end $f$; create function seen(id bigint) "
+                 "returns text stable language plpgsql as $f$ begin if id = 1 then return public.audit(); end if; return ''; end "
+                 "$f$; create function joined(text, text) returns text immutable language plpgsql as $f$ begin return $1 || "
+                 "$2; end $f$; select fenceguard.advance('t/1', 1, 'h'), fenceguard.advance('t/7', 1, 'h')")
+        for expression in ("plain('t/') || id", "joined('t/' || id, seen(id))"):
+            self.sql(f"delete from t; select fenceguard.protect('t', $$ {expression} $$)")
+            for claims, outcome in ((("t/1", "t/7"), ""), (("t/7",), "ZF003"), (("t/1",), "ZF003")):
+                with self.subTest(expression=expression, claims=claims):
+                    writer = self.session()
+                    claim = ", ".join(f"fenceguard.admit('{resource}', 1, 'h')" for resource in claims)
+                    # What is said to be immutable is called once, when the expression is read.
+                    for _ in range(1 if expression.startswith("plain") else 2):
+                        writer.run(f"begin; select {claim}; set local x.depth = '1'")
+                        self.assertEqual(self.outcome(writer, "insert into t values (1)"), outcome)
+                        writer.run("rollback")
+
+    def test_an_expression_whose_evaluation_failed_is_not_gone_on_with(self):
+        """A function in SQL that was cut off keeps the row that it was called for."""
+        self.sql(f"{CREATE}; create table t (id bigint); create function name(id bigint) returns text stable language sql as "
+                 "$f$ select 't/' || $1 || left(pg_sleep(case when current_setting('x.slow', true) = '1' then 9 else 0 end)"
+                 "::text, 0) from generate_series(1, 2) $f$; select fenceguard.protect('t', 'name(id)');"
+                 "select fenceguard.advance('t/1', 1, 'h'), fenceguard.advance('t/2', 1, 'h')")
+        writer = self.session()
+        writer.run("begin; select fenceguard.admit('t/2', 1, 'h'); insert into t values (2)")
+        for _ in range(3):
+            writer.run("savepoint s; set local x.slow = '1'; set local statement_timeout = '100 ms'")
+            self.assertEqual(self.outcome(writer, "insert into t values (2)"), "57014")
+            writer.run("rollback to s")
+            self.assertEqual(self.outcome(writer, "insert into t values (1)"), "ZF003")
+            writer.run("rollback to s; insert into t values (2)")
+        writer.run("commit")
+        self.assertEqual(self.sql("select string_agg(id::text, '') from t"), "2222")
+
+    def test_what_tells_of_changes_may_be_replaced(self):
+        self.sql(f"{CREATE}; {FENCES}")
+        writer = self.session()
+        writer.run("select fenceguard.admit('accounts/1', 34, 'a')")
+        self.sql("begin; alter table fenceguard.rebases rename to old; create table fenceguard.rebases (like fenceguard.old "
+                 "including all); commit")
+        writer.run("select fenceguard.admit('accounts/1', 34, 'a'), fenceguard.admit('accounts/1', 34, 'a')")
+        self.sql("select fenceguard.advance('accounts/1', 35, 'n')")
+        self.assertEqual(self.outcome(writer, "select fenceguard.admit('accounts/1', 34, 'a')"), "ZF001")
+
+    def test_another_roles_function_of_the_same_name_stops_no_write(self):
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; grant create on schema public to application")
+        name = self.sql("select proname from pg_proc where proname ~ '^fenceguard_resource_'")
+        for parameters in ("x point", "", "variadic id bigint[]"):
+            self.sql(f"create function {name}({parameters}) returns text language sql as $$ select 'accounts/2' $$", "application")
+            self.assert_judged()
+
+    def test_default_privileges_give_nobody_what_is_kept_from_everybody(self):
+        for plain in (False, True):
+            with self.subTest(plain=plain):
+                self.name = self.server.create_database()
+                for what in ("execute on functions", "all on tables", "all on sequences", "create, usage on schemas"):
+                    self.sql(f"alter default privileges grant {what} to application")
+                self.server.install(self.name, plain=plain)
+                self.sql(f"{TABLE}; {FENCES}; {PROTECT}")
+                for sql in ("update fenceguard.fences set token = 1", "select * from fenceguard.fences",
+                            "select nextval('fenceguard.token')", "create table fenceguard.own ()",
+                            "select fenceguard.keep_claim('accounts/1', 34, 'a')" if not plain else
+                            "select fenceguard.note_admitted('accounts/1')",
+                            "select fenceguard.init(100)"):
+                    self.assert_fails("42501", sql, "application")
+                self.sql(ADMITTED.format(value=7), "application")
+                # What an operator granted stays.
+                self.sql("grant execute on function fenceguard.init to application; grant select on fenceguard.fences to application")
+                if plain:
+                    self.install_plain()
+                else:
+                    self.sql(f"{LEAVE} {CREATE}")
+                self.sql("select fenceguard.init(0), count(*) from fenceguard.fences", "application")
+
     def test_a_crowd_never_writes_under_a_claim_that_was_followed_by_a_newer_one(self):
         """Each row that is written carries the token; none may be lower than the one before it."""
         self.sql(f"{CREATE}; create table log (n bigserial, token bigint); create table last (token bigint); insert into last "
