@@ -96,7 +96,7 @@ void measure_quorum(const Settings& settings) {
     hosts += fmt::format("{}127.0.0.1:{}", i == 0 ? "" : ",", servers.back()->port());
   }
   const auto source =
-      redis::open_quorum_source(Url::parse(fmt::format("redis-quorum://{}?unsafe_persistence=1", hosts)));
+      redis::open_quorum_source(Url::parse("redis-quorum://" + hosts + "?unsafe_persistence=1&node_timeout=5s"));
   (void)source->draw();
   const int count = settings.quick ? 1'500 : 10'000;
   const auto sides = alternate(

@@ -24,15 +24,13 @@ Request Attempt::request(What what) const {
 }
 
 Sends Attempt::start() {
-  Sends sends;
-  sends.reserve(terms_.nodes);
-  for (std::size_t node = 0; node < terms_.nodes; ++node) sends.push_back({node, request(What::ask)});
+  auto sends = send_to_all(terms_.nodes, request(What::ask));
   round_.begin(sends);
   return sends;
 }
 
-Sends Attempt::on_answer(std::size_t node, const Answer& answer, std::int64_t elapsed_ms) {
-  if (is_done() || !round_.take(node, answer) || !round_.is_complete()) return {};
+Sends Attempt::on_answer(std::size_t node, Answer answer, std::int64_t elapsed_ms) {
+  if (is_done() || !round_.take(node, std::move(answer)) || !round_.is_complete()) return {};
   return go_on(elapsed_ms);
 }
 
@@ -81,7 +79,7 @@ Sends Attempt::with_present_tenure() {
     extension.epoch = round_[node].epoch;
     // Not the attempt's own: a withdrawal of it must never end the lease.
     extension.nonce += '+';
-    extensions.push_back({node, std::move(extension)});
+    extensions.push_back(send_to(node, std::move(extension)));
   }
   phase_ = Phase::extending;
   round_.begin(extensions);
@@ -101,7 +99,7 @@ Sends Attempt::confirm_or_take(std::int64_t elapsed_ms) {
     confirmation.epoch = round_[node].epoch;
     confirmation.answered = round_[node].number;
     confirmation.number = token_;
-    sends.push_back({node, std::move(confirmation)});
+    sends.push_back(send_to(node, std::move(confirmation)));
   }
   const auto confirmed_count = group.size() - sends.size();
   if (confirmed_count < majority()) {
@@ -142,7 +140,7 @@ Sends Attempt::withdrawals() const {
     auto withdrawal = request(What::withdraw);
     // What has the token by now, unheard, is part of the lease and stays.
     if (ending_ == Ending::granted) withdrawal.number = token_;
-    sends.push_back({node, std::move(withdrawal)});
+    sends.push_back(send_to(node, std::move(withdrawal)));
   }
   return sends;
 }

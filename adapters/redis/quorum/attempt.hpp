@@ -44,7 +44,7 @@ class Attempt {
   // Each answers what is to be sent now. elapsed_ms: since start(). What is sent when the attempt has ended
   // is not awaited: withdrawals, and confirmations that bring the rest of the nodes to the token.
   [[nodiscard]] Sends start();
-  [[nodiscard]] Sends on_answer(std::size_t node, const Answer& answer, std::int64_t elapsed_ms);
+  [[nodiscard]] Sends on_answer(std::size_t node, Answer answer, std::int64_t elapsed_ms);
   // The nodes have had their time for the present round.
   [[nodiscard]] Sends on_time_out(std::int64_t elapsed_ms);
 

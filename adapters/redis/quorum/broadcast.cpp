@@ -21,21 +21,26 @@ Broadcast::~Broadcast() {
 }
 
 void Broadcast::send(const Sends& sends) {
-  for (const auto& send : sends) send_to(send.node, send.request);
+  for (const auto& one : sends) send(one);
   until_ = BootClock::now() + limit_;
 }
 
-void Broadcast::send_to(std::size_t node, const Request& request) {
+void Broadcast::send(const Send& send) {
+  const auto node = send.node;
   auto& link = links_[node];
   if (!link.was_taken) {
     link.was_taken = true;
     link.connection = nodes_[node]->take();
     if (!link.connection) link.trouble = nodes_[node]->reason();
   }
-  link.awaited.push_back({request.what, command_of(nodes_[node]->prefix(), request)});
+  link.awaited.push_back({send.request});
   if (!link.connection) return give_up(node, {});
+  if (encoded_of_ != send.request) {
+    encoded_of_ = send.request;
+    encoded_ = encoded(nodes_[node]->prefix(), *send.request, true);
+  }
   try {
-    link.connection->queue(link.awaited.back().command.views(true));
+    link.connection->queue_encoded(encoded_);
     link.connection->send();
   } catch (const Error& error) {
     link.is_unknown = true;
@@ -53,7 +58,7 @@ void Broadcast::give_up(std::size_t node, const std::string& reason) {
   }
   for (const auto& awaited : link.awaited) {
     Answer silence;
-    silence.to = awaited.what;
+    silence.to = awaited.request->what;
     events_.push_back({node, silence});
   }
   link.awaited.clear();
@@ -70,25 +75,26 @@ std::optional<Broadcast::Event> Broadcast::next() {
 
 // Waits for an answer. False if none is awaited.
 bool Broadcast::wait() {
-  std::vector<pollfd> descriptors;
-  std::vector<std::size_t> whose;
+  descriptors_.clear();
+  waited_for_.clear();
   for (std::size_t node = 0; node < links_.size(); ++node) {
     if (links_[node].awaited.empty()) continue;
-    descriptors.push_back({links_[node].connection->socket(), POLLIN, 0});
-    whose.push_back(node);
+    descriptors_.push_back({links_[node].connection->socket(), POLLIN, 0});
+    waited_for_.push_back(node);
   }
-  if (descriptors.empty()) return false;
+  if (descriptors_.empty()) return false;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_ - BootClock::now());
   // At the end of the time what has arrived is still read.
   const auto left_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
-  const int count = poll(descriptors.data(), descriptors.size(), left_ms);
+  const int count = poll(descriptors_.data(), descriptors_.size(), left_ms);
   if (count < 0) return true;  // a signal
-  for (std::size_t i = 0; i < descriptors.size(); ++i) {
-    if (descriptors[i].revents != 0) {
-      receive(whose[i]);
+  for (std::size_t i = 0; i < descriptors_.size(); ++i) {
+    const auto node = waited_for_[i];
+    if (descriptors_[i].revents != 0) {
+      receive(node);
     } else if (count == 0) {
-      links_[whose[i]].is_unknown = true;
-      give_up(whose[i], fmt::format("Redis at {}: it did not answer in time", nodes_[whose[i]]->name()));
+      links_[node].is_unknown = true;
+      give_up(node, fmt::format("Redis at {}: it did not answer in time", nodes_[node]->name()));
     }
   }
   return true;
@@ -98,17 +104,17 @@ void Broadcast::receive(std::size_t node) {
   auto& link = links_[node];
   try {
     const auto reply = link.connection->receive();
-    auto awaited = std::move(link.awaited.front());
-    link.awaited.pop_front();
+    const auto awaited = std::move(link.awaited.front());
+    link.awaited.erase(link.awaited.begin());
+    const auto what = awaited.request->what;
     if (awaited.by_hash && is_unknown_script(reply)) {
-      awaited.by_hash = false;
-      link.awaited.push_back(std::move(awaited));
-      link.connection->queue(link.awaited.back().command.views(false));
+      link.awaited.push_back({awaited.request, false});
+      link.connection->queue_encoded(encoded(nodes_[node]->prefix(), *awaited.request, false));
       return link.connection->send();
     }
-    auto answer = answer_of(awaited.what, reply);
+    auto answer = answer_of(what, reply);
     if (!answer) {
-      answer.emplace().to = awaited.what;
+      answer.emplace().to = what;
       const auto who = fmt::format("Redis at {}", nodes_[node]->name());
       const auto fault = reply.is_error() ? fault_of(who, reply)
                                           : Fault{FaultKind::unknown, who + ": its answer is none of ours"};

@@ -8,6 +8,8 @@
 //
 // Not thread-safe; any number of exchanges may share the nodes.
 
+#include <poll.h>
+
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -51,19 +53,18 @@ class Broadcast {
 
  private:
   struct Awaited {
-    Request::What what;
-    Command command;
+    std::shared_ptr<const Request> request;
     bool by_hash = true;
   };
   struct Link {
     std::unique_ptr<Connection> connection;
-    std::deque<Awaited> awaited;
+    std::vector<Awaited> awaited;  // in their order; rarely more than one
     bool was_taken = false;
     bool is_unknown = false;
     std::string trouble;
   };
 
-  void send_to(std::size_t node, const Request& request);
+  void send(const Send& send);
   void receive(std::size_t node);
   void give_up(std::size_t node, const std::string& reason);
   [[nodiscard]] bool wait();
@@ -73,6 +74,10 @@ class Broadcast {
   BootClock::time_point until_{};
   std::vector<Link> links_;
   std::deque<Event> events_;
+  std::vector<pollfd> descriptors_;  // of the nodes that are waited for, kept for their memory alone
+  std::vector<std::size_t> waited_for_;
+  std::shared_ptr<const Request> encoded_of_;
+  std::string encoded_;  // that request
 };
 
 }  // namespace fenceguard::redis::quorum

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,11 +63,22 @@ struct Answer {
   std::int64_t clock_us = 0;
 };
 
-// To one of the nodes, which are counted from 0.
+// To one of the nodes, which are counted from 0. What several nodes are asked is one request.
 struct Send {
   std::size_t node = 0;
-  Request request;
+  std::shared_ptr<const Request> request;
 };
 using Sends = std::vector<Send>;
+
+[[nodiscard]] inline Send send_to(std::size_t node, Request request) {
+  return {node, std::make_shared<const Request>(std::move(request))};
+}
+[[nodiscard]] inline Sends send_to_all(std::size_t nodes, Request request) {
+  const auto shared = std::make_shared<const Request>(std::move(request));
+  Sends sends;
+  sends.reserve(nodes);
+  for (std::size_t node = 0; node < nodes; ++node) sends.push_back({node, shared});
+  return sends;
+}
 
 }  // namespace fenceguard::redis::quorum

@@ -207,9 +207,13 @@ bool Node::do_now(const Task& task) {
   auto connection = take();
   if (!connection) return false;
   try {
-    const auto command = command_of(prefix(), task.request);
-    auto reply = connection->call(command.views(true));
-    if (is_unknown_script(reply)) reply = connection->call(command.views(false));
+    const auto call = [&](bool by_hash) {
+      connection->queue_encoded(encoded(prefix(), task.request, by_hash));
+      connection->send();
+      return connection->receive();
+    };
+    auto reply = call(true);
+    if (is_unknown_script(reply)) reply = call(false);
     const bool is_done = !reply.is_error();
     give_back(std::move(connection));
     return is_done;

@@ -22,19 +22,16 @@ Request lift_to(std::int64_t number, const std::string& epoch) {
 Raise::Raise(Terms terms) : terms_{std::move(terms)}, round_{terms_.nodes}, epochs_(terms_.nodes) {}
 
 Sends Raise::start() {
-  Sends sends;
-  for (std::size_t node = 0; node < terms_.nodes; ++node) {
-    Request request;
-    request.what = What::prepare;
-    request.nonce = terms_.nonce;
-    sends.push_back({node, std::move(request)});
-  }
+  Request request;
+  request.what = What::prepare;
+  request.nonce = terms_.nonce;
+  auto sends = send_to_all(terms_.nodes, std::move(request));
   round_.begin(sends);
   return sends;
 }
 
-Sends Raise::on_answer(std::size_t node, const Answer& answer) {
-  if (is_done() || !round_.take(node, answer) || !round_.is_complete()) return {};
+Sends Raise::on_answer(std::size_t node, Answer answer) {
+  if (is_done() || !round_.take(node, std::move(answer)) || !round_.is_complete()) return {};
   return go_on();
 }
 
@@ -90,7 +87,7 @@ Sends Raise::freeze() {
     request.what = What::freeze;
     request.epoch = epochs_[node];
     request.next_epoch = terms_.nonce;
-    sends.push_back({node, std::move(request)});
+    sends.push_back(send_to(node, std::move(request)));
   }
   round_.begin(sends);
   return sends;
@@ -116,32 +113,29 @@ Sends Raise::write() {
   phase_ = Phase::writing;
   number_ = std::max(number_, terms_.mark);
   Sends sends;
-  for (const auto node : marked_) sends.push_back({node, lift_to(number_, epochs_[node])});
+  for (const auto node : marked_) sends.push_back(send_to(node, lift_to(number_, epochs_[node])));
   for (const auto node : candidates_) {
     Request request;
     request.what = What::bootstrap;
     request.nonce = terms_.nonce;
     request.epoch = terms_.nonce;
     request.number = number_;
-    sends.push_back({node, std::move(request)});
+    sends.push_back(send_to(node, std::move(request)));
   }
   round_.begin(sends);
   return sends;
 }
 
 Sends Draw::start() {
-  Sends sends;
-  for (std::size_t node = 0; node < round_.size(); ++node) {
-    Request request;
-    request.what = What::draw;
-    sends.push_back({node, std::move(request)});
-  }
+  Request request;
+  request.what = What::draw;
+  auto sends = send_to_all(round_.size(), std::move(request));
   round_.begin(sends);
   return sends;
 }
 
-Sends Draw::on_answer(std::size_t node, const Answer& answer) {
-  if (is_done() || !round_.take(node, answer) || !round_.is_complete()) return {};
+Sends Draw::on_answer(std::size_t node, Answer answer) {
+  if (is_done() || !round_.take(node, std::move(answer)) || !round_.is_complete()) return {};
   return go_on();
 }
 
@@ -173,7 +167,7 @@ Sends Draw::go_on() {
     if (round_[node].number == number_) {
       ++at_number_count_;
     } else {
-      sends.push_back({node, lift_to(number_, round_[node].epoch)});
+      sends.push_back(send_to(node, lift_to(number_, round_[node].epoch)));
     }
   }
   is_writing_ = true;

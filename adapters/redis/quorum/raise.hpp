@@ -40,7 +40,7 @@ class Raise {
 
   // As those of Attempt.
   [[nodiscard]] Sends start();
-  [[nodiscard]] Sends on_answer(std::size_t node, const Answer& answer);
+  [[nodiscard]] Sends on_answer(std::size_t node, Answer answer);
   [[nodiscard]] Sends on_time_out();
 
   [[nodiscard]] Ending ending() const noexcept { return ending_; }
@@ -87,7 +87,7 @@ class Draw {
   explicit Draw(std::size_t nodes) : round_{nodes} {}
 
   [[nodiscard]] Sends start();
-  [[nodiscard]] Sends on_answer(std::size_t node, const Answer& answer);
+  [[nodiscard]] Sends on_answer(std::size_t node, Answer answer);
   [[nodiscard]] Sends on_time_out();
 
   [[nodiscard]] Ending ending() const noexcept { return ending_; }

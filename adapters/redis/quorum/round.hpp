@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "adapters/redis/quorum/message.hpp"
@@ -26,14 +27,14 @@ class Round {
     std::ranges::fill(expected_, std::nullopt);
     std::ranges::fill(answers_, Answer{});
     missing_ = sends.size();
-    for (const auto& send : sends) expected_[send.node] = send.request.what;
+    for (const auto& send : sends) expected_[send.node] = send.request->what;
   }
 
   // Keeps the answer. False if it is late or doubled: then it says nothing.
-  bool take(std::size_t node, const Answer& answer) {
+  bool take(std::size_t node, Answer answer) {
     if (expected_[node] != answer.to) return false;
     expected_[node].reset();
-    answers_[node] = answer;
+    answers_[node] = std::move(answer);
     --missing_;
     return true;
   }

@@ -207,11 +207,12 @@ class QuorumSource : public TokenSource {
   }
 
   // token: of the lease that was granted, whose holds stay; 0: none.
-  void withdraw_later(std::vector<Send> left, std::int64_t token, BootClock::time_point until) {
-    for (auto& [node, request] : left) {
-      request.what = What::withdraw;
-      request.number = token;
-      nodes_[node]->later(std::move(request), until);
+  void withdraw_later(const Sends& left, std::int64_t token, BootClock::time_point until) {
+    for (const auto& [node, request] : left) {
+      auto withdrawal = *request;
+      withdrawal.what = What::withdraw;
+      withdrawal.number = token;
+      nodes_[node]->later(std::move(withdrawal), until);
     }
   }
 
@@ -220,28 +221,28 @@ class QuorumSource : public TokenSource {
   Report carry_out(Machine& machine, Ms ttl) {
     const auto begin = BootClock::now();
     Broadcast broadcast{nodes_, limit(ttl)};
-    std::vector<Request> unanswered(nodes_.size());
+    std::vector<std::shared_ptr<const Request>> unanswered(nodes_.size());
     const auto send = [&](Sends sends) {
       if (sends.empty()) return;
       for (const auto& one : sends) unanswered[one.node] = one.request;
       broadcast.send(sends);
     };
     Report report;
-    std::vector<Send> left;
+    Sends left;
     send(machine.start());
-    while (const auto event = broadcast.next()) {
-      auto& request = unanswered[event->node];
+    while (auto event = broadcast.next()) {
+      const auto& request = unanswered[event->node];
       if (event->answer.kind == Kind::unmarked) ++report.unmarked_count;
-      if (event->answer.kind == Kind::silent && may_be_left(request.what)) {
+      if (event->answer.kind == Kind::silent && may_be_left(request->what)) {
         left.push_back({event->node, request});
       }
       if constexpr (std::is_same_v<Machine, Attempt>) {
-        send(machine.on_answer(event->node, event->answer, ms_since(begin)));
+        send(machine.on_answer(event->node, std::move(event->answer), ms_since(begin)));
       } else {
-        send(machine.on_answer(event->node, event->answer));
+        send(machine.on_answer(event->node, std::move(event->answer)));
       }
     }
-    withdraw_later(std::move(left), token_granted(machine), begin + ttl + Ms{drift_ms(ttl.count())});
+    withdraw_later(left, token_granted(machine), begin + ttl + Ms{drift_ms(ttl.count())});
     for (std::size_t node = 0; node < nodes_.size(); ++node)
       report.unknown_count += broadcast.is_unknown(node);
     report.troubles = broadcast.troubles();
@@ -251,12 +252,11 @@ class QuorumSource : public TokenSource {
   // Asks all nodes one thing.
   Votes vote(const Request& request, Ms limit) {
     Votes votes{.round = Round{nodes_.size()}, .troubles = {}};
-    Sends sends;
-    for (std::size_t node = 0; node < nodes_.size(); ++node) sends.push_back({node, request});
+    const auto sends = send_to_all(nodes_.size(), request);
     votes.round.begin(sends);
     Broadcast broadcast{nodes_, limit};
     broadcast.send(sends);
-    while (const auto event = broadcast.next()) votes.round.take(event->node, event->answer);
+    while (auto event = broadcast.next()) votes.round.take(event->node, std::move(event->answer));
     for (std::size_t node = 0; node < nodes_.size(); ++node) {
       const auto kind = votes.round[node].kind;
       if (kind == Kind::confirmed || kind == Kind::held) ++votes.yes;

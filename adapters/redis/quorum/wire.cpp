@@ -1,12 +1,15 @@
 #include "adapters/redis/quorum/wire.hpp"
 
+#include "adapters/redis/wire/connection.hpp"
+#include "adapters/redis/wire/script.hpp"
 #include "guard/token.hpp"
 
 namespace fenceguard::redis {
 
-extern const std::string_view lua_decimal, lua_quorum_node, lua_quorum_ask, lua_quorum_confirm,
-    lua_quorum_extend, lua_quorum_withdraw, lua_quorum_tenure, lua_quorum_look, lua_quorum_prepare,
-    lua_quorum_freeze, lua_quorum_lift, lua_quorum_found, lua_quorum_draw;
+extern const std::string_view lua_decimal, lua_quorum_node, lua_quorum_ask_free, lua_quorum_ask,
+    lua_quorum_confirm, lua_quorum_extend, lua_quorum_withdraw, lua_quorum_renew, lua_quorum_release,
+    lua_quorum_look, lua_quorum_prepare, lua_quorum_freeze, lua_quorum_lift, lua_quorum_found,
+    lua_quorum_draw;
 
 namespace quorum {
 
@@ -16,11 +19,12 @@ using What = Request::What;
 namespace {
 
 const Script& script_of(What what) {
-  static const Script ask{lua_quorum_node, lua_quorum_ask};
+  static const Script ask{lua_quorum_ask_free, lua_quorum_node, lua_quorum_ask};
   static const Script confirm{lua_decimal, lua_quorum_node, lua_quorum_confirm};
   static const Script extend{lua_quorum_node, lua_quorum_extend};
   static const Script withdraw{lua_quorum_node, lua_quorum_withdraw};
-  static const Script tenure{lua_quorum_node, lua_quorum_tenure};
+  static const Script renew{lua_quorum_node, lua_quorum_renew};
+  static const Script release{lua_quorum_release};
   static const Script look{lua_quorum_node, lua_quorum_look};
   static const Script prepare{lua_quorum_node, lua_quorum_prepare};
   static const Script freeze{lua_quorum_node, lua_quorum_freeze};
@@ -37,8 +41,9 @@ const Script& script_of(What what) {
     case What::withdraw:
       return withdraw;
     case What::renew:
+      return renew;
     case What::release:
-      return tenure;
+      return release;
     case What::show:
       return look;
     case What::prepare:
@@ -60,7 +65,7 @@ std::vector<std::string> arguments_of(const Request& request) {
   const auto ttl = std::to_string(request.ttl_ms);
   switch (request.what) {
     case What::ask:
-      return {request.holder, request.nonce, ttl};
+      return {request.holder + ' ' + request.nonce, ttl};
     case What::confirm:
       return {request.epoch, std::to_string(request.answered), request.holder, request.nonce, number};
     case What::extend:
@@ -70,7 +75,7 @@ std::vector<std::string> arguments_of(const Request& request) {
     case What::renew:
       return {number, request.holder, ttl};
     case What::release:
-      return {number, request.holder, "0"};
+      return {number + ' ' + request.holder + ' '};
     case What::show:
       return {};
     case What::prepare:
@@ -108,29 +113,53 @@ std::optional<Kind> kind_of(std::string_view word) {
 
 }  // namespace
 
-Command command_of(const std::string& prefix, const Request& request) {
-  Command command{&script_of(request.what), {}};
-  auto& words = command.words;
-  words.reserve(9);
-  words.emplace_back();
+std::string encoded(const std::string& prefix, const Request& request, bool by_hash) {
+  std::vector<std::string> words;
+  words.reserve(8);
   if (needs_node(request.what)) {
     words.push_back(prefix + "quorum:marker");
     words.push_back(prefix + "quorum:counter");
   }
   if (needs_lock(request.what)) words.push_back(prefix + "quorum:lock:{" + request.resource + "}");
-  words.front() = std::to_string(words.size() - 1);
+  const auto key_count = std::to_string(words.size());
   for (auto& argument : arguments_of(request)) words.push_back(std::move(argument));
-  return command;
+  const auto& script = script_of(request.what);
+  std::vector<std::string_view> views;
+  views.reserve(3 + words.size());
+  views.insert(views.end(),
+               {by_hash ? "EVALSHA" : "EVAL", by_hash ? script.hash() : script.text(), key_count});
+  views.insert(views.end(), words.begin(), words.end());
+  std::string text;
+  encode(views, text);
+  return text;
 }
 
-std::vector<std::string_view> Command::views(bool by_hash) const {
-  std::vector<std::string_view> views{by_hash ? "EVALSHA" : "EVAL",
-                                      by_hash ? script->hash() : script->text()};
-  views.insert(views.end(), words.begin(), words.end());
-  return views;
+namespace {
+
+// Of ask_free.lua: 'ERA NUMBER'.
+std::optional<Answer> granted(const std::string& text) {
+  const auto space = text.rfind(' ');
+  const auto number =
+      space == text.npos ? std::nullopt : parse_decimal(std::string_view{text}.substr(space + 1));
+  if (!number) return std::nullopt;
+  Answer answer;
+  answer.kind = Kind::granted;
+  answer.to = What::ask;
+  answer.epoch = text.substr(0, space);
+  answer.number = *number;
+  return answer;
 }
+
+}  // namespace
 
 std::optional<Answer> answer_of(What what, const Reply& reply) {
+  if (what == What::ask && reply.kind == Reply::Kind::text) return granted(reply.text);
+  if (what == What::release && reply.kind == Reply::Kind::integer) {
+    Answer answer;
+    answer.kind = reply.integer == 1 ? Kind::confirmed : Kind::refused;
+    answer.to = what;
+    return answer;
+  }
   if (reply.kind != Reply::Kind::array || reply.elements.empty()) return std::nullopt;
   const auto kind = kind_of(reply.elements[0].text);
   if (!kind) return std::nullopt;

@@ -11,25 +11,14 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "adapters/redis/quorum/message.hpp"
 #include "adapters/redis/wire/reply.hpp"
-#include "adapters/redis/wire/script.hpp"
 
 namespace fenceguard::redis::quorum {
 
-// A script with its words, ready to be sent.
-struct Command {
-  const Script* script = nullptr;
-  std::vector<std::string> words;  // the number of keys, the keys, the arguments
-
-  // EVALSHA, or EVAL with the text.
-  [[nodiscard]] std::vector<std::string_view> views(bool by_hash) const;
-};
-
-[[nodiscard]] Command command_of(const std::string& prefix, const Request& request);
+// The request as it is sent: EVALSHA, or EVAL with the text.
+[[nodiscard]] std::string encoded(const std::string& prefix, const Request& request, bool by_hash);
 
 // Nothing for a reply that is no answer of the script: an error, or a value that no script of ours wrote.
 [[nodiscard]] std::optional<Answer> answer_of(Request::What what, const Reply& reply);

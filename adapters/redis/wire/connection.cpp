@@ -52,10 +52,12 @@ Reply reply_of(const redisReply& raw) {
 }
 
 // Of a command or a word of it: what it is, and how long.
-void add_header(std::string& encoded, char kind, std::size_t count) {
-  char digits[24];
-  const auto end = std::to_chars(digits, digits + sizeof digits, count).ptr;
-  encoded.append(1, kind).append(digits, end).append("\r\n");
+void add_header(std::string& text, char kind, std::size_t count) {
+  char header[24]{kind};
+  auto* end = std::to_chars(header + 1, header + 22, count).ptr;
+  *end++ = '\r';
+  *end++ = '\n';
+  text.append(header, end);
 }
 
 // Of a flat array of names and values, as HELLO answers.
@@ -67,6 +69,17 @@ std::string value_of(const Reply& map, std::string_view name) {
 }
 
 }  // namespace
+
+void encode(Arguments arguments, std::string& text) {
+  std::size_t size = 16;
+  for (const auto argument : arguments) size += 16 + argument.size();
+  text.reserve(text.size() + size);
+  add_header(text, '*', arguments.size());
+  for (const auto argument : arguments) {
+    add_header(text, '$', argument.size());
+    text.append(argument).append("\r\n");
+  }
+}
 
 void Connection::Close::operator()(redisContext* context) const noexcept {
   redisFree(context);
@@ -127,19 +140,15 @@ void Connection::set_timeout(std::chrono::milliseconds limit) {
 }
 
 void Connection::queue(Arguments arguments) {
-  if (context_->err != 0) throw Unavailable(fmt::format("the connection to {} is broken", shown_));
   encoded_.clear();
-  add_header(encoded_, '*', arguments.size());
-  for (const auto argument : arguments) {
-    add_header(encoded_, '$', argument.size());
-    encoded_.append(argument).append("\r\n");
-  }
-  const bool is_queued =
-      redisAppendFormattedCommand(context_.get(), encoded_.data(), encoded_.size()) == REDIS_OK;
+  encode(arguments, encoded_);
+  queue_encoded(encoded_);
   if (encoded_.capacity() > encoded_kept_max) std::string{}.swap(encoded_);
-  if (!is_queued) {
-    fail(false);
-  }
+}
+
+void Connection::queue_encoded(std::string_view command) {
+  if (context_->err != 0) throw Unavailable(fmt::format("the connection to {} is broken", shown_));
+  if (redisAppendFormattedCommand(context_.get(), command.data(), command.size()) != REDIS_OK) fail(false);
   ++outstanding_;
 }
 

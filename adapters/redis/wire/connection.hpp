@@ -24,6 +24,9 @@ namespace fenceguard::redis {
 
 using Arguments = std::span<const std::string_view>;
 
+// Appends one command to text, as it is sent.
+void encode(Arguments arguments, std::string& text);
+
 class Connection {
  public:
   // What the server said of itself when it was greeted.
@@ -52,6 +55,7 @@ class Connection {
 
   // The same in parts: queue() any number, send() once, receive() as often.
   void queue(Arguments arguments);
+  void queue_encoded(std::string_view command);
   void send();
   [[nodiscard]] Reply receive();
 

@@ -24,7 +24,7 @@ class QuorumRules : public testing::Test {
     return Attempt{{nodes_.size(), "r", holder, "n" + std::to_string(++nonces_), 1'000}};
   }
 
-  Answer at(const Send& send) { return nodes_[send.node].handle(send.request, {now_ms_, 1'000'000}); }
+  Answer at(const Send& send) { return nodes_[send.node].handle(*send.request, {now_ms_, 1'000'000}); }
 
   // Lets the machine talk to all nodes but those that are out, until it is done.
   void finish(Attempt& attempt, Sends sends, std::vector<std::size_t> out = {}) {

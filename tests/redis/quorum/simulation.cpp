@@ -173,7 +173,7 @@ class World {
 
   void transmit(std::size_t client, const Sends& sends) {
     for (const auto& send : sends) {
-      requests_.push_back(send.request);
+      requests_.push_back(*send.request);
       transmit(Event{.kind = Event::Kind::request,
                      .node = send.node,
                      .client = client,
@@ -337,8 +337,7 @@ class World {
     request.holder = client.holder;
     request.number = client.token;
     request.ttl_ms = client.ttl_ms;
-    Sends sends;
-    for (std::size_t node = 0; node < nodes_.size(); ++node) sends.push_back({node, request});
+    const auto sends = send_to_all(nodes_.size(), request);
     if (choice < 80) transmit(index, sends);  // else it just forgets the lease
     if (request.what == Request::What::release) client.token = 0;
     act_later(index, 1 + random_(weather_.pause_ms));

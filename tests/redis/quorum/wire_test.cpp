@@ -25,11 +25,16 @@ constexpr std::int64_t long_ttl_ms = 3'600'000;
 class QuorumWire : public testing::Test {
  protected:
   Answer at_server(const Request& request) {
-    const auto command = command_of("q:", request);
-    auto reply = connection_.call(command.views(true));
-    if (reply.is_error()) reply = connection_.call(command.views(false));
+    auto reply = call(encoded("q:", request, true));
+    if (reply.is_error()) reply = call(encoded("q:", request, false));
     if (reply.is_error()) throw std::runtime_error{reply.text};
     return answer_of(request.what, reply).value();
+  }
+
+  redis::Reply call(const std::string& command) {
+    connection_.queue_encoded(command);
+    connection_.send();
+    return connection_.receive();
   }
 
   RedisServer server_;
@@ -122,6 +127,28 @@ TEST_F(QuorumWire, RenewingNeverShortens) {
   EXPECT_GT(server_.call({"PTTL", "q:quorum:lock:{r}"}).integer, long_ttl_ms);
 }
 
+TEST_F(QuorumWire, AReleaseFreesTheHoldOfItsVeryTokenAndHolder) {
+  const Request release{.what = What::release, .resource = "r", .holder = "h", .number = 7};
+  for (const std::string hold : {"77 h n", "17 h n", "7 hh n", "7 H n", "7  h", "7 h"}) {
+    (void)server_.call({"SET", "q:quorum:lock:{r}", hold});
+    EXPECT_EQ(at_server(release).kind, Answer::Kind::refused) << hold;
+    EXPECT_EQ(server_.call({"GET", "q:quorum:lock:{r}"}).text, hold);
+  }
+  (void)server_.call({"SET", "q:quorum:lock:{r}", "7 h n"});
+  EXPECT_EQ(at_server(release).kind, Answer::Kind::confirmed);
+  EXPECT_EQ(at_server(release).kind, Answer::Kind::refused);
+}
+
+TEST_F(QuorumWire, ACounterThatIsNoNumberGrantsNothingAndStays) {
+  for (const std::string counter : {"x", "-5", "1.5", "05", ""}) {
+    (void)server_.call({"MSET", "q:quorum:marker", "e", "q:quorum:counter", counter});
+    Request ask{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .ttl_ms = long_ttl_ms};
+    EXPECT_THROW((void)at_server(ask), std::runtime_error) << counter;
+    EXPECT_EQ(server_.call({"GET", "q:quorum:counter"}).text, counter);
+    EXPECT_EQ(server_.call({"EXISTS", "q:quorum:lock:{r}"}).integer, 0);
+  }
+}
+
 TEST_F(QuorumWire, AWithdrawalLeavesAloneWhatIsPartOfTheTenure) {
   (void)server_.call({"SET", "q:quorum:lock:{r}", "7 h n", "PX", std::to_string(long_ttl_ms)});
   Request withdraw{.what = What::withdraw, .resource = "r", .holder = "h", .nonce = "n", .number = 7};
@@ -131,7 +158,8 @@ TEST_F(QuorumWire, AWithdrawalLeavesAloneWhatIsPartOfTheTenure) {
 }
 
 TEST_F(QuorumWire, NumbersBeyondWhatLuaCountsAreExact) {
-  for (const std::string number : {"9007199254740992", "9007199254740993", "9223372036854775800"}) {
+  for (const std::string number : {"9999999999998", "9999999999999", "99999999999999", "9007199254740992",
+                                   "9007199254740993", "9223372036854775800"}) {
     (void)server_.call({"MSET", "q:quorum:marker", "e", "q:quorum:counter", number});
     (void)server_.call({"DEL", "q:quorum:lock:{r}"});
     Request ask{.what = What::ask, .resource = "r", .holder = "h", .nonce = "n", .ttl_ms = long_ttl_ms};
