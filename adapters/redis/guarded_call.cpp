@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t writes_max = 64;
 constexpr std::size_t bytes_max = 65'536;
 
-// Where guarded.lua is told its terms, and where it answers with the first reply.
-constexpr std::size_t terms_argument = 2;
+// Where guarded.lua is told the claim, and where it answers with the first reply.
+constexpr std::size_t claim_argument = 0;
 constexpr std::size_t first_reply = 4;
 
 // Of an array {place, digits, place, digits, ...}: the replies that Lua rounded.
@@ -41,24 +41,44 @@ bool is_of_server(const Reply& reply) {
          std::ranges::any_of(words, [&](const char* word) { return reply.text.starts_with(word); });
 }
 
-// The answer of equal.lua: the command's reply, {reply} or {reply, digits}.
-Written written_of_equal(Reply reply, const Claim& claim) {
+// True for an answer of guarded.lua; else it is one of equal_one.lua or equal_run.lua.
+bool is_of_whole_rule(const Reply& reply) {
+  return reply.elements.size() >= first_reply && reply.elements[0].kind == Reply::Kind::text;
+}
+
+Written written_of_equal(const Claim& claim) {
   Written written;
   written.ruling.verdict = Verdict::admitted;
   written.ruling.highest = claim.token.value();
   written.ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
+  return written;
+}
+
+// The answer of equal_one.lua: the command's reply, {reply} or {reply, digits}.
+std::optional<Written> written_of_one(Reply reply, const Claim& claim) {
+  auto written = written_of_equal(claim);
   if (reply.kind != Reply::Kind::array) {
     written.replies.push_back(std::move(reply));
     return written;
   }
+  if (reply.elements.empty()) return std::nullopt;
   if (reply.elements.size() > 1) reply.elements[0].integer = std::stoll(reply.elements[1].text);
   written.replies.push_back(std::move(reply.elements[0]));
   return written;
 }
 
+// The answer of equal_run.lua; nothing if it is none.
+std::optional<Written> written_of_run(Reply reply, const Claim& claim) {
+  if (reply.kind != Reply::Kind::array || reply.elements.empty()) return std::nullopt;
+  auto written = written_of_equal(claim);
+  const auto begin = reply.elements.begin();
+  written.replies.assign(std::move_iterator{begin + 1}, std::move_iterator{reply.elements.end()});
+  make_exact(written.replies, *begin);
+  return written;
+}
+
 // The answer of guarded.lua; nothing if it is none.
 std::optional<Written> written_of(Reply reply, const Claim& claim) {
-  if (reply.elements.size() < first_reply) return std::nullopt;
   const auto verdict = parse_verdict(reply.elements[0].text);
   const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;
   if (!highest) return std::nullopt;
@@ -101,49 +121,52 @@ bool GuardedCall::writes() const noexcept {
   return std::ranges::any_of(parts_, &Part::writes);
 }
 
-// What equal.lua is made for.
+// What equal_one.lua is made for.
 bool GuardedCall::is_one() const noexcept {
   return parts_.size() == 1 && parts_.front().writes && !claim_->sequence;
 }
 
-std::string GuardedCall::terms(bool is_asked, std::string_view resource, std::int64_t jump_max) const {
-  std::string text = is_asked ? "1 " : "0 ";
-  text.append(is_each() ? "1 " : "0 ").append(std::to_string(jump_max)).append(" ");
+std::string GuardedCall::claim_text(bool is_asked, std::int64_t jump_max) const {
+  auto text = to_string(claim_->token);
+  text.append(" ").append(claim_->holder.id()).append(" ");
   // What writes nothing must not use up a sequence.
-  if (claim_->sequence && writes()) text += to_string(*claim_->sequence);
-  return text.append(" ").append(resource);
+  text.append(claim_->sequence && writes() ? to_string(*claim_->sequence) : "-");
+  return text.append(is_asked ? " 1 " : " 0 ").append(std::to_string(jump_max));
+}
+
+std::string GuardedCall::layout() const {
+  std::string text = is_each() ? "each" : "all";
+  for (const auto& part : parts_)
+    text.append(part.writes ? " " : " -").append(std::to_string(part.command->size()));
+  return text;
 }
 
 Run GuardedCall::run(const Client& client, std::int64_t jump_max) {
   const bool is_cluster = client.is_cluster();
   fence_key_ = client.keys().fence(claim_->resource);
-  token_ = to_string(claim_->token);
-  terms_ = terms(false, is_cluster ? std::string_view{} : claim_->resource.name(), jump_max);
-  Run run{is_one() ? scripts::guarded_one(is_cluster) : scripts::guarded(is_cluster), {fence_key_}, {}};
-  run.keys.reserve(3 + keys_.size());
+  claim_text_ = claim_text(false, jump_max);
+  Run run{is_one() ? scripts::guarded_one(is_cluster) : scripts::guarded(is_cluster), {}, {}};
+  run.keys.reserve(2 + keys_.size());
+  run.keys.push_back(fence_key_);
   if (is_cluster) {
-    asked_terms_ = terms(true, {}, jump_max);
-    run.asked = terms_argument;
-    run.asked_text = asked_terms_;
+    asked_claim_text_ = claim_text(true, jump_max);
+    run.asked = claim_argument;
+    run.asked_text = asked_claim_text_;
   } else {
     name_space_key_ = client.keys().name_space();
-    resources_key_ = client.keys().resources();
-    run.keys.insert(run.keys.end(), {name_space_key_, resources_key_});
+    run.keys.push_back(name_space_key_);
   }
   run.keys.insert(run.keys.end(), keys_.begin(), keys_.end());
-  auto& arguments = run.arguments;
-  std::size_t words = 3;
-  for (const auto& part : parts_) words += 1 + part.command->size();
-  arguments.reserve(words);
-  arguments.insert(arguments.end(), {token_, claim_->holder.id(), terms_});
-  counts_.reserve(parts_.size());  // which are pointed to
-  for (const auto& part : parts_) {
-    if (!is_one()) {
-      const auto count = static_cast<std::int64_t>(part.command->size());
-      arguments.push_back(counts_.emplace_back(std::to_string(part.writes ? count : -count)));
-    }
-    arguments.insert(arguments.end(), part.command->begin(), part.command->end());
+  std::size_t words = 2;
+  for (const auto& part : parts_) words += part.command->size();
+  run.arguments.reserve(words);
+  run.arguments.push_back(claim_text_);
+  if (!is_one()) {
+    layout_ = layout();
+    run.arguments.push_back(layout_);
   }
+  for (const auto& part : parts_)
+    run.arguments.insert(run.arguments.end(), part.command->begin(), part.command->end());
   return run;
 }
 
@@ -178,11 +201,8 @@ std::vector<Outcome<Written>> GuardedCall::outcomes(Outcome<Reply> reply) const 
   const auto same = [&](const Fault& fault) { return std::vector<Outcome<Written>>(places_.size(), fault); };
   if (!reply.ok()) return same(reply.fault());
   if (reply.value().is_error()) return same(fault(reply.value()));
-  if (is_one() && reply.value().elements.size() < first_reply &&
-      (reply.value().kind != Reply::Kind::array || !reply.value().elements.empty())) {
-    return {of_one_write(written_of_equal(std::move(reply.value()), *claim_))};
-  }
-  auto written = written_of(std::move(reply.value()), *claim_);
+  const auto read = is_of_whole_rule(reply.value()) ? written_of : is_one() ? written_of_one : written_of_run;
+  auto written = read(std::move(reply.value()), *claim_);
   const bool is_admitted = written && written->ruling.verdict == Verdict::admitted;
   if (!written || (is_each() && is_admitted && written->replies.size() != places_.size()))
     return same({FaultKind::unknown, "Redis answered with what is no ruling"});

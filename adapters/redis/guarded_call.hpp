@@ -49,7 +49,8 @@ class GuardedCall {
 
   [[nodiscard]] bool is_each() const noexcept { return places_.size() > 1; }
   [[nodiscard]] bool is_one() const noexcept;
-  [[nodiscard]] std::string terms(bool is_asked, std::string_view resource, std::int64_t jump_max) const;
+  [[nodiscard]] std::string claim_text(bool is_asked, std::int64_t jump_max) const;
+  [[nodiscard]] std::string layout() const;
   [[nodiscard]] Fault fault(const Reply& error) const;
   [[nodiscard]] Outcome<Written> of_one_write(Written written) const;
   [[nodiscard]] std::vector<Outcome<Written>> of_each(const Written& written) const;
@@ -59,8 +60,7 @@ class GuardedCall {
   std::vector<Part> parts_;
   std::vector<std::string_view> keys_;
   std::size_t bytes_ = 0;
-  std::string fence_key_, name_space_key_, resources_key_, token_, terms_, asked_terms_;
-  std::vector<std::string> counts_;
+  std::string fence_key_, name_space_key_, claim_text_, asked_claim_text_, layout_;
 };
 
 }  // namespace fenceguard::redis

@@ -4,7 +4,7 @@ namespace fenceguard::redis {
 
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
 extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
-extern const std::string_view lua_equal, lua_guarded;
+extern const std::string_view lua_equal, lua_equal_one, lua_equal_run, lua_run_commands, lua_guarded;
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
@@ -69,14 +69,16 @@ constexpr std::string_view for_cluster = "local is_cluster = true\n";
 
 const Script& guarded(bool is_cluster) {
   const auto make = [](std::string_view where) {
-    return Script{where, lua_exact, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+    return Script{where,       lua_exact, lua_run_commands, lua_equal,  lua_equal_run,
+                  lua_decimal, lua_fence, lua_set_fence,    lua_guarded};
   };
   static const Script scripts[] = {make(for_server), make(for_cluster)};
   return scripts[is_cluster ? 1 : 0];
 }
 const Script& guarded_one(bool is_cluster) {
   const auto make = [](std::string_view where) {
-    return Script{where, lua_exact, lua_equal, lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+    return Script{where,       lua_exact, lua_equal,     lua_equal_one, lua_run_commands,
+                  lua_decimal, lua_fence, lua_set_fence, lua_guarded};
   };
   static const Script scripts[] = {make(for_server), make(for_cluster)};
   return scripts[is_cluster ? 1 : 0];

@@ -137,8 +137,7 @@ std::vector<Write> random_writes(std::mt19937& random) {
   return writes;
 }
 
-// Shows: a pipeline ends as its writes do one by one, whatever happened to the fences before it, but for a
-// namespace's highest that is damaged, which one write under an equal claim does not look at. How: random
+// Shows: a pipeline ends as its writes do one by one, whatever happened to the fences before it. How: random
 // pipelines in one database and the same writes by themselves in another, and between them what an
 // administrator or an accident does, in both; then all that both hold is compared.
 TEST_F(GuardPipeline, APipelineEndsAsItsWritesDoOneByOne) {
@@ -182,6 +181,9 @@ TEST_F(GuardPipeline, APipelineEndsAsItsWritesDoOneByOne) {
         break;
       case 4:
         in_both({"HSET", "fenceguard:namespace", "floor", random() % 2 == 0 ? "-1" : "05", "highest", "7"});
+        break;
+      case 5:
+        in_both({"HSET", "fenceguard:namespace", "highest", "x"});
         break;
       case 6:
         in_both({"HSET", "fenceguard:{r}", "sequence", random() % 2 == 0 ? "x" : "2"});
@@ -292,11 +294,28 @@ TEST_F(GuardPipeline, AJumpBoundBelowZeroIsRefusedByTheGuardAndByTheScript) {
             FaultKind::invalid_input);
   (void)guard_.advance(claim_of(9));
   const redis::Run run{redis::scripts::guarded(false),
-                       {"fenceguard:{r}", "fenceguard:namespace", "fenceguard:resources", "{r}n"},
-                       {"9", "h", "0 0 -1 1 r", "2", "INCR", "{r}n"}};
+                       {"fenceguard:{r}", "fenceguard:namespace", "{r}n"},
+                       {"10 h - 0 -1", "all 2", "INCR", "{r}n"}};
   const auto reply = client_.run(run);
   EXPECT_TRUE(reply.is_error());
   EXPECT_TRUE(reply.text.starts_with("DAMAGED")) << reply.text;
+  EXPECT_EQ(get("{r}n"), "");
+}
+
+// A record that reads like more of a claim than its token and holder equals none.
+TEST_F(GuardPipeline, AFenceThatWasWrittenByHandEqualsOnlyTheClaimOfItsTokenAndHolder) {
+  const std::vector<Command> commands{{"INCR", "{r}n"}, {"INCR", "{r}n"}};
+  const std::pair<const char*, const char*> records[] = {{"7", "h "},       {"7", "h - 0 1"}, {"7 h", ""},
+                                                         {"7 h", "- 0"},    {"7", "h - 0 0"}, {"07", "h"},
+                                                         {"7 h - 0 0", ""}, {"7", "H"},       {"77", "h"}};
+  for (const auto& [token, holder] : records) {
+    SCOPED_TRACE(fmt::format("'{}' '{}'", token, holder));
+    server_.call({"HSET", "fenceguard:{r}", "token", token, "holder", holder});
+    for (const std::size_t count : {1U, 2U}) {
+      const auto writes = writes_of(claim_of(7), {commands.begin(), commands.begin() + count});
+      for (const auto& outcome : pipeline(writes)) EXPECT_NE(ending_of(outcome), "admitted");
+    }
+  }
   EXPECT_EQ(get("{r}n"), "");
 }
 
