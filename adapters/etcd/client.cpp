@@ -106,6 +106,7 @@ class Client::Wire {
     const auto doing = fmt::format("etcd at {}: {}", answer.endpoint, call.doing);
     auto fault = fault_of(doing, *answer.refusal, call.writes);
     if (call.writes && is_out_of_space(*answer.refusal)) throw OutOfSpace(std::move(fault.message));
+    if (call.writes && is_missing_lease(*answer.refusal)) throw MissingLease(std::move(fault.message));
     raise_fault(fault);
   }
 

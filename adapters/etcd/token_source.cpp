@@ -24,7 +24,21 @@ class Wait {
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
 
+  // Neither a grant nor none while it is not known whether a look whose answer was lost has taken the lock.
   std::optional<Grant> run() {
+    try {
+      auto grant = wait();
+      if (!grant && !is_certainly_none())
+        throw OutcomeUnknown("etcd: the last look at the lock has no answer");
+      return grant;
+    } catch (const Unavailable& fault) {
+      if (is_certainly_none()) throw;
+      throw OutcomeUnknown(fault.what());
+    }
+  }
+
+ private:
+  std::optional<Grant> wait() {
     auto status = client_.ask(ask_);
     deadline_.reached();
     for (;;) {
@@ -40,7 +54,6 @@ class Wait {
     }
   }
 
- private:
   void take(const LockClient::QueueStatus& status) {
     // A queue entry that was granted is the lease's now; one that another lease of the same holder made
     // needless is given up.
@@ -49,7 +62,7 @@ class Wait {
   }
 
   void watch(const LockClient::QueueStatus& status) {
-    const Meanwhile keeping{position_->ttl / 3, [this] { return client_.keep(*position_); }};
+    const Meanwhile keeping{position_->lease.ttl / 3, [this] { return client_.keep(*position_); }};
     const auto since = BootClock::now();
     try {
       if (client_.wait(
@@ -69,15 +82,13 @@ class Wait {
   LockClient::QueueStatus look() {
     for (;;) {
       try {
-        if (position_) {
-          auto status = client_.look(*position_);
-          if (status.grant || status.position) return status;
-          give_up();
-        }
-        return client_.ask(ask_);  // the queue entry was lost: the next one is the last
+        auto status = look_once();
+        may_be_granted_ = false;
+        return status;
       } catch (const InvalidInput&) {
         throw;
-      } catch (const Error&) {
+      } catch (const Error& fault) {
+        if (fault.kind() == FaultKind::unknown) may_be_granted_ = true;
         deadline_.outlast();
         if (stop_.stop_requested()) return {};
       }
@@ -85,9 +96,22 @@ class Wait {
     }
   }
 
-  void give_up() noexcept {
-    if (position_) client_.leave(*position_);
+  LockClient::QueueStatus look_once() {
+    if (position_) {
+      auto status = client_.look(*position_);
+      if (status.grant || status.position) return status;
+      give_up();
+    }
+    return client_.ask(ask_);  // the queue entry was lost: the next one is the last
+  }
+
+  bool is_certainly_none() noexcept { return !may_be_granted_ || give_up(); }
+
+  // True: there was a queue entry, and it is gone.
+  bool give_up() noexcept {
+    const bool is_gone = position_ && client_.leave(*position_);
     position_.reset();
+    return is_gone;
   }
 
   LockClient& client_;
@@ -95,6 +119,7 @@ class Wait {
   const std::stop_token stop_;
   AcquireDeadline deadline_;
   bool is_last_look_ = false;
+  bool may_be_granted_ = false;                          // by a look, or an ask, whose answer was lost
   std::unique_ptr<LockClient::QueuePosition> position_;  // none: it was lost
 };
 

@@ -5,7 +5,7 @@
 // taken would, for which reason etcd does not treat it as a read.
 //
 // Method: the lock of etcd's client library (clientv3/concurrency), with the queue position, the token and
-// the holder in one key.
+// the holder in one key. The lease of a released grant is kept for the next one: see lease_pool.hpp.
 //
 // Thread-safe. Faults as in TokenSource.
 
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "adapters/etcd/client.hpp"
+#include "adapters/etcd/lock/lease_pool.hpp"
 #include "adapters/etcd/lock/lock_name.hpp"
 #include "adapters/etcd/lock/offset.hpp"
 #include "adapters/etcd/lock/queue_entry.hpp"
@@ -39,10 +40,11 @@ class LockClient {
     Resource resource;
     Holder holder;
     std::string key;
-    std::int64_t created = 0;
-    std::int64_t lease = 0;
-    Ms ttl{};  // of the lease, as granted
+    EtcdLease lease;
     BootClock::time_point asked_at{};
+    std::int64_t created = 0;
+    // Of raft, in which the lease was last renewed; nothing: it was granted by the log.
+    std::optional<std::int64_t> term{};
   };
   // What became of asking for a lock.
   struct QueueStatus {
@@ -67,8 +69,8 @@ class LockClient {
   // False: the position is lost, or may be.
   [[nodiscard]] bool keep(const QueuePosition& position);
   // Gives up a queue entry, unless the same holder was granted the lock by it, which another call of its own
-  // may have asked for; what fails there is left to the time to live.
-  void leave(const QueuePosition& position) noexcept;
+  // may have asked for. True: it is gone; otherwise it may be, or is left to its time to live.
+  bool leave(const QueuePosition& position) noexcept;
 
   // Of a lease; at least 1ms.
   [[nodiscard]] Ms remaining(std::int64_t lease);
@@ -86,23 +88,24 @@ class LockClient {
 
  private:
   using Name = std::tuple<std::string, std::int64_t, std::string>;
-  struct WaitQueue;
 
-  [[nodiscard]] QueueStatus try_lock(const Ask& ask, QueuePosition position);
-  [[nodiscard]] std::vector<Op> enqueue_ops(const QueuePosition& position, std::string value) const;
-  [[nodiscard]] WaitQueue take_if_free(const Ask& ask, const QueuePosition& position,
-                                       const Offset::Known& offset);
-  [[nodiscard]] WaitQueue enqueue(const Ask& ask, const QueuePosition& position);
+  [[nodiscard]] std::optional<QueueStatus> ask_under_spare(const Ask& ask);
+  [[nodiscard]] QueueStatus ask_under(const Ask& ask, QueuePosition position);
+  [[nodiscard]] QueueStatus try_lock(const Ask& ask, QueuePosition& position);
+  [[nodiscard]] TxnAnswer take_if_free(const Ask& ask, QueuePosition& position, const Offset::Known& offset);
+  [[nodiscard]] QueueStatus enqueue(const Ask& ask, QueuePosition& position);
+  [[nodiscard]] TxnAnswer put_key(QueuePosition& position, const Txn& txn);
   [[nodiscard]] TxnAnswer take_lock(const std::string& key, std::int64_t created, const QueuePosition& asking,
                                     const Offset::Known& offset);
   [[nodiscard]] std::optional<Grant> same_holder(const QueuePosition& asking, const QueueEntry& first,
                                                  Ms ttl);
-  [[nodiscard]] Grant granted(const QueuePosition& position, Token token);
-  [[nodiscard]] std::optional<Grant> granted_after(const LeaseAnswer& alive, const TxnAnswer& answer,
-                                                   const QueuePosition& position, Token token);
-  [[nodiscard]] LeaseAnswer new_lease(Ms ttl);
-  // True: it is gone, and its keys with it. Else it is left to its time to live.
-  bool drop_lease(std::int64_t lease) noexcept;
+  [[nodiscard]] std::optional<Grant> granted(const QueuePosition& position, Token token, std::int64_t term);
+  [[nodiscard]] EtcdLease new_lease(Ms ttl);
+  // True: it is gone, and its keys with it. Otherwise, and where it is not our own, it is left to its time to
+  // live.
+  bool drop_lease(const EtcdLease& lease) noexcept;
+  // REQUIRES: our transaction has removed its key.
+  void keep_or_drop(const EtcdLease& lease) noexcept;
 
   // The lease of the one that was last seen to hold the lock, if it is there still.
   [[nodiscard]] std::optional<std::int64_t> lease_of_last_holder(const Ask& ask);
@@ -113,7 +116,10 @@ class LockClient {
   [[nodiscard]] std::optional<Ms> lengthen(const Claim& claim, QueuePosition position, Ms ttl);
   [[nodiscard]] std::vector<Compare> holds(const QueuePosition& position, const Claim& claim) const;
   void remember(const Claim& claim, const QueuePosition& position);
-  void forget(const Claim& claim);
+  void forget(const Claim& claim) { (void)extract(claim); }
+  // From then on no other call refers to the lease, if it is our own.
+  std::optional<QueuePosition> extract(const Claim& claim);
+  [[nodiscard]] TxnAnswer remove_key(const QueuePosition& position, const Claim& claim);
   static Name name_of(const Claim& claim);
   // A call of a renewal reaches the last of many endpoints within a quarter of the time to live.
   [[nodiscard]] Hedging hedging_of(Ms ttl) const {
@@ -128,9 +134,10 @@ class LockClient {
   Client client_;
   const LockName lock_name_;
   Offset offset_;
+  LeasePool pool_;
   std::mutex mutex_;
-  std::map<Name, QueuePosition>
-      places_;  // of leases that this process was granted: an aid to find them, no proof
+  // Of grants: an aid to find their keys, no proof; and which leases are our own.
+  std::map<Name, QueuePosition> places_;
   std::map<std::string, KeyValue> holders_;  // per resource, as last seen by a refused ask
 };
 

@@ -44,6 +44,10 @@ std::string LockName::of(const Resource& resource) const {
   return name + "/";
 }
 
+std::string LockName::key_of(const Resource& resource, std::int64_t lease) const {
+  return of(resource) + lease_in_key(lease);
+}
+
 std::vector<Op> LockName::registration() const {
   if (!is_shared_) return {};
   return {put(registered(prefix_).key + before_ + "%s" + after_, "")};

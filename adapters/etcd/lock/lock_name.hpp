@@ -24,6 +24,9 @@ class LockName {
   // InvalidInput where the pattern makes a key of ours out of the resource.
   [[nodiscard]] std::string of(const Resource& resource) const;
 
+  // The key of a contender.
+  [[nodiscard]] std::string key_of(const Resource& resource, std::int64_t lease) const;
+
   // To be put with every key of a lock that is not in our own names, so that lowest_live() finds the locks of
   // every pattern that the namespace is used with.
   [[nodiscard]] std::vector<Op> registration() const;

@@ -9,7 +9,7 @@
 namespace fenceguard::etcd {
 namespace {
 
-constexpr int attempts_max = 8;
+constexpr int attempts_max = 16;
 constexpr std::chrono::milliseconds heartbeat{100};  // of etcd's leader, where nothing else was set
 constexpr std::size_t places_max = 65'536;
 
@@ -23,12 +23,16 @@ void LockClient::remember(const Claim& claim, const QueuePosition& position) {
   const std::scoped_lock lock{mutex_};
   // Of leases that were not released; whichever is dropped can be found again.
   if (places_.size() >= places_max) places_.erase(places_.begin());
-  places_.insert_or_assign(name_of(claim), position);
+  auto& place = places_.try_emplace(name_of(claim), position).first->second;
+  // What was found by reading does not tell whose the lease is.
+  if (position.lease.is_own()) place = position;
 }
 
-void LockClient::forget(const Claim& claim) {
+std::optional<LockClient::QueuePosition> LockClient::extract(const Claim& claim) {
   const std::scoped_lock lock{mutex_};
-  places_.erase(name_of(claim));
+  auto node = places_.extract(name_of(claim));
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
 }
 
 Op LockClient::marker() const {
@@ -62,8 +66,8 @@ std::optional<LockClient::QueuePosition> LockClient::place_of(const Claim& claim
   const QueueEntry first{found.front()};
   if (!first.is_granted() || first.holder != claim.holder || first.token(0) != claim.token)
     return std::nullopt;
-  QueuePosition position{
-      claim.resource, claim.holder, first.key.key, first.key.create_revision, first.key.lease, {}, {}};
+  QueuePosition position{claim.resource, claim.holder, first.key.key, {}, {}, first.key.create_revision};
+  position.lease.id = first.key.lease;
   remember(claim, position);
   return position;
 }
@@ -72,7 +76,7 @@ std::vector<Compare> LockClient::holds(const QueuePosition& position, const Clai
   const auto offset = claim.token.value() - position.created;
   return {created_at(position.key, position.created),
           value_is(position.key, granted_value(claim.holder, offset)),
-          {Compare::Target::lease, Compare::Is::equal, position.key, {}, position.lease}};
+          {Compare::Target::lease, Compare::Is::equal, position.key, {}, position.lease.id}};
 }
 
 // A keep-alive is answered by a member that takes itself for the leader. That it was the leader is known
@@ -85,7 +89,7 @@ std::optional<LockClient::Ms> LockClient::renew(const Claim& claim, Ms ttl) {
   for (int i = 0; i < attempts_max; ++i) {
     const auto position = place_of(claim, hedging);
     if (!position) return std::nullopt;
-    const auto alive = client_.keep_alive(position->lease, hedging);
+    const auto alive = client_.keep_alive(position->lease.id, hedging);
     if (alive.ttl > Ms{0} && alive.ttl < ttl) {
       if (auto longer = lengthen(claim, *position, ttl)) return longer;
       continue;
@@ -117,35 +121,51 @@ std::optional<LockClient::Ms> LockClient::lengthen(const Claim& claim, QueuePosi
   } catch (const OutcomeUnknown&) {
     throw;  // the key may live by the new lease already
   } catch (const Error&) {
-    drop_lease(lease.id);
+    drop_lease(lease);
     throw;
   }
   if (!answer.succeeded) {
-    drop_lease(lease.id);
+    drop_lease(lease);
     return std::nullopt;
   }
   drop_lease(position.lease);
-  position.lease = lease.id;
-  position.ttl = lease.ttl;
+  position.lease = lease;
   remember(claim, position);
   return lease.ttl;
 }
 
+// It may be sent any number of times: the key of a later grant under the same lease has another create
+// revision.
+TxnAnswer LockClient::remove_key(const QueuePosition& position, const Claim& claim) {
+  const Txn removal{holds(position, claim), {etcd::remove(position.key)}, {}};
+  try {
+    return client_.txn(removal);
+  } catch (const OutcomeUnknown& unknown) {
+    try {
+      if (auto answer = client_.txn(removal); answer.succeeded) return answer;
+    } catch (const Error&) {
+      // Then the end of the lease frees the lock.
+    }
+    // No waiter may be delayed by a lease that its holder has given up. No other grant lives by it.
+    drop_lease(position.lease);
+    throw OutcomeUnknown(unknown.what());
+  }
+}
+
 Release LockClient::release(const Claim& claim) {
   for (int i = 0; i < attempts_max; ++i) {
-    const auto position = place_of(claim);
-    if (!position) return Release::not_held;
-    TxnAnswer answer;
-    forget(claim);
+    auto position = extract(claim);
+    if (!position) {
+      if (!place_of(claim)) return Release::not_held;
+      continue;  // it is remembered now, unless another call has taken it
+    }
     try {
-      answer = client_.txn({holds(*position, claim), {etcd::remove(position->key)}, {}});
-    } catch (const OutcomeUnknown&) {
-      // No waiter may be delayed by a lease that its holder has given up, and no other key lives by it.
-      drop_lease(position->lease);
+      if (!remove_key(*position, claim).succeeded) continue;
+    } catch (const Unavailable&) {
+      remember(claim, *position);
       throw;
     }
-    if (!answer.succeeded) continue;
-    drop_lease(position->lease);
+    keep_or_drop(position->lease);
     return Release::released;
   }
   throw Unavailable("etcd: the lease changes all the time; try again");
@@ -159,10 +179,8 @@ Release LockClient::end(const Resource& resource) {
     const QueueEntry first{found.front()};
     const auto answer = client_.txn(
         {{created_at(first.key.key, first.key.create_revision)}, {etcd::remove(first.key.key)}, {}});
-    if (!answer.succeeded) continue;
-    // A lease that is not ours may hold more than this key.
-    if (first.holder) drop_lease(first.key.lease);
-    return Release::released;
+    // Its lease is that of the client which made it.
+    if (answer.succeeded) return Release::released;
   }
   throw Unavailable("etcd: the lock changes hands all the time; try again");
 }

@@ -34,6 +34,12 @@ class OutOfSpace : public OutcomeUnknown {
   using OutcomeUnknown::OutcomeUnknown;
 };
 
+// A call that writes was refused because the lease that it names is not there.
+class MissingLease : public Unavailable {
+ public:
+  using Unavailable::Unavailable;
+};
+
 // The server wants no authentication.
 [[nodiscard]] bool is_authentication_off(const Refusal& refusal) noexcept;
 

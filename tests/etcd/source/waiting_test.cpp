@@ -59,6 +59,31 @@ TEST_F(Waiting, ExactlyOneClientIsWokenPerHandOver) {
   RecordProperty("woken", std::to_string(woken));
 }
 
+// The bytes that the server sends to one who asks in vain, who lines up and gives up, and who looks on.
+TEST_F(Waiting, AnAskIsAnsweredAsBrieflyHoweverLongTheQueueIs) {
+  std::atomic<std::size_t> bytes{0};
+  Proxy proxy{cluster_.member(0).port(),
+              [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                if (direction == Proxy::Direction::to_client) bytes += piece.size();
+                return piece.size();
+              }};
+  const auto asked_among = [&](int entries) {
+    for (int i = 0; i < entries; ++i) {
+      const auto key = lock + "/" + std::to_string(entries) + "-" + std::to_string(i);
+      EXPECT_TRUE(client_.txn({{}, {etcd::put(key, "someone-with-a-name awaits")}}).succeeded);
+    }
+    const auto far = open(cluster_.url_of_port(proxy.port(), "?timeout=30s"));
+    bytes = 0;
+    EXPECT_TRUE(is_held(*far));
+    EXPECT_FALSE(far->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = Ms{1}}));
+    return bytes.load();
+  };
+  const auto first = take(*source_, "first");
+  const auto among_few = asked_among(5);
+  EXPECT_LT(asked_among(300), among_few + among_few / 4);
+  EXPECT_EQ(source_->release(first.claim), Release::released);
+}
+
 TEST_F(Waiting, AWaiterThatStopsOrTimesOutLeavesNothing) {
   const auto grant = take(*source_, "first");
   EXPECT_FALSE(source_->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = Ms{100}}));
