@@ -64,7 +64,7 @@ class Session {
   [[nodiscard]] std::chrono::milliseconds session_timeout() const;
   [[nodiscard]] std::int64_t id() const;
 
-  // watch is set only where there is the node.
+  // watch: told at once where the node is not there.
   [[nodiscard]] Pending<Answer> begin_get(const std::string& path, Watch watch = {});
   // watch: of a node that is not there, it waits for its creation.
   [[nodiscard]] Pending<Answer> begin_exists(const std::string& path, Watch watch = {});

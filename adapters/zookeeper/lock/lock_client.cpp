@@ -33,6 +33,21 @@ struct Data {
   std::int64_t offset;
 };
 
+// REQUIRES: children were read after the entry was made.
+LockClient::Place place_among(const std::string& entry, Token token,
+                              const std::vector<std::string>& children) {
+  const auto entries = contenders_of(children);
+  const auto name = entry.substr(entry.rfind('/') + 1);
+  const auto self = std::ranges::find(entries, name);
+  if (self == entries.end()) {
+    if (std::ranges::find(children, name) == children.end()) return {};
+    throw Unavailable(entry + " is no contender by its name, though it was made as one");
+  }
+  LockClient::Place place{.is_there = true, .token = token, .before = {}};
+  if (self != entries.begin()) place.before = parent_of(entry) + "/" + *std::prev(self);
+  return place;
+}
+
 // What our own entries say, or nothing.
 std::optional<Data> parse_data(std::string_view data) {
   const auto space = data.rfind(' ');
@@ -47,20 +62,29 @@ std::optional<Data> parse_data(std::string_view data) {
 }  // namespace
 
 LockClient::LockClient(const std::string& root, const std::string& pattern, Layout layout)
-    : root_{root}, offset_path_{root + "/offset"}, path_{root, pattern}, layout_{layout} {}
+    : root_{root},
+      offset_path_{root + "/offset"},
+      stamp_path_{root + "/stamp"},
+      path_{root, pattern},
+      layout_{layout} {}
 
-std::string LockClient::enter(Session& session, const std::string& lock, const std::string& guid,
-                              const Holder& holder) {
+LockClient::Entry LockClient::enter(Session& session, const std::string& lock, const std::string& guid,
+                                    const Holder& holder) {
   const auto name = lock + "/" + contender_name(layout_, guid);
   register_place(session);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto now = offset(session);
     const auto data = fmt::format("{} {}", holder.id(), now.value);
-    const auto made =
-        session.multi({check(offset_path_, now.version), create(name, data, Mode::ephemeral_sequential)});
-    if (made.is_ok()) return made.answers[1].path;
+    Entry entry{.path = {}, .offset = now.value};
+    const auto made = make_entry(session, lock,
+                                 {check(offset_path_, now.version),
+                                  create(name, data, Mode::ephemeral_sequential), set(stamp_path_, "")},
+                                 entry);
+    if (made.is_ok()) return entry;
     if (made.failed == 0) {
       (void)read_offset(session);
+    } else if (made.failed == 2) {
+      (void)session.create(stamp_path_, "");
     } else if (made.code == Code::no_node) {
       make_lock(session, lock);
     } else {
@@ -68,6 +92,23 @@ std::string LockClient::enter(Session& session, const std::string& lock, const s
     }
   }
   raise_contended(offset_path_);
+}
+
+// The children are asked for before the entry's answer has come: a session's calls are done in their order.
+MultiAnswer LockClient::make_entry(Session& session, const std::string& lock, const std::vector<Op>& ops,
+                                   Entry& entry) {
+  auto making = session.begin_multi(ops);
+  auto listing = session.begin_get_children(lock);
+  auto made = making.get();
+  if (!made.is_ok()) return made;
+  entry.path = made.answers[1].path;
+  entry.czxid = made.answers[2].stat.mzxid;
+  try {
+    entry.children = listing.get().children;
+  } catch (const Unavailable&) {
+    // The entry is made all the same, and a look tells where it stands.
+  }
+  return made;
 }
 
 // Before the first entry is made there, so that lowest_live() of every source finds it.
@@ -90,22 +131,17 @@ void LockClient::make_lock(Session& session, const std::string& lock) {
   session.make_path(lock, Mode::container);
 }
 
+LockClient::Place LockClient::place_of(const Entry& entry) {
+  return place_among(entry.path, token_above(entry.czxid, entry.offset), *entry.children);
+}
+
 LockClient::Place LockClient::look(Session& session, const std::string& entry, Session::Watch watch) {
   auto own = session.begin_get(entry, std::move(watch));
   auto all = session.begin_get_children(parent_of(entry));
   const auto node = own.get();
   const auto children = all.get();
   if (node.code != Code::ok) return {};
-  Place place{.is_there = true, .token = token_of(session, node), .before = {}};
-  const auto entries = contenders_of(children.children);
-  const auto name = entry.substr(entry.rfind('/') + 1);
-  const auto self = std::ranges::find(entries, name);
-  if (self == entries.end()) {
-    if (std::ranges::find(children.children, name) == children.children.end()) return {};
-    throw Unavailable(entry + " is no contender by its name, though it was made as one");
-  }
-  if (self != entries.begin()) place.before = parent_of(entry) + "/" + *std::prev(self);
-  return place;
+  return place_among(entry, token_of(session, node), children.children);
 }
 
 bool LockClient::is_there(Session& session, const std::string& entry) {

@@ -3,6 +3,7 @@
 // LockClient: the steps of the lock recipe, each of them one call of a session or a few, on nodes below ROOT:
 //
 //   ROOT/offset                     what is added to every czxid: decimal, 0 until a raise
+//   ROOT/stamp                      set whenever an entry is made: its mzxid is the entry's czxid
 //   ROOT/locks/RESOURCE/CONTENDER   see layout.hpp; data: 'HOLDER OFFSET'
 //   ROOT/lock_paths/NAME            data: another node below which there are locks of this namespace
 //
@@ -10,11 +11,15 @@
 // with a check of the offset's version, so that what was drawn holds the present offset: a raise excludes
 // draws. An entry of another library says no offset; it counts with the present one.
 //
+// The answer to a create within a multi does not tell the czxid, which would cost a second round trip: so the
+// same multi sets a node of ours, of which the answer does.
+//
 // Faults as of Session; nothing is repeated here but what was refused. Thread-safe.
 
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "adapters/zookeeper/session.hpp"
 #include "adapters/zookeeper/wire/layout.hpp"
@@ -29,16 +34,27 @@ class LockClient {
 
   [[nodiscard]] std::string lock_of(const Resource& resource) const { return path_.of(resource); }
 
-  // Makes an entry in lock for this GUID. Its path.
-  [[nodiscard]] std::string enter(Session& session, const std::string& lock, const std::string& guid,
-                                  const Holder& holder);
-
-  // Where an entry stands: one round trip.
+  // Where an entry stands.
   struct Place {
     bool is_there = false;              // its node exists
     std::optional<Token> token;         // if so
     std::optional<std::string> before;  // the path of the one before it; none: it holds the lock
   };
+
+  // An entry that was made, and what the same round trip told of its place.
+  struct Entry {
+    std::string path;
+    std::int64_t offset = 0;
+    std::int64_t czxid = 0;
+    std::optional<std::vector<std::string>> children{};  // of the lock; nothing: that answer did not come
+  };
+  // Makes an entry in lock for this GUID.
+  [[nodiscard]] Entry enter(Session& session, const std::string& lock, const std::string& guid,
+                            const Holder& holder);
+  // REQUIRES: it has the children.
+  [[nodiscard]] static Place place_of(const Entry& entry);
+
+  // The same for an entry whose path is known: one round trip.
   // watch, if there is one, is told when its node has gone.
   [[nodiscard]] Place look(Session& session, const std::string& entry, Session::Watch watch = {});
 
@@ -77,6 +93,8 @@ class LockClient {
   [[nodiscard]] Offset offset(Session& session);
   [[nodiscard]] Offset read_offset(Session& session);
   void keep(const Session& session, const Offset& offset);
+  [[nodiscard]] MultiAnswer make_entry(Session& session, const std::string& lock, const std::vector<Op>& ops,
+                                       Entry& entry);
   void register_place(Session& session);
   void make_lock(Session& session, const std::string& lock);
   // Ends once the ensemble has decided on everything that was begun before, by this session and by others,
@@ -89,6 +107,7 @@ class LockClient {
 
   const std::string root_;
   const std::string offset_path_;
+  const std::string stamp_path_;
   const LockPath path_;
   const Layout layout_;
   std::mutex mutex_;                 // guards what follows

@@ -36,7 +36,6 @@ std::optional<Grant> Attempt::ask() {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     stay_connected();
     try {
-      find_or_enter();
       const auto grant = ask_once();
       if (grant || before_) return grant;
     } catch (const OutcomeUnknown& fault) {
@@ -54,27 +53,35 @@ void Attempt::stay_connected() {
   auto generation = parts_.sessions.generation(stop_);
   if (generation.session != generation_.session) forget_node();
   generation_ = std::move(generation);
+  // It may have been asked for over the connection that broke.
+  gone_.reset();
 }
 
-void Attempt::find_or_enter() {
-  if (!path_.empty()) return;
-  auto& session = *generation_.session;
-  if (may_exist_) {
-    const auto found = parts_.calls.find(session, lock_, guid_);
-    // A call that was given up and then arrived after all made one more.
-    for (std::size_t i = 1; i < found.size(); ++i)
-      parts_.cleaner.remove({generation_.session, lock_, guid_, found[i]});
-    if (!found.empty()) path_ = found.front();
-    if (!found.empty()) return;
-  }
+// A call that was given up may have made an entry: the first that is found is ours, and any other is removed.
+void Attempt::find() {
+  const auto found = parts_.calls.find(*generation_.session, lock_, guid_);
+  for (std::size_t i = 1; i < found.size(); ++i)
+    parts_.cleaner.remove({generation_.session, lock_, guid_, found[i]});
+  if (!found.empty()) path_ = found.front();
+}
+
+// Its node is watched from then on, because removed by others it ends the lease that lives by it before any
+// caller asks. The answer to the watch is not waited for: where the node has gone by then, it tells so.
+LockClient::Place Attempt::enter() {
   may_exist_ = true;
-  path_ = parts_.calls.enter(session, lock_, guid_, holder_);
+  const auto entry = parts_.calls.enter(*generation_.session, lock_, guid_, holder_);
+  path_ = entry.path;
+  if (!entry.children) return look();
+  gone_ = std::make_shared<std::atomic<bool>>(false);
+  (void)generation_.session->begin_get(path_, watch_for(gone_));
+  return LockClient::place_of(entry);
 }
 
 // Neither a grant nor an entry before it: it is not there any more, or no longer certain.
 std::optional<Grant> Attempt::ask_once() {
   const auto asked_at = BootClock::now();
-  const auto place = look();
+  if (path_.empty() && may_exist_) find();
+  const auto place = path_.empty() ? enter() : look();
   before_ = place.before;
   if (!place.is_there) {
     forget_node();
@@ -97,19 +104,21 @@ std::optional<Grant> Attempt::ask_once() {
   return Grant{claim, term, true, asked_at};
 }
 
-// A node that is removed by others ends the lease that lives by it, before any caller asks. Ours is watched
-// from the first look on, because the look that finds it first costs no round trip more.
 LockClient::Place Attempt::look() {
-  if (gone_) return parts_.calls.look(*generation_.session, path_);
-  auto gone = std::make_shared<std::atomic<bool>>(false);
-  const auto watch = [gone, path = path_, &leases = parts_.leases](bool is_gone) {
+  auto& session = *generation_.session;
+  if (gone_) return parts_.calls.look(session, path_);
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  auto place = parts_.calls.look(session, path_, watch_for(gone));
+  gone_ = gone;
+  return place;
+}
+
+Session::Watch Attempt::watch_for(const std::shared_ptr<std::atomic<bool>>& gone) const {
+  return [gone, path = path_, &leases = parts_.leases](bool is_gone) {
     if (!is_gone) return;
     *gone = true;
     leases.lose_node(path);
   };
-  auto place = parts_.calls.look(*generation_.session, path_, watch);
-  gone_ = std::move(gone);
-  return place;
 }
 
 void Attempt::forget_node() {

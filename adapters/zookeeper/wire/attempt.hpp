@@ -52,9 +52,11 @@ class Attempt {
 
  private:
   void stay_connected();
-  void find_or_enter();
   [[nodiscard]] std::optional<Grant> ask_once();
+  void find();
+  [[nodiscard]] LockClient::Place enter();
   [[nodiscard]] LockClient::Place look();
+  [[nodiscard]] Session::Watch watch_for(const std::shared_ptr<std::atomic<bool>>& gone) const;
   void forget_node();
 
   const Parts parts_;
@@ -68,7 +70,7 @@ class Attempt {
   std::string path_;                         // empty: not known
   bool may_exist_ = false;                   // though its path is not known
   bool is_granted_ = false;                  // the node belongs to a lease
-  std::shared_ptr<std::atomic<bool>> gone_;  // told by the node's watch; null: it has none yet
+  std::shared_ptr<std::atomic<bool>> gone_;  // told by the node's watch; null: it has none for certain
   std::optional<std::string> before_;
 };
 

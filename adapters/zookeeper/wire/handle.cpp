@@ -187,13 +187,20 @@ bool SessionHandle::keep(std::unique_ptr<Call> call) {
 }
 
 std::unique_ptr<SessionHandle::Call> SessionHandle::take(Call& call, int code) {
-  const std::scoped_lock lock{mutex_};
-  // A failed call set no watch.
-  const bool is_set = code == ZOK || (code == ZNONODE && call.watches_absent);
-  if (!is_set) watches_.erase(call.watch);
-  const auto found = calls_.find(&call);
-  auto kept = std::move(found->second);
-  calls_.erase(found);
+  std::unique_ptr<Call> kept;
+  Watch absent;
+  {
+    const std::scoped_lock lock{mutex_};
+    // A failed call set no watch.
+    const bool is_set = code == ZOK || (code == ZNONODE && call.watches_absent);
+    if (!is_set) {
+      auto watch = watches_.extract(call.watch);
+      if (code == ZNONODE && !watch.empty()) absent = std::move(watch.mapped());
+    }
+    auto found = calls_.extract(&call);
+    kept = std::move(found.mapped());
+  }
+  if (absent) absent(true);
   return kept;
 }
 

@@ -13,7 +13,8 @@ enum class SessionState {
   refused,  // the credentials were refused: over as well
 };
 // What happened to a node that was looked at with a watch; a watch tells once, unless the call that set it
-// failed. The session's end tells as well, with 'gone' false; the destructor does so on its own thread.
+// failed. A node that was to be read and was not there counts as gone. The session's end tells as well, with
+// 'gone' false; the destructor does so on its own thread.
 using NodeWatch = std::function<void(bool gone)>;
 
 }  // namespace fenceguard::zookeeper

@@ -125,14 +125,17 @@ TEST_F(SessionTest, AWatchTellsOnceThatTheNodeHasGone) {
   EXPECT_EQ(gone, 1);
 }
 
-// Nobody would ever take it away.
+// It is told so, and nobody would ever take the watch away.
 TEST_F(SessionTest, ReadingANodeThatIsGoneLeavesNoWatchBehind) {
   const auto at = address();
   Session session{at, Ms{10'000}};
   session.wait_until_connected();
   const auto kept = std::make_shared<int>();
-  EXPECT_EQ(session.get(at.root + "/none", [kept](bool) {}).code, Code::no_node);
+  std::atomic<int> gone{0};
+  EXPECT_EQ(session.get(at.root + "/none", [kept, &gone](bool is_gone) { gone += is_gone ? 1 : 10; }).code,
+            Code::no_node);
   EXPECT_TRUE(eventually([&] { return kept.use_count() == 1; }));
+  EXPECT_EQ(gone, 1);
 }
 
 TEST_F(SessionTest, WaitersForOneNodeShareItsWatch) {
