@@ -21,6 +21,7 @@ using zookeeper::Mode;
 using zookeeper::Session;
 
 constexpr int threads = 8;  // of each process that writes
+constexpr int locks = 150;  // of a batch
 constexpr std::chrono::seconds ttl{30};
 constexpr const char* data_root = "/data";
 
@@ -43,10 +44,10 @@ std::string hosts_of(const Ensemble& ensemble) {
   return zookeeper::address_of(Url::parse(ensemble.url())).hosts;
 }
 
-double rate_of_locks(TokenSource& source, int count) {
+double rate_of_locks(TokenSource& source) {
   const Resource resource{"accounts/42"};
   const Holder holder = Holder::random();
-  return rate(count, [&](int) {
+  return rate(locks, [&](int) {
     auto answer = source.try_acquire(resource, holder, ttl);
     source.release(std::get<Grant>(answer).claim);
   });
@@ -56,29 +57,28 @@ void measure_lock(Ensemble& ensemble, const Settings& settings) {
   const std::string bare_name = "zookeeper: acquire and release";
   const std::string kazoo_name = "zookeeper: acquire and release, beside kazoo's Lock";
   const auto source = zookeeper::open_source(Url::parse(ensemble.url("/bench")));
-  const int count = settings.quick ? 400 : 3'000;
-  const int rounds = settings.quick ? 5 : 9;
-  const auto ours = [&] { return rate_of_locks(*source, count); };
+  const int rounds = settings.quick ? 7 : 31;
+  const auto ours = [&] { return rate_of_locks(*source); };
   (void)ours();
   if (settings.wants(bare_name)) {
     Session bare{zookeeper::address_of(Url::parse(ensemble.url())), ttl};
     bare.wait_until_connected();
     bare.make_path("/bare/lock");
     const auto sides = alternate(rounds, ours, [&] {
-      return rate(count, [&](int) {
+      return rate(locks, [&](int) {
         const auto made = bare.create("/bare/lock/x__lock__", "holder", Mode::ephemeral_sequential);
         (void)bare.get_children("/bare/lock");
         (void)bare.remove(made.path);
       });
     });
-    print_rates(bare_name + ", against create, getChildren, delete", sides, ">= 0.8");
+    print_rates(bare_name + ", against create, getChildren, delete", sides, ">= 0.9");
   }
   if (settings.wants(kazoo_name)) {
     const auto sides = alternate(rounds, ours, [&] {
       return sum_of(1, {"/usr/bin/python3", "-c", kazoo_script, hosts_of(ensemble), "/kazoo/lock",
-                        std::to_string(count)});
+                        std::to_string(locks)});
     });
-    print_rates(kazoo_name, sides, "none");
+    print_rates(kazoo_name, sides, "> 1");
   }
 }
 
@@ -174,14 +174,14 @@ void measure_writes(Ensemble& ensemble, const Settings& settings) {
     (void)session.create("/bench/floor", "0");
     session.make_path("/bench/fences");
   }
-  const auto count = std::to_string(settings.quick ? 250 : 2'000);
+  const auto count = std::to_string(settings.quick ? 150 : 500);
   for (const int processes : {1, 3}) {
     for (const std::string kind : {"equal token", "advancing"}) {
       const auto name = fmt::format("zookeeper: guarded write, {}, {} process{} of {} threads", kind,
                                     processes, processes == 1 ? "" : "es", threads);
       if (!settings.wants(name)) continue;
       const auto sides = alternate(
-          settings.quick ? 3 : 7,
+          settings.quick ? 3 : 15,
           [&] {
             return sum_of_workers(processes, {ensemble.url(), "ours " + kind, count});
           },
