@@ -302,20 +302,22 @@ std::optional<Grant> LockClient::same_holder(const QueuePosition& asking, const 
 }
 
 // term: of the transaction that granted it. A keep-alive before it may have been another leader's: the term
-// must not begin with that one. Nothing: the lease is lost.
+// must not begin with that one. Nothing: the lease is lost. The grant is remembered last, since from then on
+// another call of the same holder may release it, and the lease is no longer this one's to end.
 std::optional<Grant> LockClient::granted(const QueuePosition& position, Token token, std::int64_t term) {
   const Claim claim{position.resource, token, position.holder, {}};
-  remember(claim, position);
   Grant grant{claim, position.lease.ttl, true, position.asked_at};
-  if (!position.term || position.term == term) return grant;
-  try {
-    const auto renewed = renew(claim, grant.ttl);
-    if (!renewed) return std::nullopt;
-    grant.ttl = *renewed;
-    return grant;
-  } catch (const Unavailable& fault) {
-    throw OutcomeUnknown(fault.what());  // the lock is taken
+  if (position.term && position.term != term) {
+    try {
+      const auto renewed = renew(claim, grant.ttl);
+      if (!renewed) return std::nullopt;
+      grant.ttl = *renewed;
+    } catch (const Unavailable& fault) {
+      throw OutcomeUnknown(fault.what());  // the lock is taken
+    }
   }
+  remember(claim, position);
+  return grant;
 }
 
 LockClient::QueueStatus LockClient::look(const QueuePosition& position) {
@@ -357,15 +359,15 @@ bool LockClient::keep(const QueuePosition& position) {
 
 bool LockClient::leave(const QueuePosition& position) noexcept {
   try {
-    const auto answer = client_.txn({{value_is(position.key, waiting_value(position.holder))},
-                                     {etcd::remove(position.key)},
-                                     {get(position.key), marker()}});
+    const auto answer = client_.txn(
+        {{created_at(position.key, position.created), value_is(position.key, waiting_value(position.holder))},
+         {etcd::remove(position.key)},
+         {get(position.key), marker()}});
+    if (!answer.succeeded && !answer.answers.at(0).found.empty()) return false;
     if (answer.succeeded)
       keep_or_drop(position.lease);
-    else if (answer.answers.at(0).found.empty())
-      drop_lease(position.lease);
-    else
-      return false;
+    else if (!position.lease.is_reusable)
+      drop_lease(position.lease);  // a late request may put a key under it; otherwise it runs out
     return true;
   } catch (const std::exception&) {
     return false;
