@@ -1,9 +1,11 @@
 #include "guard/store/fence_cache.hpp"
 
+#include <array>
+#include <atomic>
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <cstring>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@ namespace fenceguard {
 namespace {
 
 constexpr std::size_t shards_max = 64;
+constexpr std::size_t reader_locks = 4;  // of a shard
 
 // One cached fence. name and holder lie one after the other, in place or on the heap.
 class Slot {
@@ -38,8 +41,15 @@ class Slot {
     token_ = fence.token.value();
     sequence_ = fence.sequence ? fence.sequence->value() : no_sequence;
     closed_ = fence.closed;
-    used_ = true;
+    mark_used();
   }
+
+  // A slot that is only looked at stays in the caches of all processors, so what is marked is not written.
+  void mark_used() noexcept {
+    if (!used_.load(std::memory_order_relaxed)) used_.store(true, std::memory_order_relaxed);
+  }
+  // Whether it was used since the last call.
+  [[nodiscard]] bool take_used() noexcept { return used_.exchange(false, std::memory_order_relaxed); }
 
   [[nodiscard]] std::string_view name() const noexcept { return {text(), name_bytes_}; }
   [[nodiscard]] std::string_view holder() const noexcept { return {text() + name_bytes_, holder_bytes_}; }
@@ -55,8 +65,6 @@ class Slot {
     name_bytes_ = 0;
     holder_bytes_ = 0;
   }
-
-  bool used_ = false;  // since the hand last passed
 
  private:
   static constexpr std::int64_t no_sequence = -1;
@@ -76,6 +84,7 @@ class Slot {
     holder_bytes_ = 0;
   }
 
+  std::atomic<bool> used_{false};  // since the hand last passed; readers write it side by side
   bool closed_ = false;
   std::uint8_t holder_bytes_ = 0;
   std::uint16_t name_bytes_ = 0;
@@ -85,14 +94,75 @@ class Slot {
 };
 static_assert(sizeof(Slot) == 96);
 
+// Slots whose addresses stay, and which are not copied as they grow in number. The table of chunks is small
+// enough to stay in a processor's cache.
+class Slots {
+ public:
+  [[nodiscard]] Slot& operator[](std::size_t place) const noexcept {
+    return chunks_[place / chunk_slots][place % chunk_slots];
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  void add() {
+    if (size_ % chunk_slots == 0) chunks_.push_back(std::make_unique<Slot[]>(chunk_slots));
+    ++size_;
+  }
+  void clear() {
+    chunks_.clear();
+    size_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t chunk_slots = 64;
+  std::vector<std::unique_ptr<Slot[]>> chunks_;
+  std::size_t size_ = 0;
+};
+
 std::size_t hash_name(std::string_view name) noexcept {
   return std::hash<std::string_view>{}(name);
 }
 
+// Which of a shard's locks the calling thread takes as a reader.
+std::size_t reader_number() noexcept {
+  static std::atomic<std::size_t> threads{0};
+  thread_local std::size_t number = reader_locks;
+  if (number == reader_locks) number = threads.fetch_add(1, std::memory_order_relaxed) % reader_locks;
+  return number;
+}
+
 }  // namespace
 
-class alignas(64) FenceCache::Shard {
+class FenceCache::Shard {
+  struct alignas(64) Lock {
+    std::mutex mutex;
+  };
+  using Locks = std::array<Lock, reader_locks>;
+
  public:
+  // Keeps writers out. Every thread takes a lock of its own while no more than reader_locks of them read, so
+  // that its line of memory does not go to and fro between processors.
+  class ReaderLock {
+   public:
+    explicit ReaderLock(Shard& shard) : lock_{shard.locks_[reader_number()].mutex} {}
+
+   private:
+    std::scoped_lock<std::mutex> lock_;
+  };
+  // Keeps all others out.
+  class WriterLock {
+   public:
+    explicit WriterLock(Shard& shard) : locks_{shard.locks_} {
+      for (auto& lock : locks_) lock.mutex.lock();
+    }
+    ~WriterLock() {
+      for (auto& lock : locks_) lock.mutex.unlock();
+    }
+    WriterLock(const WriterLock&) = delete;
+    WriterLock& operator=(const WriterLock&) = delete;
+
+   private:
+    Locks& locks_;
+  };
+
   Shard() : index_{0, ByName{&slots_}, ByName{&slots_}} {}
 
   void limit(std::size_t slots_max) { slots_max_ = slots_max; }
@@ -101,7 +171,7 @@ class alignas(64) FenceCache::Shard {
     const auto found = index_.find(Key{name, hash});
     if (found == index_.end()) return nullptr;
     Slot& slot = slots_[*found];
-    slot.used_ = true;
+    slot.mark_used();
     return &slot;
   }
 
@@ -119,7 +189,7 @@ class alignas(64) FenceCache::Shard {
       free_.pop_back();
     } else if (slots_.size() < slots_max_) {
       place = static_cast<std::uint32_t>(slots_.size());
-      slots_.emplace_back();
+      slots_.add();
     } else {
       place = give_way();
       evicted = true;
@@ -147,15 +217,11 @@ class alignas(64) FenceCache::Shard {
 
   [[nodiscard]] std::size_t size() const { return index_.size(); }
 
-  std::mutex mutex_;
-
  private:
   struct Key {
     std::string_view name;
     std::size_t hash;
   };
-  using Slots = std::deque<Slot>;  // addresses stay, and growing copies nothing
-
   // Hashes and compares places by the name in their slot.
   struct ByName {
     using is_transparent = void;
@@ -175,16 +241,14 @@ class alignas(64) FenceCache::Shard {
       if (hand_ >= slots_.size()) hand_ = 0;
       const std::size_t place = hand_++;
       Slot& slot = slots_[place];
-      if (slot.used_) {
-        slot.used_ = false;
-        continue;
-      }
+      if (slot.take_used()) continue;
       index_.erase(static_cast<std::uint32_t>(place));
       slot.release();
       return static_cast<std::uint32_t>(place);
     }
   }
 
+  Locks locks_;
   Slots slots_;
   boost::unordered_flat_set<std::uint32_t, ByName, ByName> index_;
   std::vector<std::uint32_t> free_;
@@ -211,7 +275,7 @@ FenceCache::Shard& FenceCache::shard_of(std::size_t hash) const noexcept {
 std::optional<Fence> FenceCache::find(const Resource& resource) const {
   const std::size_t hash = hash_name(resource.name());
   Shard& shard = shard_of(hash);
-  const std::scoped_lock lock{shard.mutex_};
+  const Shard::ReaderLock lock{shard};
   const Slot* slot = shard.find(resource.name(), hash);
   if (slot == nullptr) return std::nullopt;
   const FenceRef fence = slot->fence();
@@ -221,7 +285,7 @@ std::optional<Fence> FenceCache::find(const Resource& resource) const {
 std::optional<FenceCache::Answer> FenceCache::ask(const Claim& claim, std::int64_t floor) const {
   const std::size_t hash = hash_name(claim.resource.name());
   Shard& shard = shard_of(hash);
-  const std::scoped_lock lock{shard.mutex_};
+  const Shard::ReaderLock lock{shard};
   const Slot* slot = shard.find(claim.resource.name(), hash);
   if (slot == nullptr) return std::nullopt;
   const FenceRef fence = slot->fence();
@@ -231,20 +295,20 @@ std::optional<FenceCache::Answer> FenceCache::ask(const Claim& claim, std::int64
 bool FenceCache::put(const Resource& resource, const Fence& fence) {
   const std::size_t hash = hash_name(resource.name());
   Shard& shard = shard_of(hash);
-  const std::scoped_lock lock{shard.mutex_};
+  const Shard::WriterLock lock{shard};
   return shard.put(resource.name(), hash, fence);
 }
 
 void FenceCache::erase(const Resource& resource) {
   const std::size_t hash = hash_name(resource.name());
   Shard& shard = shard_of(hash);
-  const std::scoped_lock lock{shard.mutex_};
+  const Shard::WriterLock lock{shard};
   shard.erase(resource.name(), hash);
 }
 
 void FenceCache::clear() {
   for (std::size_t i = 0; i < shard_count_; ++i) {
-    const std::scoped_lock lock{shards_[i].mutex_};
+    const Shard::WriterLock lock{shards_[i]};
     shards_[i].clear();
   }
 }
@@ -252,7 +316,7 @@ void FenceCache::clear() {
 std::size_t FenceCache::size() const {
   std::size_t total = 0;
   for (std::size_t i = 0; i < shard_count_; ++i) {
-    const std::scoped_lock lock{shards_[i].mutex_};
+    const Shard::ReaderLock lock{shards_[i]};
     total += shards_[i].size();
   }
   return total;

@@ -7,7 +7,8 @@
 // where they are short (up to 72 bytes together). When a shard is full, a slot that was not used since the
 // hand last passed gives way (the CLOCK algorithm, F. J. Corbato 1968).
 //
-// Thread-safe; a call locks one shard.
+// Thread-safe. A call locks one shard: find() and ask() one of the locks of that shard, which threads have
+// each for themselves while they are few, put(), erase() and clear() all of them.
 
 #include <cstddef>
 #include <cstdint>
