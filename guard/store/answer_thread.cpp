@@ -20,21 +20,25 @@ void AnswerThread::post(std::function<void()> answer) {
 }
 
 void AnswerThread::work() {
-  std::unique_lock lock{mutex_};
+  // All that wait are taken at once: a lock for each would have the threads that post and this one take
+  // turns.
+  std::vector<std::function<void()>> answers;
   for (;;) {
-    wake_.wait(lock, [this] { return is_stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    auto answer = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    try {
-      answer();
-    } catch (...) {
-      // The caller's own affair: the other callers wait for their answers.
+    {
+      std::unique_lock lock{mutex_};
+      wake_.wait(lock, [this] { return is_stopping_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      answers.swap(queue_);
     }
-    // Destroy what the answer holds without the lock: its destructor may call here.
-    answer = nullptr;
-    lock.lock();
+    for (auto& answer : answers) {
+      try {
+        answer();
+      } catch (...) {
+        // The caller's own affair: the other callers wait for their answers.
+      }
+      answer = nullptr;  // what it holds goes before the next answer is given
+    }
+    answers.clear();
   }
 }
 

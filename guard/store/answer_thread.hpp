@@ -6,11 +6,11 @@
 // Thread-safe.
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "guard/error.hpp"
 
@@ -26,13 +26,15 @@ class AnswerThread {
 
   template <class T>
   void give(Outcome<T> outcome, Done<T> done) {
-    post([outcome = std::move(outcome), done = std::move(done)] { done(outcome); });
+    post([outcome = std::move(outcome), done = std::move(done)]() mutable { done(std::move(outcome)); });
   }
 
-  // May be called on any thread; done is called here. REQUIRES: this outlives it.
+  // May be called once, on any thread; done is called here. REQUIRES: this outlives it.
   template <class T>
   [[nodiscard]] Done<T> wrap(Done<T> done) {
-    return [this, done = std::move(done)](Outcome<T> outcome) { give<T>(std::move(outcome), done); };
+    return [this, done = std::move(done)](Outcome<T> outcome) mutable {
+      give<T>(std::move(outcome), std::move(done));
+    };
   }
 
   void post(std::function<void()> answer);
@@ -42,7 +44,7 @@ class AnswerThread {
 
   std::mutex mutex_;  // guards the following but the thread
   std::condition_variable wake_;
-  std::deque<std::function<void()>> queue_;
+  std::vector<std::function<void()>> queue_;
   bool is_stopping_ = false;
   std::thread thread_;
 };

@@ -131,7 +131,7 @@ void ObjectService::write(Operation operation, http::Request request, http::Repl
   } else {
     change.kind = ObjectWrite::Kind::remove;
   }
-  const Claim claim = operation.claim->on(std::move(operation.at.resource));
+  Claim claim = operation.claim->on(std::move(operation.at.resource));
   objects_.write(claim, std::move(change),
                  pending_.track<WriteReport>([this, begun, claim, client = std::move(request.client),
                                               reply = std::move(reply)](const Outcome<WriteReport>& outcome) {

@@ -68,34 +68,35 @@ Outcome<Ruling> judge_in(FenceTransaction& transaction, const FenceView& view, c
 
 // At the same height the fence itself tells why it refuses: closed, or overtaken. Admitted there changes
 // nothing.
-std::optional<Ruling> EmbeddedFences::rule_early(const Claim& claim) const {
+std::optional<Ruling> EmbeddedFences::rule_early(const Claim& claim, Early early) const {
   if (!committer_.is_ready()) return std::nullopt;
   const auto answer = cache_.ask(claim, committer_.floor());
   if (!answer) return std::nullopt;
   const bool is_at_height = answer->highest == claim.token.value();
-  if (answer->verdict == Verdict::admitted && !is_at_height) return std::nullopt;
+  const bool is_admitted = answer->verdict == Verdict::admitted;
+  if (is_admitted && (early == Early::refusals || !is_at_height)) return std::nullopt;
   return Ruling{answer->verdict, answer->highest, is_at_height ? cache_.find(claim.resource) : std::nullopt,
                 false};
 }
 
 void EmbeddedFences::advance(Claim claim, Done<Ruling> done) {
   claim.sequence.reset();
-  if (auto ruling = rule_early(claim)) return done(std::move(*ruling));
-  const auto apply = [claim = std::move(claim),
-                      jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Ruling> {
+  if (auto ruling = rule_early(claim, Early::all)) return done(std::move(*ruling));
+  auto apply = [claim = std::move(claim),
+                jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Ruling> {
     auto ruling = judge_in(transaction, transaction.view(claim.resource), claim, jump_max);
     if (ruling.ok() && ruling.value().changed) transaction.record(claim.resource, *ruling.value().fence);
     return ruling;
   };
-  submit<Ruling>(committer_, Needs::namespace_row, apply, std::move(done));
+  submit<Ruling>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
 void EmbeddedFences::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) {
-  const auto apply = [resource = std::move(resource),
-                      lease = std::move(lease)](FenceTransaction& transaction) -> Outcome<FenceView> {
+  auto apply = [resource = std::move(resource),
+                lease = std::move(lease)](FenceTransaction& transaction) -> Outcome<FenceView> {
     return revoke_in(transaction, resource, lease);
   };
-  submit<FenceView>(committer_, Needs::namespace_row, apply, std::move(done));
+  submit<FenceView>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
 void EmbeddedFences::compact(Token lowest_live, Done<Compaction> done) {
@@ -105,18 +106,18 @@ void EmbeddedFences::compact(Token lowest_live, Done<Compaction> done) {
 // One step a transaction, so that writers are not kept waiting.
 void EmbeddedFences::compact_from(CompactionStep step, Done<Compaction> done) {
   using Next = std::pair<Compaction, std::optional<std::string>>;
-  const auto apply = [step](FenceTransaction& transaction) -> Outcome<Next> {
+  auto apply = [step](FenceTransaction& transaction) -> Outcome<Next> {
     Compaction sum = step.sum;
     auto after = compact_in(transaction, step.lowest_live, step.after, sum);
     return Next{sum, std::move(after)};
   };
-  const auto go_on = [this, lowest_live = step.lowest_live, done = std::move(done)](Outcome<Next> outcome) {
+  auto go_on = [this, lowest_live = step.lowest_live, done = std::move(done)](Outcome<Next> outcome) {
     if (!outcome.ok()) return done(outcome.fault());
     auto& [sum, after] = outcome.value();
     if (!after) return done(sum);
     compact_from({lowest_live, *after, sum}, done);
   };
-  submit<Next>(committer_, Needs::namespace_row, apply, Done<Next>{go_on});
+  submit<Next>(committer_, Needs::namespace_row, std::move(apply), Done<Next>{std::move(go_on)});
 }
 
 void EmbeddedFences::show(Resource resource, Done<FenceView> done) {
@@ -132,19 +133,19 @@ void EmbeddedFences::list(FenceListing listing, Done<FencePage> done) {
 }
 
 void EmbeddedFences::init(std::int64_t floor, Done<std::int64_t> done) {
-  const auto apply = [floor](FenceTransaction& transaction) -> Outcome<std::int64_t> {
+  auto apply = [floor](FenceTransaction& transaction) -> Outcome<std::int64_t> {
     if (!transaction.is_initialised()) transaction.initialise(floor);
     transaction.raise_floor(floor);
     return transaction.row().floor;
   };
-  submit<std::int64_t>(committer_, Needs::nothing, apply, std::move(done));
+  submit<std::int64_t>(committer_, Needs::nothing, std::move(apply), std::move(done));
 }
 
 void EmbeddedFences::rebase(Rebase rebase, Done<FenceView> done) {
-  const auto apply = [rebase = std::move(rebase)](FenceTransaction& transaction) -> Outcome<FenceView> {
+  auto apply = [rebase = std::move(rebase)](FenceTransaction& transaction) -> Outcome<FenceView> {
     return rebase_in(transaction, rebase);
   };
-  submit<FenceView>(committer_, Needs::namespace_row, apply, std::move(done));
+  submit<FenceView>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
 }  // namespace fenceguard::sqlite

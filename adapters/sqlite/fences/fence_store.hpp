@@ -28,9 +28,10 @@ class EmbeddedFences : public FenceStore {
   void init(std::int64_t floor, Done<std::int64_t> done) override;
   void rebase(Rebase rebase, Done<FenceView> done) override;
 
-  // What the cache of durable fences alone can say: a refusal, or that the claim is the fence's already; else
-  // nothing.
-  [[nodiscard]] std::optional<Ruling> rule_early(const Claim& claim) const;
+  // What the cache of durable fences alone can say: a refusal, or, if all is asked for, that the claim is the
+  // fence's already; else nothing.
+  enum class Early { refusals, all };
+  [[nodiscard]] std::optional<Ruling> rule_early(const Claim& claim, Early early) const;
 
  private:
   struct CompactionStep {

@@ -28,13 +28,13 @@ void EmbeddedLaneState::mark_open(bool is_open, Done<bool> done) {
 }
 
 void EmbeddedLaneState::record(Claim claim, Done<Ruling> done) {
-  const auto apply = [claim = std::move(claim),
-                      jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Ruling> {
+  auto apply = [claim = std::move(claim),
+                jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Ruling> {
     auto ruling = judge_in(transaction, transaction.view(claim.resource), claim, jump_max);
     if (ruling.ok() && ruling.value().changed) transaction.record(claim.resource, *ruling.value().fence);
     return ruling;
   };
-  submit<Ruling>(committer_, Needs::namespace_row, apply, std::move(done));
+  submit<Ruling>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
 }  // namespace fenceguard::sqlite

@@ -99,8 +99,8 @@ void FenceTransaction::write_changed() {
             [](const auto* a, const auto* b) { return a->first.name() < b->first.name(); });
   for (const auto* entry : changed) {
     const auto& [resource, seen] = *entry;
-    if (seen.fence) {
-      fences_.store(resource.name(), *seen.fence);
+    if (seen.view.record) {
+      fences_.store(resource.name(), *seen.view.record);
     } else {
       fences_.remove(resource.name());
     }
@@ -111,9 +111,9 @@ void FenceTransaction::write_changed() {
 void FenceTransaction::cache_changed() {
   for (const auto& [resource, seen] : seen_) {
     if (!seen.is_changed) continue;
-    if (!seen.fence) {
+    if (!seen.view.record) {
       cache_.erase(resource);
-    } else if (cache_.put(resource, *seen.fence)) {
+    } else if (cache_.put(resource, *seen.view.record)) {
       cache_holds_all_ = false;
     }
   }
@@ -143,24 +143,28 @@ std::optional<Fence> FenceTransaction::look_up(const Resource& resource) {
 FenceTransaction::Seen& FenceTransaction::see(const Resource& resource) {
   const auto present = seen_.find(resource);
   if (present != seen_.end()) return present->second;
-  return seen_.emplace(resource, Seen{look_up(resource)}).first->second;
+  return seen_.emplace(resource, Seen{{look_up(resource)}}).first->second;
 }
 
-FenceView FenceTransaction::view(const Resource& resource) {
-  return {see(resource).fence, row().floor};
+const FenceView& FenceTransaction::view(const Resource& resource) {
+  FenceView& view = see(resource).view;
+  view.floor = row().floor;
+  return view;
 }
 
-void FenceTransaction::record(const Resource& resource, const Fence& fence) {
+void FenceTransaction::record(const Resource& resource, Fence fence) {
   Seen& seen = see(resource);
-  if (!seen.fence) ++namespace_->resources;
+  if (!seen.view.record) ++namespace_->resources;
   namespace_->highest = std::max(namespace_->highest, fence.token.value());
-  seen = {fence, true};
+  seen.view.record = std::move(fence);
+  seen.is_changed = true;
 }
 
 void FenceTransaction::remove(const Resource& resource) {
   Seen& seen = see(resource);
-  if (seen.fence) --namespace_->resources;
-  seen = {std::nullopt, true};
+  if (seen.view.record) --namespace_->resources;
+  seen.view.record.reset();
+  seen.is_changed = true;
 }
 
 }  // namespace fenceguard::sqlite

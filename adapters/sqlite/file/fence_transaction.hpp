@@ -44,10 +44,10 @@ class FenceTransaction {
   // Finds the highest token seen anew, after a fence was lowered by hand. Reads the whole table.
   void find_highest();
 
-  // The fence as the present transaction sees it.
-  [[nodiscard]] FenceView view(const Resource& resource);
+  // The fence as the present transaction sees it. Stays until record(), remove() or the transaction's end.
+  [[nodiscard]] const FenceView& view(const Resource& resource);
   // REQUIRES: the fence is not lower than the one that view() gives, but for a rebase.
-  void record(const Resource& resource, const Fence& fence);
+  void record(const Resource& resource, Fence fence);
   void remove(const Resource& resource);
 
   [[nodiscard]] Database& database() noexcept { return database_; }
@@ -62,9 +62,8 @@ class FenceTransaction {
  private:
   static constexpr std::size_t bytes_held_max = 64UL * 1024 * 1024;
 
-  // A fence as the present transaction sees it; without a value there is no record.
   struct Seen {
-    std::optional<Fence> fence;
+    FenceView view;
     bool is_changed = false;
   };
   struct ByName {

@@ -33,7 +33,7 @@ bool took_effect(ObjectEnding ending) {
 
 Outcome<WriteReport> write_in(FenceTransaction& transaction, const Claim& claim, const ObjectWrite& write,
                               std::int64_t jump_max) {
-  const FenceView view = transaction.view(claim.resource);
+  const FenceView& view = transaction.view(claim.resource);
   auto judged = judge_in(transaction, view, claim, jump_max);
   if (!judged.ok()) return judged.fault();
   WriteReport report{std::move(judged.value()), std::nullopt, ""};
@@ -51,7 +51,7 @@ Outcome<WriteReport> write_in(FenceTransaction& transaction, const Claim& claim,
 // to be raised, there is no object yet: it is read in a snapshot beside the committer.
 Outcome<ReadReport> read_in(FenceTransaction& transaction, const ObjectStore::Read& read,
                             std::int64_t jump_max) {
-  const FenceView view = transaction.view(read.claim->resource);
+  const FenceView& view = transaction.view(read.claim->resource);
   auto ruling = judge_in(transaction, view, *read.claim, jump_max);
   if (!ruling.ok()) return ruling.fault();
   if (!ruling.value().changed) return ReadReport{std::move(ruling.value()), std::nullopt};
@@ -66,28 +66,26 @@ Outcome<ReadReport> read_in(FenceTransaction& transaction, const ObjectStore::Re
 }  // namespace
 
 void EmbeddedObjects::write(Claim claim, ObjectWrite write, Done<WriteReport> done) {
-  if (auto ruling = fences_.rule_early(claim); ruling && ruling->verdict != Verdict::admitted) {
+  if (auto ruling = fences_.rule_early(claim, EmbeddedFences::Early::refusals)) {
     done(WriteReport{std::move(*ruling), std::nullopt, ""});
     return;
   }
   const std::size_t bytes = write.body.size();
-  const auto apply = [claim = std::move(claim), write = std::move(write),
-                      jump_max = jump_max_](FenceTransaction& transaction) {
-    return write_in(transaction, claim, write, jump_max);
-  };
-  submit<WriteReport>(committer_, Needs::namespace_row, apply, std::move(done), bytes);
+  auto apply = [claim = std::move(claim), write = std::move(write), jump_max = jump_max_](
+                   FenceTransaction& transaction) { return write_in(transaction, claim, write, jump_max); };
+  submit<WriteReport>(committer_, Needs::namespace_row, std::move(apply), std::move(done), bytes);
 }
 
 void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
   std::optional<Ruling> ruling;
   if (read.claim) {
     read.claim->sequence.reset();  // what writes nothing uses up no number
-    ruling = fences_.rule_early(*read.claim);
+    ruling = fences_.rule_early(*read.claim, EmbeddedFences::Early::all);
     if (!ruling) {
-      const auto apply = [read, jump_max = jump_max_](FenceTransaction& transaction) {
+      auto apply = [read, jump_max = jump_max_](FenceTransaction& transaction) {
         return read_in(transaction, read, jump_max);
       };
-      const auto then = [this, read = std::move(read), done = std::move(done)](Outcome<ReadReport> outcome) {
+      auto then = [this, read = std::move(read), done = std::move(done)](Outcome<ReadReport> outcome) {
         if (!outcome.ok()) return done(outcome.fault());
         const auto& report = outcome.value();
         const bool is_read =
@@ -95,7 +93,8 @@ void EmbeddedObjects::read(Read read, Done<ReadReport> done) {
         if (is_read) return done(std::move(outcome));
         look(read, report.ruling, done);
       };
-      return submit<ReadReport>(committer_, Needs::namespace_row, apply, Done<ReadReport>{then});
+      return submit<ReadReport>(committer_, Needs::namespace_row, std::move(apply),
+                                Done<ReadReport>{std::move(then)});
     }
     if (ruling->verdict != Verdict::admitted) return done(ReadReport{std::move(ruling), std::nullopt});
   }
