@@ -74,7 +74,7 @@ CommitEnding FenceTransaction::commit() {
   const auto ending = database_.commit();
   if (ending != CommitEnding::committed) return ending;
   try {
-    cache_changed();
+    cache_seen();
     durable_namespace_ = namespace_;
   } catch (const std::exception&) {
     return CommitEnding::unknown;  // no memory: a cache that is behind the file must not be asked any more
@@ -108,11 +108,11 @@ void FenceTransaction::write_changed() {
   if (namespace_ && namespace_ != durable_namespace_) fences_.store_namespace(*namespace_);
 }
 
-void FenceTransaction::cache_changed() {
+void FenceTransaction::cache_seen() {
   for (const auto& [resource, seen] : seen_) {
-    if (!seen.is_changed) continue;
+    if (seen.is_cached) continue;
     if (!seen.view.record) {
-      cache_.erase(resource);
+      if (seen.is_changed) cache_.erase(resource);
     } else if (cache_.put(resource, *seen.view.record)) {
       cache_holds_all_ = false;
     }
@@ -134,16 +134,16 @@ void FenceTransaction::find_highest() {
   namespace_->highest = std::max(fences_.highest(), namespace_->floor);
 }
 
-std::optional<Fence> FenceTransaction::look_up(const Resource& resource) {
-  if (auto cached = cache_.find(resource)) return cached;
-  if (cache_holds_all_) return std::nullopt;
-  return fences_.load(resource.name());
+FenceTransaction::Seen FenceTransaction::look_up(const Resource& resource) {
+  if (auto cached = cache_.find(resource)) return {.view = {std::move(cached)}, .is_cached = true};
+  if (cache_holds_all_) return {};
+  return {.view = {fences_.load(resource.name())}};
 }
 
 FenceTransaction::Seen& FenceTransaction::see(const Resource& resource) {
   const auto present = seen_.find(resource);
   if (present != seen_.end()) return present->second;
-  return seen_.emplace(resource, Seen{{look_up(resource)}}).first->second;
+  return seen_.emplace(resource, look_up(resource)).first->second;
 }
 
 const FenceView& FenceTransaction::view(const Resource& resource) {
@@ -158,6 +158,7 @@ void FenceTransaction::record(const Resource& resource, Fence fence) {
   namespace_->highest = std::max(namespace_->highest, fence.token.value());
   seen.view.record = std::move(fence);
   seen.is_changed = true;
+  seen.is_cached = false;
 }
 
 void FenceTransaction::remove(const Resource& resource) {
@@ -165,6 +166,7 @@ void FenceTransaction::remove(const Resource& resource) {
   if (seen.view.record) --namespace_->resources;
   seen.view.record.reset();
   seen.is_changed = true;
+  seen.is_cached = false;
 }
 
 }  // namespace fenceguard::sqlite

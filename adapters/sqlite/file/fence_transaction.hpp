@@ -2,8 +2,8 @@
 
 // FenceTransaction: one connection with its tables, and the fences that the present transaction has looked at
 // and changed. A fence is looked up in those, then in the cache of durable ones, then in the table, and so
-// once per transaction; what was changed is written once, in the table's order, and enters the cache when it
-// was committed.
+// once per transaction; what was changed is written once, in the table's order. What was changed, and what
+// was found in the table, enters the cache when the transaction was committed.
 //
 // Belongs to the committer's thread.
 
@@ -65,6 +65,7 @@ class FenceTransaction {
   struct Seen {
     FenceView view;
     bool is_changed = false;
+    bool is_cached = false;  // as it is here
   };
   struct ByName {
     std::size_t operator()(const Resource& resource) const noexcept {
@@ -75,10 +76,10 @@ class FenceTransaction {
 
   void open_log(const std::string& path);
   void fill_cache();
-  [[nodiscard]] std::optional<Fence> look_up(const Resource& resource);
+  [[nodiscard]] Seen look_up(const Resource& resource);
   [[nodiscard]] Seen& see(const Resource& resource);
   void write_changed();
-  void cache_changed();
+  void cache_seen();
 
   Database database_;
   FenceTable fences_;
