@@ -31,14 +31,21 @@ cmake --build --preset release --target fenceguard "${compiled[@]}" >&2
 
 figures="$(mktemp -d)"
 trap 'rm -rf "$figures"' EXIT
+is_wanted() { # PROGRAM
+  [[ ${#wanted[@]} -eq 0 || " ${wanted[*]} " == *" $1 "* ]]
+}
 run() { # PROGRAM COMMAND …
   local program="$1"
   shift
-  [[ ${#wanted[@]} -eq 0 || " ${wanted[*]} " == *" $program "* ]] || return 0
+  is_wanted "$program" || return 0
   echo "$program ..." >&2
+  local -r began=$SECONDS
   FENCEGUARD_FIGURES="$figures/$program.jsonl" "$@" ${quick:+"$quick"} --folder "$folder"
+  echo "$program took $((SECONDS - began)) s" >&2
 }
 for program in "${compiled[@]}"; do run "$program" "$build/bench/$program"; done
 for program in put_bench proxy_bench proxy_memory; do run "$program" "bench/http/$program.py" --binary "$build/fenceguard"; done
-run postgres_bench bench/postgres_bench.py
+readonly tree="$build/bench/postgres-fast"
+if is_wanted postgres_bench; then python3 -B tests/kit/postgres_tree.py "$tree"; fi
+FENCEGUARD_POSTGRES_FAST="$tree/bin" run postgres_bench bench/postgres_bench.py
 python3 -B bench/figures.py "$figures"

@@ -33,7 +33,7 @@ class Bench:
         self.folder = folder
         self._binary = binary
         self._upstream = free_port()
-        storage = nginx(stack, folder, "storage", ANSWERS.format(port=self._upstream, body="x" * 100))
+        storage = nginx(stack, folder, "storage", ANSWERS.format(port=self._upstream, body="x" * 100, folder=folder), "load")
         wait_for_port(self._upstream, storage)
 
     def guard(self, stack, *more):
@@ -54,7 +54,7 @@ def touch(port, first, count):
     """Writes to count resources, each once."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", "-d60m", "-s", f"{HERE}/touch.lua", f"http://127.0.0.1:{port}"]
     environment = {**os.environ, "FIRST": str(first), "COUNT": str(count)}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run(figures.pinned(command, "load"), check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 def resources(bench, count):
