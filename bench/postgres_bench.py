@@ -91,7 +91,7 @@ class Bench:
                  + "insert into fenceguard.fences(resource, token, holder) values ('ledger', 1, 'h');")
 
     def sql(self, text):
-        return self.server.psql(text, self.database)
+        return self.server.psql(text, self.database, limit_s=600)
 
     def command(self, script, clients=8, seconds=None):
         path = os.path.join(self.folder, re.sub(r"\W", "-", script) + ".sql")
