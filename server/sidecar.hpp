@@ -16,7 +16,7 @@
 #include "guard/store/storage.hpp"
 #include "guard/token_source.hpp"
 #include "server/http/server.hpp"
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
 

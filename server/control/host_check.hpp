@@ -30,6 +30,8 @@ class HostCheck {
   // Host is one of ours, with our port or none. Over a Unix socket any will do: no browser speaks it. Nor
   // does one leave Host out, as clients of HTTP/1.0 do on the data side.
   [[nodiscard]] bool is_our_host(const http::Request& head) const;
+  // The same of one Host, on the data side and not over a Unix socket.
+  [[nodiscard]] bool is_our_host(std::string_view host) const { return is_ours(host, false); }
   // The answer to a request whose Host is not: it says what to set.
   [[nodiscard]] std::optional<http::Response> refuse_host(const http::Request& head) const;
 

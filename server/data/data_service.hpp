@@ -17,7 +17,7 @@
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
 #include "server/http/server.hpp"
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
 
@@ -34,6 +34,7 @@ struct ServiceContext {
   unsigned threads = 1;
   http::Limits limits;
   const HostCheck* hosts = nullptr;  // by which names it may be called; null: by any
+  bool has_fast_path = true;         // false: to compare, every request is served by a coroutine
 };
 
 class DataService {

@@ -19,6 +19,10 @@ std::string_view first_segments(std::string_view path, std::size_t depth) noexce
 
 }  // namespace
 
+std::string_view fenced_part(std::string_view path, std::size_t resource_depth) noexcept {
+  return resource_depth == 0 ? path : first_segments(path, resource_depth);
+}
+
 std::variant<std::string, BadPath> decode_path(std::string_view path) {
   for (auto at = path.find('%'); at != std::string_view::npos; at = path.find('%', at + 1)) {
     const auto escape = path.substr(at, 3);

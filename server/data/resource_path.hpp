@@ -30,6 +30,9 @@ struct ResourcePath {
 [[nodiscard]] std::variant<ResourcePath, BadPath> parse_resource_path(std::string_view target,
                                                                       std::size_t resource_depth);
 
+// What of a decoded path without its leading slash is the resource; empty: it has fewer segments.
+[[nodiscard]] std::string_view fenced_part(std::string_view path, std::size_t resource_depth) noexcept;
+
 // Percent-decodes a path once. Bad: a malformed escape, an encoded slash or NUL.
 [[nodiscard]] std::variant<std::string, BadPath> decode_path(std::string_view path);
 

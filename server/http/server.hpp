@@ -14,7 +14,7 @@
 #include "server/http/net.hpp"
 #include "server/http/stream.hpp"
 #include "server/http/wire/message.hpp"
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 namespace fenceguard::http {
 

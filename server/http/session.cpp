@@ -32,23 +32,51 @@ Session::Session(Loop& loop, Socket socket, std::shared_ptr<Service> service)
 void Session::start() {
   try {
     connection_.loop().add(*this);
+    peer_ = peer_host(connection_.transport().descriptor());
+    goes_on_ = true;
+    if (!fast_.enter()) spawn(false);
+  } catch (...) {
+    finish();
+  }
+}
+
+void Session::spawn(bool owes_answer) noexcept {
+  owes_answer_ = owes_answer;
+  try {
     asio::co_spawn(connection_.loop().context(), run(), asio::detached);
   } catch (...) {
     finish();
   }
 }
 
+StreamHandler* Session::fast_handler() const noexcept {
+  const bool has_one = service_->streams != nullptr && !service_->tls && service_->streams->has_fast_path();
+  return has_one ? service_->streams : nullptr;
+}
+
 Task<void> Session::run() {
   const auto self = shared_from_this();
+  (void)fast_.let_go();
+  bool is_fast = false;
   try {
-    peer_ = peer_host(connection_.transport().socket().native_handle());
-    goes_on_ = !service_->tls || co_await shake_hands();
-    while (goes_on_) goes_on_ = co_await serve_request();
+    if (service_->tls) goes_on_ = co_await shake_hands();
+    if (owes_answer_) co_await pay_answer();
+    while (goes_on_ && !is_fast) {
+      is_fast = fast_.enter();
+      if (!is_fast) goes_on_ = co_await serve_request();
+    }
     if (is_lingering_) co_await connection_.linger();
   } catch (...) {
     // Out of memory, most likely: this connection ends, the others go on.
+    is_fast = false;
   }
-  finish();
+  if (!is_fast) finish();
+}
+
+Task<void> Session::pay_answer() {
+  owes_answer_ = false;
+  const bool is_sent = co_await connection_.send_rest(out_, {}, service_->limits.write_max);
+  end_answer(is_sent);
 }
 
 Task<bool> Session::shake_hands() {
@@ -68,6 +96,7 @@ void Session::stop_waiting() {
 }
 
 void Session::finish() {
+  const auto self = fast_.let_go();
   stop_waiting();
   if (service_->tls && !connection_.is_cut()) connection_.transport().shutdown_send();
   connection_.transport().close();
@@ -287,13 +316,33 @@ void Session::watch(std::uint64_t number) {
   });
 }
 
+void Session::begin_plain(const PlainRequest& request) noexcept {
+  is_head_ = request.method == "HEAD";
+  is_http_1_0_ = false;
+  keeps_alive_ = true;
+  body_.expect_nothing();
+}
+
+FastSession::Owner::Next Session::next_after_answer(bool is_sent) noexcept {
+  end_answer(is_sent);
+  if (goes_on_) return Next::request;
+  return is_lingering_ ? Next::linger : Next::end;
+}
+
+void Session::expire(SteadyTime now) {
+  connection_.expire(now);
+  if (fast_.is_on() && connection_.is_late()) fast_.wake();
+}
+
 void Session::begin_drain() {
+  if (fast_.is_on()) fast_.wake();
   if (is_idle_) connection_.cancel();
 }
 
 void Session::end_waiting() {
   stop_waiting();
   is_ending_ = true;
+  if (fast_.is_on()) fast_.wake();
   connection_.cancel();
 }
 
@@ -305,6 +354,7 @@ void Session::cut() {
   connection_.cut();
   const auto pending = pending_.lock();
   if (was_waiting && pending) pending->tell_gone();
+  if (fast_.is_on()) fast_.wake();
   connection_.wakeup().wake();
 }
 

@@ -17,6 +17,7 @@
 #include "server/http/limits.hpp"
 #include "server/http/net.hpp"
 #include "server/http/pending_request.hpp"
+#include "server/http/session_fast.hpp"
 #include "server/http/stream.hpp"
 #include "server/http/wire/body_reader.hpp"
 #include "server/http/wire/request_reader.hpp"
@@ -80,6 +81,7 @@ class SessionStream final : public Stream {
 
   void watch(std::function<void()> gone) override;
   [[nodiscard]] Task<void> stop_watching() override;
+  [[nodiscard]] FastExchangePtr take_begun() noexcept override;
 
   // How far the answer is.
   enum class State { none, begun, ended };
@@ -100,7 +102,7 @@ class SessionStream final : public Stream {
   bool owes_chunk_end_ = false;  // the line end of the last chunk goes out with what comes next
 };
 
-class Session final : public net::Session, public PendingRequest::Owner {
+class Session final : public net::Session, public PendingRequest::Owner, public FastSession::Owner {
  public:
   Session(Loop& loop, Socket socket, std::shared_ptr<Service> service);
 
@@ -109,7 +111,7 @@ class Session final : public net::Session, public PendingRequest::Owner {
   void start() override;
   void decline() override { finish(); }
   [[nodiscard]] SteadyTime deadline() const noexcept override { return connection_.deadline(); }
-  void expire(SteadyTime now) override { connection_.expire(now); }
+  void expire(SteadyTime now) override;
   void begin_drain() override;
   void cut() override;
   void end_waiting() override;
@@ -125,18 +127,33 @@ class Session final : public net::Session, public PendingRequest::Owner {
   void watch(std::uint64_t number) override;
 
   // From the stream.
-  [[nodiscard]] Connection& connection() noexcept { return connection_; }
+  [[nodiscard]] Connection& connection() noexcept override { return connection_; }
   [[nodiscard]] BodyReader& body() noexcept { return body_; }
   [[nodiscard]] RequestReader& head() noexcept { return *reader_; }
-  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
+  [[nodiscard]] const std::string& peer() const noexcept override { return peer_; }
   [[nodiscard]] Response refusal_response(Rejection refusal) noexcept;
   // Sends an answer that is whole. False if it could not be handed to the client.
   [[nodiscard]] Task<bool> respond(Response response);
   // How the present answer is framed; closes: says that it is the last.
-  [[nodiscard]] Framing frame(bool closes);
-  [[nodiscard]] std::string& out() noexcept { return out_; }
+  [[nodiscard]] Framing frame(bool closes) override;
+  [[nodiscard]] std::string& out() noexcept override { return out_; }
   // The answer has been sent, or could not be.
   void end_answer(bool is_sent) noexcept;
+
+  [[nodiscard]] FastExchangePtr take_begun() noexcept { return fast_.take_begun(); }
+
+  // From the fast path.
+  [[nodiscard]] std::shared_ptr<void> keep_alive() override { return shared_from_this(); }
+  [[nodiscard]] const Limits& limits() const noexcept override { return service_->limits; }
+  [[nodiscard]] StreamHandler* fast_handler() const noexcept override;
+  [[nodiscard]] bool is_local() const noexcept override { return service_->is_local; }
+  [[nodiscard]] bool is_ending() const noexcept override { return is_ending_; }
+  void begin_waiting() override;
+  void stop_waiting() override;
+  void begin_plain(const PlainRequest& request) noexcept override;
+  [[nodiscard]] Next next_after_answer(bool is_sent) noexcept override;
+  void spawn(bool owes_answer) noexcept override;
+  void finish() override;
 
  private:
   using Arrival = Connection::Arrival;
@@ -148,14 +165,12 @@ class Session final : public net::Session, public PendingRequest::Owner {
   Task<bool> serve_stream();
   // Why no head came; a status of 0: no answer is due.
   Task<std::optional<Rejection>> await_head(HeadScanner& scanner);
-  void begin_waiting();
-  void stop_waiting();
+  Task<void> pay_answer();
   Task<std::optional<Rejection>> read_body();
   Task<bool> respond_refusal(Rejection refusal);
   // The buffered handler's answer, or a failure.
   void dispatch(Request request);
   [[nodiscard]] std::optional<Response> preview(Request& request) noexcept;
-  void finish();
 
   const std::shared_ptr<Service> service_;
   Connection connection_;
@@ -182,6 +197,8 @@ class Session final : public net::Session, public PendingRequest::Owner {
   bool is_idle_ = false;       // waits for the first byte of a request
   bool is_ending_ = false;     // serves at most what has come
   bool is_lingering_ = false;  // ends by our decision: the client may still be sending
+  bool owes_answer_ = false;   // its rest is in out_
+  FastSession fast_{*this};
 };
 
 }  // namespace fenceguard::http

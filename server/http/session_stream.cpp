@@ -135,4 +135,8 @@ Task<void> SessionStream::stop_watching() {
   return session_.connection().stop_watching();
 }
 
+FastExchangePtr SessionStream::take_begun() noexcept {
+  return session_.take_begun();
+}
+
 }  // namespace fenceguard::http

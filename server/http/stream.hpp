@@ -13,12 +13,9 @@
 #include <string>
 #include <string_view>
 
+#include "server/http/fast_path.hpp"
 #include "server/http/net.hpp"
 #include "server/http/wire/message.hpp"
-
-namespace fenceguard::net {
-class Loop;
-}
 
 namespace fenceguard::http {
 
@@ -81,6 +78,9 @@ class Stream {
   // counts as gone, because nothing tells the two apart. stop_watching() before the next call of the stream.
   virtual void watch(std::function<void()> gone) = 0;
   [[nodiscard]] virtual Task<void> stop_watching() = 0;
+
+  // What the fast path has begun of this request, once; null: nothing.
+  [[nodiscard]] virtual FastExchangePtr take_begun() noexcept { return nullptr; }
 };
 
 // Serves requests as streams. One handler serves all connections of a listener, on all its threads.
@@ -92,6 +92,14 @@ class StreamHandler {
   // A drain waits for it; a cut makes every wait of the stream end as 'gone', and waits for it as well: it
   // must end soon after its watch was told.
   [[nodiscard]] virtual Task<void> serve(Stream& stream) = 0;
+
+  // Whether begin() takes any request.
+  [[nodiscard]] virtual bool has_fast_path() const noexcept { return false; }
+  // Begins to answer a request on the fast path. Null: nothing was begun, and serve() is called for it. What
+  // request shows stays where it is for as long as the exchange lasts. Must not block.
+  [[nodiscard]] virtual FastExchangePtr begin(const PlainRequest& /*request*/, FastClient& /*client*/) {
+    return nullptr;
+  }
 
   // As Handler::refuse.
   [[nodiscard]] virtual Response refuse(unsigned status, std::string_view why) = 0;

@@ -126,6 +126,21 @@ Admission& LaneBook::make_admission(Ask&& ask) {
   return admission;
 }
 
+Admission& LaneBook::make_admission(Ticket ticket, Kind kind, const Claim& claim, Lane& lane) {
+  auto made = take_spare(spare_admissions_);
+  Admission& admission = *made;
+  admission.ticket = ticket;
+  admission.kind = kind;
+  admission.entry_count = 1;
+  QueueEntry& place = admission.entries[0];
+  place.asked_at = 0;
+  place.claim = claim;
+  place.admission = &admission;
+  place.lane = &lane;
+  admissions_.emplace(ticket, std::move(made));
+  return admission;
+}
+
 void LaneBook::drop(Admission& admission) {
   const auto found = admissions_.find(admission.ticket);
   auto dropped = std::move(found->second);

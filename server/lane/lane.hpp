@@ -120,6 +120,8 @@ class LaneBook {
   [[nodiscard]] Admission* find_admission(Ticket ticket) const;
   // With its claims in entries of their lanes; queued nowhere.
   [[nodiscard]] Admission& make_admission(Ask&& ask);
+  // Of one claim, in lane.
+  [[nodiscard]] Admission& make_admission(Ticket ticket, Kind kind, const Claim& claim, Lane& lane);
   void drop(Admission& admission);
 
  private:

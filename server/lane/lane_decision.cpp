@@ -97,6 +97,38 @@ bool LaneTable::decide_at_once(Ask& ask, Step step) {
   return true;
 }
 
+std::optional<std::int64_t> LaneTable::enter_at_once(Ticket ticket, Kind kind, const Claim& claim, Time now) {
+  Lane* lane = book_.find_lane(claim.resource.name());
+  if (lane == nullptr && now < all_closed_until_) return std::nullopt;
+  if (lane != nullptr &&
+      (lane->is_contended() || lane->waiting > 0 || is_closed(*lane, now) || !lane->is_drained(claim)))
+    return std::nullopt;
+  Verdict verdict{};
+  std::int64_t highest = 0;
+  if (lane != nullptr && lane->is_known) {
+    verdict = lane->verdict(claim);
+    highest = lane->view.highest();
+  } else if (const auto answer = remembered_.ask(claim, 0)) {
+    // The floor was below it, and rises by what makes everything forgotten.
+    verdict = answer->verdict;
+    highest = answer->highest;
+  } else {
+    return std::nullopt;
+  }
+  if (verdict != Verdict::admitted || claim.token.value() != highest) return std::nullopt;
+  if (lane == nullptr) lane = &book_.lane(claim.resource.name());
+  // A write needs its lane's fence no more; a read is judged by it again.
+  if (kind == Kind::read) (void)is_known(*lane, claim.resource);
+  if (kind == Kind::write) {
+    let_in(*lane, claim);
+  } else {
+    ++lane->reads;
+  }
+  book_.make_admission(ticket, kind, claim, *lane).stage =
+      kind == Kind::write ? Admission::Stage::in_flight : Admission::Stage::reading;
+  return highest;
+}
+
 bool LaneTable::is_known(Lane& lane, const Resource& resource) {
   if (lane.is_known) return true;
   auto fence = remembered_.find(resource);

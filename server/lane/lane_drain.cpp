@@ -214,6 +214,19 @@ void LaneTable::ended(Ticket ticket, Ending ending, Step step) {
   look_at_touched(step);
 }
 
+bool LaneTable::end_at_once(Ticket ticket) {
+  Admission* const found = book_.find_admission(ticket);
+  if (found == nullptr || found->stage != Admission::Stage::in_flight || found->entry_count != 1)
+    return false;
+  Lane& lane = *found->entries[0].lane;
+  if (found->entries[0].claim->sequence || lane.waiting > 0 || lane.is_contended()) return false;
+  --lane.in_flight;
+  --in_flight_;
+  book_.drop(*found);
+  if (lane.is_idle()) book_.drop(lane);
+  return true;
+}
+
 void LaneTable::recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Step step) {
   Lane* const found = book_.find_lane(claim.resource.name());
   if (found == nullptr) return;
@@ -294,6 +307,11 @@ void LaneTable::retire(Admission& admission) {
 Ruling LaneTable::judge_read(Ticket ticket) const {
   const QueueEntry& place = book_.find_admission(ticket)->entries[0];
   return judge(place.lane->view, *place.claim);
+}
+
+bool LaneTable::is_read_admitted(Ticket ticket) const {
+  const QueueEntry& place = book_.find_admission(ticket)->entries[0];
+  return place.lane->verdict(*place.claim) == Verdict::admitted;
 }
 
 void LaneTable::end_read(Ticket ticket, Step step) {

@@ -47,4 +47,19 @@ void LaneScheduler::rebase(Rebase, Done<FenceView> done) {
              "rebase --storage sqlite:STATE' with the file of its --state"});
 }
 
+bool LaneScheduler::is_overtaken(const Resource& resource, Token token) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.is_overtaken(resource, token);
+}
+
+std::optional<Fault> LaneScheduler::quarantine(std::string_view name) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.quarantine(name, now());
+}
+
+LaneTable::Figures LaneScheduler::figures() const {
+  const std::scoped_lock lock{mutex_};
+  return table_.figures();
+}
+
 }  // namespace fenceguard::proxy

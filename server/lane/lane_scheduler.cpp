@@ -110,10 +110,19 @@ std::optional<Entry> LaneScheduler::enter_flagged(Ask ask, std::function<void(En
   return entry;
 }
 
+std::optional<std::int64_t> LaneScheduler::enter_at_once(Ticket ticket, Kind kind,
+                                                         const Claim& claim) noexcept {
+  if (kind == Kind::write && unclean_flag_.load(std::memory_order_acquire) != UncleanFlag::set)
+    return std::nullopt;
+  const std::scoped_lock lock{mutex_};
+  return table_.enter_at_once(ticket, kind, claim, now());
+}
+
 std::optional<Left> LaneScheduler::leave(Ticket ticket, Ending ending,
                                          std::function<void(Left)> left) noexcept {
   Actions actions;
   std::unique_lock lock{mutex_};
+  if (ending != Ending::unknown && table_.end_at_once(ticket)) return Left{ticket, std::nullopt};
   table_.ended(ticket, ending, {now(), actions});
   std::optional<Left> answer;
   for (auto action = actions.begin(); action != actions.end(); ++action) {
@@ -135,6 +144,15 @@ std::optional<Left> LaneScheduler::leave(Ticket ticket, Ending ending,
 Ruling LaneScheduler::judge_read(Ticket ticket) const {
   const std::scoped_lock lock{mutex_};
   return table_.judge_read(ticket);
+}
+
+bool LaneScheduler::end_admitted_read(Ticket ticket) noexcept {
+  bool is_admitted = false;
+  feed([&](Actions& actions) {
+    is_admitted = table_.is_read_admitted(ticket);
+    if (is_admitted) table_.end_read(ticket, {now(), actions});
+  });
+  return is_admitted;
 }
 
 void LaneScheduler::end_read(Ticket ticket) noexcept {
@@ -167,21 +185,6 @@ void LaneScheduler::revoke(Resource resource, std::optional<Claim> lease, Done<F
 
 void LaneScheduler::forget_fences() noexcept {
   feed([this](Actions& actions) { table_.forget_fences({now(), actions}); });
-}
-
-bool LaneScheduler::is_overtaken(const Resource& resource, Token token) const {
-  const std::scoped_lock lock{mutex_};
-  return table_.is_overtaken(resource, token);
-}
-
-std::optional<Fault> LaneScheduler::quarantine(std::string_view name) const {
-  const std::scoped_lock lock{mutex_};
-  return table_.quarantine(name, now());
-}
-
-LaneTable::Figures LaneScheduler::figures() const {
-  const std::scoped_lock lock{mutex_};
-  return table_.figures();
 }
 
 std::optional<Entry> LaneScheduler::wait_for_flag(Ask ask, std::function<void(Entry)> entered) {

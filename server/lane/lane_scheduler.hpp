@@ -52,6 +52,11 @@ class LaneScheduler : public FenceStore {
   // call throws was not asked.
   [[nodiscard]] std::optional<Entry> enter(Ask ask, std::function<void(Entry)> entered);
 
+  // As enter(), where one of the common kind enters at once: a claim without a sequence that equals its
+  // fence. The highest token of its resource; nothing: nothing was asked.
+  [[nodiscard]] std::optional<std::int64_t> enter_at_once(Ticket ticket, Kind kind,
+                                                          const Claim& claim) noexcept;
+
   // The write is over. Answers at once that the client may be told; otherwise (a sequence is being recorded)
   // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
   // request any more: the connection was reset, not closed. REQUIRES, for all: the write has entered, and has
@@ -61,6 +66,8 @@ class LaneScheduler : public FenceStore {
 
   // What the fence says now of a read that has entered: see LaneTable. REQUIRES: end_read() was not called.
   [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  // Ends the read if it is still admitted, and says so.
+  [[nodiscard]] bool end_admitted_read(Ticket ticket) noexcept;
   // Owed by every read that has entered.
   void end_read(Ticket ticket) noexcept;
 

@@ -53,10 +53,18 @@ class LaneTable {
   // Each appends what is to be done now to turn.actions. REQUIRES, for all: turn.now never goes back. Of a
   // revoke's claim only the resource counts.
   void ask(Ask&& ask, Step step);
+  // As ask() for a write or a read whose claim has no sequence, where nothing has to be looked up, raised,
+  // waited for or told to others: the resource's highest token, and it has entered. Nothing: nothing was
+  // asked.
+  [[nodiscard]] std::optional<std::int64_t> enter_at_once(Ticket ticket, Kind kind, const Claim& claim,
+                                                          Time now);
   // Nothing if the write is not in flight.
   void ended(Ticket ticket, Ending ending, Step step);
+  // As ended() with a known end, where nothing follows from it. False: nothing was done.
+  [[nodiscard]] bool end_at_once(Ticket ticket);
   // What the fence says now of a read that has entered. While it is admitted, no newer token's write is in.
   [[nodiscard]] Ruling judge_read(Ticket ticket) const;
+  [[nodiscard]] bool is_read_admitted(Ticket ticket) const;
   void end_read(Ticket ticket, Step step);
   // The client went away while its operation waited. False if it waits no longer.
   bool withdraw(Ticket ticket, Step step);

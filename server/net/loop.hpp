@@ -17,6 +17,7 @@
 
 #include "server/net/alarm.hpp"
 #include "server/net/net.hpp"
+#include "server/net/poller.hpp"
 #include "server/net/session.hpp"
 
 namespace fenceguard::net {
@@ -41,6 +42,8 @@ class Loop : public std::enable_shared_from_this<Loop> {
   // The loop's own thread, all of the rest.
   void add(Session& session);
   void remove(Session& session);
+  // For connections without a coroutine.
+  [[nodiscard]] Poller& poller() noexcept { return poller_; }
   // The session waits for the head of a request, until it unlinks itself.
   void add_waiting(Session& session);
   // Ends the connection of service that has waited longest for a whole head; with what came of it meanwhile,
@@ -76,6 +79,7 @@ class Loop : public std::enable_shared_from_this<Loop> {
   std::thread thread_;
   asio::io_context context_{1};
   Alarm alarm_;
+  Poller poller_{context_};
 };
 
 // Calls action, which belongs to another layer, and swallows what it throws: a loop goes on for its other

@@ -1,6 +1,8 @@
 #include "server/net/transport.hpp"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +11,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "server/net/tls_stream.hpp"
+#include "server/net/tls/tls_stream.hpp"
 
 namespace fenceguard::net {
 namespace {
@@ -38,8 +40,46 @@ Transport::Transport(Socket socket, std::shared_ptr<const TlsContext> tls) : soc
   if (tls) tls_ = std::make_unique<TlsStream>(socket_, std::move(tls));
 }
 
-Transport::~Transport() = default;
-Transport::Transport(Transport&&) noexcept = default;
+Transport::~Transport() {
+  if (is_detached()) ::close(take_detached());
+}
+
+Transport::Transport(Transport&& other) noexcept
+    : socket_{std::move(other.socket_)},
+      tls_{std::move(other.tls_)},
+      detached_{std::exchange(other.detached_, -1)},
+      poller_{other.poller_},
+      watcher_{other.watcher_} {}
+
+bool Transport::detach(Poller& poller, Poller::Watcher& watcher) noexcept {
+  Error error;
+  if (!socket_.is_open()) return false;
+  const int descriptor = socket_.release(error);
+  if (error) return false;
+  detached_ = descriptor;
+  poller_ = &poller;
+  watcher_ = &watcher;
+  if (poller.add(descriptor, watcher)) return true;
+  poller_ = nullptr;
+  (void)attach();
+  return false;
+}
+
+bool Transport::attach() noexcept {
+  if (!is_detached()) return socket_.is_open();
+  const int descriptor = take_detached();
+  Error error;
+  // Its family does not matter any more once it is connected.
+  socket_.assign(Protocol{AF_INET, IPPROTO_TCP}, descriptor, error);
+  if (error) ::close(descriptor);
+  return !error;
+}
+
+int Transport::take_detached() noexcept {
+  if (poller_ != nullptr) poller_->remove(detached_, *watcher_);
+  poller_ = nullptr;
+  return std::exchange(detached_, -1);
+}
 
 Task<Transport::Error> Transport::handshake() {
   if (tls_) return tls_->handshake(socket_);
@@ -48,7 +88,7 @@ Task<Transport::Error> Transport::handshake() {
 
 Transport::Read Transport::read_now(char* data, std::size_t bytes) {
   if (tls_) return tls_->read_now(socket_, data, bytes);
-  const auto received = ::recv(socket_.native_handle(), data, bytes, MSG_DONTWAIT);
+  const auto received = ::recv(descriptor(), data, bytes, MSG_DONTWAIT);
   if (received < 0) return {last_error(), 0};
   if (received == 0) return {asio::error::eof, 0};
   return {Error{}, static_cast<std::size_t>(received)};
@@ -56,7 +96,7 @@ Transport::Read Transport::read_now(char* data, std::size_t bytes) {
 
 Transport::Error Transport::write_now(std::string_view& head, std::string_view& body) {
   if (tls_) return tls_->write_now(socket_, head, body);
-  const auto sent = send_clear(socket_.native_handle(), head, body);
+  const auto sent = send_clear(descriptor(), head, body);
   if (sent < 0) return last_error();
   const auto bytes = static_cast<std::size_t>(sent);
   const auto of_head = std::min(bytes, head.size());
@@ -101,34 +141,37 @@ void Transport::shutdown_send() noexcept {
 
 void Transport::close() noexcept {
   Error ignored;
+  if (is_detached()) ::close(take_detached());
   socket_.close(ignored);
 }
 
 void Transport::part_in_order() noexcept {
-  Error ignored;
-  socket_.set_option(asio::socket_base::linger{false, 0}, ignored);
-  socket_.close(ignored);
+  close_lingering(false);
 }
 
 void Transport::reset() noexcept {
-  Error ignored;
-  socket_.set_option(asio::socket_base::linger{true, 0}, ignored);
-  socket_.close(ignored);
+  close_lingering(true);
+}
+
+void Transport::close_lingering(bool resets) noexcept {
+  const linger option{resets ? 1 : 0, 0};
+  ::setsockopt(descriptor(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
+  close();
 }
 
 bool Transport::is_open() const noexcept {
-  return socket_.is_open();
+  return is_detached() || socket_.is_open();
 }
 
 Transport::Look Transport::look() noexcept {
-  if (!socket_.is_open()) return Look::ended;
+  if (!is_open()) return Look::ended;
   if (tls_) {
     const auto error = tls_->look(socket_);
     if (error == asio::error::would_block) return Look::quiet;
     return error ? Look::ended : Look::bytes;
   }
   char byte = 0;
-  const auto received = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const auto received = ::recv(descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (received > 0) return Look::bytes;
   return received < 0 && (errno == EAGAIN || errno == EINTR) ? Look::quiet : Look::ended;
 }

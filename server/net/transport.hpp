@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "server/net/net.hpp"
+#include "server/net/poller.hpp"
 
 namespace fenceguard::net {
 
@@ -48,6 +49,14 @@ class Transport {
   // All of both.
   [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
 
+  // Takes the socket out of Asio: its events are told to watcher. Until attach() there are only the calls
+  // that end in _now, looks, and ends, which end the telling. False: nothing has changed. REQUIRES: in the
+  // clear, and nothing waits on it; both outlive the telling.
+  [[nodiscard]] bool detach(Poller& poller, Poller::Watcher& watcher) noexcept;
+  // Gives it back to Asio, if it was taken out; nothing is told any more. False: it is closed.
+  bool attach() noexcept;
+  [[nodiscard]] bool is_detached() const noexcept { return detached_ >= 0; }
+
   // Every wait ends with operation_aborted.
   void cancel() noexcept;
   // No more is sent. Under TLS with its farewell, if the connection takes it at once.
@@ -66,16 +75,24 @@ class Transport {
   // The other side has ended, as far as can be told without taking bytes.
   [[nodiscard]] bool is_ended() noexcept;
   [[nodiscard]] Socket& socket() noexcept { return socket_; }
+  // -1: closed.
+  [[nodiscard]] int descriptor() noexcept { return is_detached() ? detached_ : socket_.native_handle(); }
 
  private:
   enum class Look { quiet, bytes, ended };
 
   [[nodiscard]] Look look() noexcept;
+  // Ends the telling, and gives up the descriptor.
+  [[nodiscard]] int take_detached() noexcept;
+  void close_lingering(bool resets) noexcept;
   [[nodiscard]] Task<Read> read_clear(char* data, std::size_t bytes);
   [[nodiscard]] Task<Error> write_clear(std::string_view head, std::string_view body);
 
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;
+  int detached_ = -1;  // its descriptor, out of Asio
+  Poller* poller_ = nullptr;
+  Poller::Watcher* watcher_ = nullptr;
 };
 
 }  // namespace fenceguard::net

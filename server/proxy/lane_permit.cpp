@@ -57,6 +57,13 @@ std::optional<Entry> LanePermit::enter(Kind kind, std::vector<Claim> claims, htt
   return entry;
 }
 
+void LanePermit::adopt(Ticket ticket, bool is_write, net::Loop& loop) noexcept {
+  loop_ = &loop;
+  ticket_ = ticket;
+  is_write_ = is_inside_ = is_write;
+  is_reading_ = !is_write;
+}
+
 net::Task<std::optional<Entry>> LanePermit::wait_entered(http::Stream& stream) {
   std::exception_ptr thrown;
   try {

@@ -25,6 +25,8 @@ class LanePermit {
 
   // Asks to enter. Nothing: wait_entered() tells.
   [[nodiscard]] std::optional<Entry> enter(Kind kind, std::vector<Claim> claims, http::Stream& stream);
+  // An operation that has entered by this ticket, and has not left.
+  void adopt(Ticket ticket, bool is_write, net::Loop& loop) noexcept;
   // Nothing: the client went away, and the operation is withdrawn.
   [[nodiscard]] net::Task<std::optional<Entry>> wait_entered(http::Stream& stream);
 

@@ -5,6 +5,7 @@
 
 #include "server/data/problem.hpp"
 #include "server/proxy/responses.hpp"
+#include "server/proxy/write_ending.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -16,32 +17,6 @@ using std::chrono::steady_clock;
 
 // An answer to a write is held whole up to this size, so that its verdict goes out once its end is known.
 constexpr std::size_t held_write_answer_bytes_max = 1024 * 1024;
-
-enum class Word { done, not_done, doubtful };
-
-// What a complete answer says of the write. 303 is how a POST is answered that was carried out. 301 and 302
-// are so with old servers, and a server that moved answers them, too; of 207 each part may have failed, and
-// after 500 a part may have taken effect: none of these uses up a sequence, nor leaves it free.
-Word word_of(unsigned status, bool has_sequence) noexcept {
-  if (status < 300) return status == 207 && has_sequence ? Word::doubtful : Word::done;
-  switch (status) {
-    case 303:
-      return Word::done;
-    case 301:
-    case 302:
-      return has_sequence ? Word::doubtful : Word::done;
-    case 500:
-      return has_sequence ? Word::doubtful : Word::not_done;
-    case 300:
-    case 304:
-    case 305:
-    case 307:
-    case 308:
-      return Word::not_done;
-    default:
-      return status < 400 ? Word::doubtful : Word::not_done;
-  }
-}
 
 std::string_view what_came_of(UpstreamOutcome seen) noexcept {
   switch (seen) {
@@ -64,6 +39,15 @@ std::string_view what_came_of(UpstreamOutcome seen) noexcept {
 
 }  // namespace
 
+void ProxiedRequest::adopt(BegunRequest begun) {
+  upstream_request_.adopt(std::move(begun.upstream));
+  if (begun.ticket) permit_.adopt(*begun.ticket, begun.is_write, stream_.loop());
+  has_entered_write_ = begun.ticket && begun.is_write;
+  ruling_.highest = begun.highest;
+  begun_ = begun.begun_at;
+  is_adopted_ = true;
+}
+
 net::Task<void> ProxiedRequest::run() {
   std::exception_ptr thrown;
   try {
@@ -72,7 +56,7 @@ net::Task<void> ProxiedRequest::run() {
     thrown = std::current_exception();
   }
   if (!thrown) co_return;
-  if (!has_entered_write_ || is_answered_) std::rethrow_exception(thrown);
+  if (!has_entered_write_ || is_answered_ || !operation_) std::rethrow_exception(thrown);
   // What was thrown at may have been sent.
   upstream_request_.reset();
   const bool has_left = !permit_.is_inside() || permit_.leave(Ending::unknown);
@@ -93,8 +77,10 @@ net::Task<void> ProxiedRequest::serve() {
     is_done = co_await read_small_body();
     if (is_done) co_return;
   }
-  begun_ = steady_clock::now();
-  if (is_fenced()) {
+  if (!is_adopted_) begun_ = steady_clock::now();
+  if (is_fenced() && is_adopted_) {
+    ruling_ = {Verdict::admitted, ruling_.highest, std::nullopt};
+  } else if (is_fenced()) {
     is_done = co_await enter();
     if (is_done) co_return;
   }
@@ -241,15 +227,11 @@ net::Task<void> ProxiedRequest::write() {
 
 Ending ProxiedRequest::ending_of(UpstreamOutcome seen) {
   if (seen == UpstreamOutcome::unsent) return Ending::unsent;
-  const auto status = upstream_request_.answer().status;
-  if (seen != UpstreamOutcome::whole || !proves_end(status)) return Ending::unknown;
+  if (seen != UpstreamOutcome::whole) return Ending::unknown;
   const auto& claims = operation_->claims;
-  const auto word = word_of(status, std::any_of(claims.begin(), claims.end(), [](const Claim& claim) {
-                              return claim.sequence.has_value();
-                            }));
-  if (word == Word::not_done) return Ending::refused;
-  // An upstream that answers 'done' before it was sent the whole request does not mean this write.
-  return word == Word::done && !upstream_request_.is_early() ? Ending::took_effect : Ending::unknown;
+  const bool has_sequence = std::any_of(claims.begin(), claims.end(),
+                                        [](const Claim& claim) { return claim.sequence.has_value(); });
+  return ending_of_answer(upstream_request_.answer().status, has_sequence, upstream_request_.is_early());
 }
 
 http::Response ProxiedRequest::write_answer(UpstreamOutcome seen, Ending ending) {

@@ -19,6 +19,15 @@
 
 namespace fenceguard::proxy {
 
+// What was begun of a request on the fast path.
+struct BegunRequest {
+  BegunUpstream upstream;
+  std::optional<Ticket> ticket;  // it has entered its lane by it; none: it has no claim
+  bool is_write = false;
+  std::int64_t highest = 0;  // token of its resource, as it entered
+  std::chrono::steady_clock::time_point begun_at{};
+};
+
 class ProxiedRequest {
  public:
   ProxiedRequest(const ServiceContext& context, LaneScheduler& lanes, UpstreamPool& pool,
@@ -30,6 +39,8 @@ class ProxiedRequest {
         permit_{lanes},
         upstream_request_{pool} {}
 
+  // run() goes on with what was begun of this very request.
+  void adopt(BegunRequest begun);
   [[nodiscard]] net::Task<void> run();
 
  private:
@@ -84,6 +95,7 @@ class ProxiedRequest {
   bool is_client_gone_ = false;
   bool has_entered_write_ = false;
   bool is_answered_ = false;  // or begun to be
+  bool is_adopted_ = false;   // from the fast path
 };
 
 }  // namespace fenceguard::proxy

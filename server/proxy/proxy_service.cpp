@@ -6,20 +6,32 @@
 
 #include "server/data/problem.hpp"
 #include "server/http/server.hpp"
+#include "server/proxy/fast/fast_path.hpp"
 #include "server/proxy/proxied_request.hpp"
 
 namespace fenceguard::proxy {
+
+// What the connections of one loop share.
+struct PerLoop {
+  PerLoop(const ServiceContext& context, LaneScheduler& lanes, const UpstreamOptions& options,
+          net::Loop& loop)
+      : pool{options, loop.shared_from_this()}, fast{context, lanes, pool} {}
+
+  UpstreamPool pool;
+  FastPath fast;
+};
+
 namespace {
 
-// Which service a thread's pool belongs to: a service has its threads alone, but another may follow at its
+// Which service a thread's share belongs to: a service has its threads alone, but another may follow at its
 // address.
 std::atomic<std::uint64_t> services{0};
 
-struct ThreadPool {
+struct OfThread {
   std::uint64_t service = 0;
-  UpstreamPool* pool = nullptr;
+  PerLoop* shared = nullptr;
 };
-thread_local ThreadPool pool_of_thread;
+thread_local OfThread of_thread;
 
 }  // namespace
 
@@ -36,7 +48,7 @@ class ProxyService::Impl : public http::StreamHandler {
     {
       const std::lock_guard lock{mutex_};
       cut_at_ = std::chrono::steady_clock::now() + timeout;
-      for (const auto& [loop, pool] : pools_) pool->cut_at(cut_at_);
+      for (const auto& [loop, shared] : loops_) shared->pool.cut_at(cut_at_);
     }
     return server_.drain(timeout);
   }
@@ -53,8 +65,23 @@ class ProxyService::Impl : public http::StreamHandler {
       }
     }
     // Not in the coroutine's frame, which is dear where it is large.
-    const auto flow = std::make_unique<ProxiedRequest>(context_, lanes_, pool_for(stream.loop()), stream);
+    const auto flow =
+        std::make_unique<ProxiedRequest>(context_, lanes_, share_of(stream.loop()).pool, stream);
+    if (const auto begun = stream.take_begun()) flow->adopt(static_cast<FastRequest&>(*begun).take());
     co_await flow->run();
+  }
+
+  [[nodiscard]] bool has_fast_path() const noexcept override { return context_.has_fast_path; }
+
+  http::FastExchangePtr begin(const http::PlainRequest& request, http::FastClient& client) override {
+    return share_of(client.loop()).fast.begin(request, client);
+  }
+
+  [[nodiscard]] std::uint64_t served_fast() {
+    const std::lock_guard lock{mutex_};
+    std::uint64_t sum = 0;
+    for (const auto& [loop, shared] : loops_) sum += shared->fast.served();
+    return sum;
   }
 
   http::Response refuse(unsigned status, std::string_view why) override {
@@ -62,17 +89,17 @@ class ProxyService::Impl : public http::StreamHandler {
   }
 
  private:
-  UpstreamPool& pool_for(net::Loop& loop) {
-    auto& mine = pool_of_thread;
-    if (mine.service == number_) return *mine.pool;
+  PerLoop& share_of(net::Loop& loop) {
+    auto& mine = of_thread;
+    if (mine.service == number_) return *mine.shared;
     const std::lock_guard lock{mutex_};
-    auto& pool = pools_[&loop];
-    if (!pool) {
-      pool = std::make_unique<UpstreamPool>(options_, loop.shared_from_this());
-      if (cut_at_ != net::SteadyTime::max()) pool->cut_at(cut_at_);
+    auto& shared = loops_[&loop];
+    if (!shared) {
+      shared = std::make_unique<PerLoop>(context_, lanes_, options_, loop);
+      if (cut_at_ != net::SteadyTime::max()) shared->pool.cut_at(cut_at_);
     }
-    mine = {number_, pool.get()};
-    return *pool;
+    mine = {number_, shared.get()};
+    return *shared;
   }
 
   const ServiceContext context_;
@@ -82,7 +109,7 @@ class ProxyService::Impl : public http::StreamHandler {
   std::mutex mutex_;  // guards the next two
   net::SteadyTime cut_at_ = net::SteadyTime::max();
   // They outlive the server, whose loops they keep.
-  std::unordered_map<net::Loop*, std::unique_ptr<UpstreamPool>> pools_;
+  std::unordered_map<net::Loop*, std::unique_ptr<PerLoop>> loops_;
   http::Server server_;
 };
 
@@ -103,6 +130,10 @@ bool ProxyService::drain(std::chrono::milliseconds timeout) {
 
 std::int64_t ProxyService::in_flight() const noexcept {
   return impl_->in_flight();
+}
+
+std::uint64_t ProxyService::served_fast() const {
+  return impl_->served_fast();
 }
 
 std::optional<Fault> ProxyService::quarantine(std::string_view resource) const {

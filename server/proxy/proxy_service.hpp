@@ -6,6 +6,7 @@
 //
 // Thread safety: all calls may be made from any thread.
 
+#include <cstdint>
 #include <memory>
 
 #include "server/data/data_service.hpp"
@@ -26,6 +27,9 @@ class ProxyService : public DataService {
   [[nodiscard]] std::int64_t in_flight() const noexcept override;
   [[nodiscard]] LaneFigures lanes() const override;
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const override;
+
+  // How many requests were answered without a coroutine.
+  [[nodiscard]] std::uint64_t served_fast() const;
 
  private:
   class Impl;

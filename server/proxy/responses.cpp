@@ -5,17 +5,13 @@
 namespace fenceguard::proxy {
 
 void add_ruling(http::Response& response, const Ruling& ruling) {
-  response.fields.add("Fencing-Verdict", to_string(ruling.verdict));
-  response.fields.add("Fencing-Highest", std::to_string(ruling.highest));
+  add_ruling_to([&](const char* name, std::string value) { response.fields.add(name, std::move(value)); },
+                ruling.verdict, ruling.highest);
 }
 
 void add_cache_rules(http::Response& response, bool is_fenced) {
-  if (is_fenced) {
-    response.fields.add("Cache-Control", "no-store");
-  } else {
-    // A cache in front must not answer a fenced read with what it kept of a plain one: nothing would advance.
-    response.fields.add("Vary", "Fencing-Token");
-  }
+  add_cache_rules_to([&](const char* name, const char* value) { response.fields.add(name, value); },
+                     is_fenced);
 }
 
 http::Response turned_down(const Claim& claim, const Ruling& ruling) {

@@ -4,6 +4,8 @@
 //
 // Pure; safe to use from any thread.
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "guard/judge.hpp"
@@ -15,6 +17,21 @@ namespace fenceguard::proxy {
 void add_ruling(http::Response& response, const Ruling& ruling);
 // Adds what the answer to a read needs, so that no cache answers a fenced read with what it kept.
 void add_cache_rules(http::Response& response, bool is_fenced);
+// The same to an answer that is no Response: add(name, value) takes each field.
+template <class Add>
+void add_ruling_to(Add add, Verdict verdict, std::int64_t highest) {
+  add("Fencing-Verdict", to_string(verdict));
+  add("Fencing-Highest", std::to_string(highest));
+}
+template <class Add>
+void add_cache_rules_to(Add add, bool is_fenced) {
+  if (is_fenced) {
+    add("Cache-Control", "no-store");
+  } else {
+    // A cache in front must not answer a fenced read with what it kept of a plain one: nothing would advance.
+    add("Vary", "Fencing-Token");
+  }
+}
 
 // A claim that was not admitted: stale, conflict or duplicate.
 [[nodiscard]] http::Response turned_down(const Claim& claim, const Ruling& ruling);

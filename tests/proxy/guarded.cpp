@@ -16,7 +16,8 @@ Guarded::Guarded(const std::string& upstream_url, GuardedOptions options) : lane
                                .resource_depth = options.resource_depth,
                                .threads = options.threads,
                                .limits = options.limits,
-                               .hosts = options.hosts};
+                               .hosts = options.hosts,
+                               .has_fast_path = options.has_fast_path};
   service_ = std::make_unique<proxy::ProxyService>(
       context, *lanes_, proxy::UpstreamOptions::from(Url::parse(upstream_url), lane_));
   address_ = service_->listen("127.0.0.1:0");

@@ -36,6 +36,7 @@ struct GuardedOptions {
   std::size_t resource_depth = 0;
   unsigned threads = 1;
   const HostCheck* hosts = nullptr;
+  bool has_fast_path = true;
 };
 
 class Guarded {

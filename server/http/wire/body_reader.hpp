@@ -30,6 +30,8 @@ class BodyReader {
 
   // The head of the next request is not here yet: something unread may come.
   void expect_head() noexcept { is_complete_ = false; }
+  // The body has come with its head, and was taken.
+  void expect_nothing() noexcept { is_complete_ = true; }
   // The head has come; head's body is what follows in the connection.
   void begin(const RequestReader& head);
   [[nodiscard]] bool is_complete() const noexcept { return is_complete_; }

@@ -25,17 +25,14 @@ void append_value(std::string& out, std::string_view value) {
   }
 }
 
-// How the body is framed.
-void append_framing(std::string& out, const Response& response, const Framing& framing) {
+// How the body is framed. body_bytes: of a body that is not streamed.
+void append_framing(std::string& out, std::size_t body_bytes, const Framing& framing) {
   if (framing.is_chunked) {
     out.append("Transfer-Encoding: chunked\r\n");
     return;
   }
-  auto length = framing.length;
-  if (!framing.is_streamed) {
-    const bool is_other_length = framing.is_head && response.head_length;
-    length = is_other_length ? *response.head_length : response.body.size();
-  }
+  const std::optional<std::uint64_t> length =
+      framing.is_streamed ? framing.length : std::optional<std::uint64_t>{body_bytes};
   if (!length) return;
   out.append("Content-Length: ");
   append_number(out, *length);
@@ -52,25 +49,36 @@ bool sends_body(const Response& response, const Framing& framing) noexcept {
   return !framing.is_head && may_have_body(response.status);
 }
 
-void write_head(std::string& out, const Response& response, const Framing& framing) {
+void begin_head(std::string& out, unsigned status, std::string_view date) {
   out.append("HTTP/1.1 ");
-  append_number(out, response.status);
+  append_number(out, status);
   out.push_back(' ');
-  const auto reason = boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(response.status));
+  const auto reason = boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(status));
   out.append(reason.data(), reason.size());
-  out.append("\r\nDate: ").append(framing.date).append("\r\n");
-  for (const auto& [name, value] : response.fields) {
-    out.append(name).append(": ");
-    append_value(out, value);
-    out.append("\r\n");
-  }
-  if (may_have_body(response.status)) append_framing(out, response, framing);
+  out.append("\r\nDate: ").append(date).append("\r\n");
+}
+
+void append_field(std::string& out, std::string_view name, std::string_view value) {
+  out.append(name).append(": ");
+  append_value(out, value);
+  out.append("\r\n");
+}
+
+void end_head(std::string& out, unsigned status, std::size_t body_bytes, const Framing& framing) {
+  if (may_have_body(status)) append_framing(out, body_bytes, framing);
   if (framing.close) {
     out.append("Connection: close\r\n");
   } else if (framing.is_http_1_0) {
     out.append("Connection: keep-alive\r\n");
   }
   out.append("\r\n");
+}
+
+void write_head(std::string& out, const Response& response, const Framing& framing) {
+  begin_head(out, response.status, framing.date);
+  for (const auto& [name, value] : response.fields) append_field(out, name, value);
+  const bool is_other_length = framing.is_head && response.head_length;
+  end_head(out, response.status, is_other_length ? *response.head_length : response.body.size(), framing);
 }
 
 std::string http_date(std::time_t seconds) {

@@ -24,6 +24,12 @@ struct Framing {
   bool is_chunked = false;
 };
 
+// The parts of a head, for an answer that is no Response: the status line with Date, a field, the end with
+// the body's framing. body_bytes: of its own body, which is not streamed.
+void begin_head(std::string& out, unsigned status, std::string_view date);
+void append_field(std::string& out, std::string_view name, std::string_view value);
+void end_head(std::string& out, unsigned status, std::size_t body_bytes, const Framing& framing);
+
 // Appends status line and header block of response to out.
 void write_head(std::string& out, const Response& response, const Framing& framing);
 

@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 18> not_for_upstream = {"Host",
                                                                "Proxy"};
 
 // Appends 'NAME: earlier values, ' and leaves the line open.
-void begin_list(std::string& out, std::string_view name, const http::Fields& fields) {
+void begin_list(std::string& out, std::string_view name, std::span<const FieldView> fields) {
   out.append(name).append(": ");
   for (const auto& [field, value] : fields) {
     if (is_same_text(field, name) && !value.empty()) out.append(value).append(", ");
@@ -70,6 +70,13 @@ void append_forwarded(std::string& out, std::string_view host, const Client& cli
 }
 
 }  // namespace
+
+std::vector<FieldView> views_of(const http::Fields& fields) {
+  std::vector<FieldView> views;
+  views.reserve(16);
+  for (const auto& [name, value] : fields) views.push_back({name, value});
+  return views;
+}
 
 bool ConnectionOptions::add(std::string_view value) {
   bool is_within = true;
@@ -152,7 +159,11 @@ std::string_view objection_to(const http::Fields& fields) {
 }
 
 void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client) {
-  const auto host = fields.single("Host").value_or(std::string_view{});
+  append_forwarding_fields(out, views_of(fields), fields.single("Host").value_or(std::string_view{}), client);
+}
+
+void append_forwarding_fields(std::string& out, std::span<const FieldView> fields, std::string_view host,
+                              const Client& client) {
   begin_list(out, "Via", fields);
   out.append("1.1 fenceguard\r\n");
   begin_list(out, "X-Forwarded-For", fields);

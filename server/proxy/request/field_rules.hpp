@@ -4,19 +4,19 @@
 //
 // Pure; safe to use from any thread.
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/http/wire/message.hpp"
+#include "server/http/wire/plain_request.hpp"
 
 namespace fenceguard::proxy {
 
-// A field of a message that was received; both lie in what was received.
-struct FieldView {
-  std::string_view name;
-  std::string_view value;
-};
+using http::FieldView;
+// Of all fields, in their order. fields outlives them.
+[[nodiscard]] std::vector<FieldView> views_of(const http::Fields& fields);
 
 // The names that Connection lists, which are for the next hop only. Each field of a message is looked for
 // among them, so they are few.
@@ -54,7 +54,9 @@ struct Client {
 };
 
 // Appends Via, X-Forwarded-For, -Proto, -Host, X-Real-IP and Forwarded (RFC 7239) as lines: what earlier
-// proxies said in the lists stays in front.
+// proxies said in the lists stays in front. host: the value of the only Host; empty where there is none.
+void append_forwarding_fields(std::string& out, std::span<const FieldView> fields, std::string_view host,
+                              const Client& client);
 void append_forwarding_fields(std::string& out, const http::Fields& fields, const Client& client);
 
 }  // namespace fenceguard::proxy

@@ -45,16 +45,10 @@ void append_conditions(std::string& out, const Origin& origin, const std::vector
   out.append("\r\n");
 }
 
-}  // namespace
-
-bool asks_to_close(const Method& method, const BodyFraming& framing) noexcept {
-  return framing.has_body && !method.has_body;
-}
-
-void write_request_head(std::string& out, const Operation& operation, const http::Fields& fields,
-                        const Client& client, const Origin& origin, const BodyFraming& framing) {
-  const Target& target = operation.target;
-  out.append(operation.method.name).append(" ").append(origin.base_path).append(target.path);
+// Appends the request line, Host and the fields that are passed on; what Connection lists.
+ConnectionOptions begin_request(std::string& out, const PlainTarget& target,
+                                std::span<const FieldView> fields, const Origin& origin) {
+  out.append(target.method.name).append(" ").append(origin.base_path).append(target.path);
   out.append(target.query).append(" HTTP/1.1\r\nHost: ").append(origin.host).append("\r\n");
   ConnectionOptions listed;
   for (const auto& [name, value] : fields) {
@@ -63,9 +57,34 @@ void write_request_head(std::string& out, const Operation& operation, const http
   for (const auto& [name, value] : fields) {
     if (!passes_to_upstream(name, origin.is_claim_forwarded) || listed.lists(name)) continue;
     if (is_same_text(name, "If")) continue;
-    if (operation.is_alone && (could_pass_for(name, "Depth") || could_pass_for(name, "Overwrite"))) continue;
+    if (target.is_alone && (could_pass_for(name, "Depth") || could_pass_for(name, "Overwrite"))) continue;
     out.append(name).append(": ").append(value).append("\r\n");
   }
+  return listed;
+}
+
+}  // namespace
+
+bool asks_to_close(const Method& method, const BodyFraming& framing) noexcept {
+  return framing.has_body && !method.has_body;
+}
+
+void write_request_head(std::string& out, const PlainTarget& target, std::span<const FieldView> fields,
+                        const Client& client, const Origin& origin, const BodyFraming& framing) {
+  (void)begin_request(out, target, fields, origin);
+  if (target.is_alone) out.append("Depth: 0\r\n");
+  append_forwarding_fields(out, fields, target.host, client);
+  append_framing(out, target.method, framing);
+  out.append("\r\n");
+}
+
+void write_request_head(std::string& out, const Operation& operation, const http::Fields& client_fields,
+                        const Client& client, const Origin& origin, const BodyFraming& framing) {
+  const auto fields = views_of(client_fields);
+  const auto host = client_fields.single("Host").value_or(std::string_view{});
+  const auto listed = begin_request(
+      out, {operation.method, operation.target.path, operation.target.query, host, operation.is_alone},
+      fields, origin);
   if (operation.is_alone) out.append("Depth: 0\r\n");
   if (operation.destination) {
     if (operation.is_alone) out.append("Overwrite: F\r\n");
@@ -76,7 +95,7 @@ void write_request_head(std::string& out, const Operation& operation, const http
   }
   if (!operation.conditions.empty() && !listed.lists("If"))
     append_conditions(out, origin, operation.conditions);
-  append_forwarding_fields(out, fields, client);
+  append_forwarding_fields(out, fields, host, client);
   append_framing(out, operation.method, framing);
   out.append("\r\n");
 }

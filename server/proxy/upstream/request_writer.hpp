@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "server/proxy/request/field_rules.hpp"
@@ -29,6 +30,19 @@ struct BodyFraming {
 
 // Whether the upstream is asked to close after its answer.
 [[nodiscard]] bool asks_to_close(const Method& method, const BodyFraming& framing) noexcept;
+
+// What the head of a request is written from where there is neither a destination nor a condition.
+struct PlainTarget {
+  const Method& method;
+  std::string_view path;
+  std::string_view query;
+  std::string_view host;  // the client's Host
+  bool is_alone = false;
+};
+
+// As the next for an operation that is no more than target; fields as the client sent them.
+void write_request_head(std::string& out, const PlainTarget& target, std::span<const FieldView> fields,
+                        const Client& client, const Origin& origin, const BodyFraming& framing);
 
 // Appends request line and header block, the empty line included. fields: as the client sent them.
 void write_request_head(std::string& out, const Operation& operation, const http::Fields& fields,

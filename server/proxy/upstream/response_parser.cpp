@@ -101,15 +101,24 @@ bool has_odd_framing(const ResponseHead& head) noexcept {
 }  // namespace
 
 std::optional<ResponseHead> read_answer_head(std::string_view block) {
-  ResponseHead head;
+  std::optional<ResponseHead> head{std::in_place};
+  if (!read_answer_head(block, *head)) head.reset();
+  return head;
+}
+
+bool read_answer_head(std::string_view block, ResponseHead& head) {
+  head.fields.clear();
   head.fields.reserve(16);
-  if (!read_status_line(take_line(block), head)) return std::nullopt;
+  head.connection = {};
+  head.body_bytes.reset();
+  head.is_chunked = false;
+  head.idle_max.reset();
+  if (!read_status_line(take_line(block), head)) return false;
   for (auto line = take_line(block); !line.empty(); line = take_line(block)) {
-    if (!read_field(line, head)) return std::nullopt;
+    if (!read_field(line, head)) return false;
   }
   // The request asked for no other protocol.
-  if (head.status == 101 || has_odd_framing(head)) return std::nullopt;
-  return head;
+  return head.status != 101 && !has_odd_framing(head);
 }
 
 ResponseBody::ResponseBody(const ResponseHead& head, bool answers_head) : framing_{Framing::none} {

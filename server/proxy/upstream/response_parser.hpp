@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/http/wire/chunk_reader.hpp"
+#include "server/proxy/request/field_names.hpp"
 #include "server/proxy/request/field_rules.hpp"
 
 namespace fenceguard::proxy {
@@ -27,11 +28,23 @@ struct ResponseHead {
   std::optional<std::chrono::seconds> idle_max;  // as Keep-Alive says
 
   [[nodiscard]] bool is_interim() const noexcept { return status < 200; }
+  // Calls visit(name, value) for each field that goes on to the client, as it goes on.
+  template <class Visit>
+  void for_each_passed(bool drops_cache_rules, Visit visit) const {
+    for (const auto& [name, value] : fields) {
+      if (!passes_to_client(name) || connection.lists(name)) continue;
+      if (drops_cache_rules && could_pass_for(name, "Cache-Control")) continue;
+      visit(name, value);
+    }
+    visit("Via", "1.1 fenceguard");
+  }
 };
 
 // Reads a whole header block, its empty line included, whose lines end as http::HeadScanner wants them to.
 // Nothing: it is odd. block outlives what is returned.
 [[nodiscard]] std::optional<ResponseHead> read_answer_head(std::string_view block);
+// The same into head, whose memory is used again. False: it is odd.
+[[nodiscard]] bool read_answer_head(std::string_view block, ResponseHead& head);
 
 // The body of one answer, undone of its framing.
 class ResponseBody {

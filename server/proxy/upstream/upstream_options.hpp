@@ -12,7 +12,7 @@
 #include "guard/source/url.hpp"
 #include "guard/store/lane_options.hpp"
 #include "server/net/address.hpp"
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 #include "server/proxy/upstream/request_writer.hpp"
 
 namespace fenceguard::proxy {

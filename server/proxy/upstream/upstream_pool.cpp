@@ -56,9 +56,19 @@ UpstreamConnection::~UpstreamConnection() {
   if (transport_.is_open() && !has_unsent()) transport_.part_in_order();
 }
 
+bool UpstreamConnection::lend(User& user) noexcept {
+  user_ = &user;
+  return transport_.is_detached() || transport_.detach(pool_.loop().poller(), *this);
+}
+
+void UpstreamConnection::ready(bool /*has_ended*/) noexcept {
+  // What comes while it is idle take() finds.
+  if (user_ != nullptr) user_->upstream_ready();
+}
+
 bool UpstreamConnection::has_unsent() noexcept {
   int bytes = 0;
-  return ::ioctl(transport_.socket().native_handle(), SIOCOUTQ, &bytes) != 0 || bytes > 0;
+  return ::ioctl(transport_.descriptor(), SIOCOUTQ, &bytes) != 0 || bytes > 0;
 }
 
 void UpstreamConnection::look_at_segments() noexcept {
@@ -79,6 +89,7 @@ void UpstreamConnection::expire() noexcept {
   deadline_ = net::SteadyTime::max();
   is_late_ = true;
   transport_.reset();
+  if (user_ != nullptr) user_->upstream_late();
 }
 
 UpstreamPool::UpstreamPool(const UpstreamOptions& options, std::shared_ptr<net::Loop> loop)

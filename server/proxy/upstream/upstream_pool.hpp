@@ -24,16 +24,33 @@ class UpstreamPool;
 
 // One connection to the upstream, with what came on it and was not used yet, and its one deadline, which the
 // pool keeps. A request has it alone.
-class UpstreamConnection {
+class UpstreamConnection final : public net::Poller::Watcher {
  public:
+  // Who uses the connection while it is out of Asio.
+  class User {
+   public:
+    virtual ~User() = default;
+    virtual void upstream_ready() noexcept = 0;
+    // The deadline has passed: the connection was reset.
+    virtual void upstream_late() noexcept = 0;
+  };
+
   UpstreamConnection(UpstreamPool& pool, net::Transport transport);
   // In order where the upstream has taken all that was sent, else by a reset.
-  ~UpstreamConnection();
+  ~UpstreamConnection() override;
   UpstreamConnection(const UpstreamConnection&) = delete;
   UpstreamConnection& operator=(const UpstreamConnection&) = delete;
 
   [[nodiscard]] net::Transport& transport() noexcept { return transport_; }
   [[nodiscard]] net::ReadBuffer& buffer() noexcept { return buffer_; }
+
+  // Takes it out of Asio, if it is not yet: user is told of what comes until release(). False: it cannot be
+  // used.
+  [[nodiscard]] bool lend(User& user) noexcept;
+  void release() noexcept { user_ = nullptr; }
+  // Gives it back to Asio, if it was taken out. False: it is closed.
+  [[nodiscard]] bool attach() noexcept { return transport_.attach(); }
+  void ready(bool has_ended) noexcept override;
 
   // A request was answered on it before.
   [[nodiscard]] bool is_reused() const noexcept { return is_reused_; }
@@ -64,6 +81,7 @@ class UpstreamConnection {
 
  private:
   UpstreamPool& pool_;
+  User* user_ = nullptr;
   net::Transport transport_;
   net::ReadBuffer buffer_;
   net::SteadyTime deadline_ = net::SteadyTime::max();

@@ -3,6 +3,7 @@
 #include "server/proxy/request/field_names.hpp"
 #include "server/proxy/request/location.hpp"
 #include "server/proxy/upstream/early_response_detector.hpp"
+#include "server/proxy/write_ending.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -17,46 +18,73 @@ net::SteadyTime after(std::chrono::milliseconds duration) {
 
 }  // namespace
 
-bool proves_end(unsigned status) noexcept {
-  switch (status) {
-    case 202:
-    case 408:
-    case 460:
-    case 499:
-      return false;
-    case 505:
-    case 507:
-    case 508:
-    case 510:
-    case 511:
-      return true;
-    default:
-      return status < 502;
-  }
+void UpstreamRequest::adopt(BegunUpstream begun) {
+  connection_ = std::move(begun.connection);
+  if (connection_) begun_ = std::move(begun);
 }
 
 net::Task<UpstreamOutcome> UpstreamRequest::run(OutgoingRequest outgoing) {
   outgoing_ = outgoing;
   for (;;) {
-    co_await pool_.loop().yield();
-    connection_ = pool_.take();
-    if (!connection_) connection_ = co_await pool_.connect(after(pool_.options().upstream_timeout));
-    if (!connection_) co_return UpstreamOutcome::unsent;
+    auto seen = UpstreamOutcome::unsent;
+    const bool was_begun = begun_.has_value();
+    if (!was_begun) {
+      co_await pool_.loop().yield();
+      connection_ = pool_.take();
+      if (!connection_) connection_ = co_await pool_.connect(after(pool_.options().upstream_timeout));
+      if (!connection_) co_return UpstreamOutcome::unsent;
+    }
     const bool was_kept = connection_->is_reused();
-    const auto seen = co_await exchange();
+    if (was_begun) {
+      seen = co_await go_on();
+    } else {
+      seen = co_await exchange();
+    }
     const bool is_repeated = was_kept && (seen == UpstreamOutcome::unsent ||
                                           (seen == UpstreamOutcome::silent && outgoing_.may_repeat));
     if (!is_repeated) co_return seen;
   }
 }
 
+// What was begun is sent as far as begun_ says.
+net::Task<UpstreamOutcome> UpstreamRequest::go_on() {
+  const auto begun = *std::exchange(begun_, std::nullopt);
+  auto head = outgoing_.head;
+  auto body = outgoing_.body;
+  const auto of_head = std::min(begun.sent_bytes, head.size());
+  head.remove_prefix(of_head);
+  body.remove_prefix(begun.sent_bytes - of_head);
+  is_early_ = begun.is_early;
+  is_heard_ = !connection_->buffer().empty();
+  connection_->release();
+  // Of one that is late is_late() tells.
+  if (!connection_->attach() && !connection_->is_late()) co_return broken();
+  if (!head.empty() || !body.empty()) {
+    const auto end = co_await send_rest(head, body);
+    if (end) co_return *end;
+    co_return co_await await_answer();
+  }
+  is_one_segment_ = is_one_segment(head, body);
+  sent_at_ = begun.sent_at;
+  if (is_heard_ && !connection_->is_late()) {
+    const auto end = take();
+    if (end) co_return *end;
+  }
+  if (begun.error) co_return ended(*begun.error);
+  co_return co_await receive();
+}
+
 net::Task<UpstreamOutcome> UpstreamRequest::exchange() {
   auto head = outgoing_.head;
   auto body = outgoing_.body;
   auto& transport = connection_->transport();
+  connection_->release();
+  if (!connection_->attach()) {
+    reset();
+    co_return UpstreamOutcome::unsent;
+  }
   const auto error = transport.write_now(head, body);
-  is_one_segment_ = !outgoing_.is_write && head.empty() && body.empty() && outgoing_.rest == nullptr &&
-                    outgoing_.head.size() + outgoing_.body.size() <= connection_->segment_bytes();
+  is_one_segment_ = is_one_segment(head, body);
   if (error && error != net::asio::error::would_block) {
     // A socket that refuses the first byte has taken none.
     const bool is_unsent = !transport.is_tls();
@@ -67,6 +95,16 @@ net::Task<UpstreamOutcome> UpstreamRequest::exchange() {
     const auto end = co_await send_rest(head, body);
     if (end) co_return *end;
   }
+  co_return co_await await_answer();
+}
+
+// Of head and body is left what was not sent at once.
+bool UpstreamRequest::is_one_segment(std::string_view head, std::string_view body) const noexcept {
+  return !outgoing_.is_write && head.empty() && body.empty() && outgoing_.rest == nullptr &&
+         outgoing_.head.size() + outgoing_.body.size() <= connection_->segment_bytes();
+}
+
+net::Task<UpstreamOutcome> UpstreamRequest::await_answer() {
   sent_at_ = std::chrono::steady_clock::now();
   connection_->set_deadline(sent_at_ + pool_.options().upstream_timeout);
   if (is_heard_) {
@@ -254,16 +292,13 @@ UpstreamRequest::MaybeOutcome UpstreamRequest::take_head() {
 void UpstreamRequest::take_fields(const ResponseHead& head) {
   answer_.status = head.status;
   answer_.fields.reserve(head.fields.size() + 3);
-  for (const auto& [name, value] : head.fields) {
-    if (!passes_to_client(name) || head.connection.lists(name)) continue;
-    if (outgoing_.drops_cache_rules && could_pass_for(name, "Cache-Control")) continue;
+  head.for_each_passed(outgoing_.drops_cache_rules, [this](std::string_view name, std::string_view value) {
     if (is_reference(name)) {
       answer_.fields.add(std::string{name}, as_seen_by_client(value, pool_.options().origin));
     } else {
       answer_.fields.add(std::string{name}, std::string{value});
     }
-  }
-  answer_.fields.add("Via", "1.1 fenceguard");
+  });
   body_bytes_ = head.body_bytes;
   idle_max_ = head.idle_max;
   is_proof_ = !outgoing_.is_write || proves_end(head.status);

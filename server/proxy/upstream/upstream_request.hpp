@@ -48,10 +48,14 @@ struct OutgoingRequest {
   bool drops_cache_rules = false;  // Cache-Control of the answer is not taken over
 };
 
-// Whether a complete answer with this status says how a write ended. 202 is a promise; 408, 460, 499 and most
-// from 502 on (those of balancers and content networks included) come from servers that have lost sight of
-// it.
-[[nodiscard]] bool proves_end(unsigned status) noexcept;
+// A request that was begun elsewhere: that much of it was sent on the connection.
+struct BegunUpstream {
+  std::unique_ptr<UpstreamConnection> connection;  // null: nothing was sent
+  std::size_t sent_bytes = 0;
+  net::SteadyTime sent_at{};                     // when all of it was
+  std::optional<net::Transport::Error> error{};  // by which reading ended
+  bool is_early = false;                         // an answer was seen before all of it had arrived
+};
 
 class UpstreamRequest {
  public:
@@ -65,6 +69,8 @@ class UpstreamRequest {
 
   // Sends the request and reads the answer, up to about held_bytes_max of its body.
   [[nodiscard]] net::Task<UpstreamOutcome> run(OutgoingRequest outgoing);
+  // What run() will go on with. Its connection is reset in any case in which run() would reset it.
+  void adopt(BegunUpstream begun);
   // Reads on, after 'begun', with no deadline meanwhile: appends up to about piece_bytes_max to the answer's
   // body. Within until.
   [[nodiscard]] net::Task<UpstreamOutcome> read_on(net::SteadyTime until);
@@ -87,6 +93,9 @@ class UpstreamRequest {
   using MaybeOutcome = std::optional<UpstreamOutcome>;
 
   [[nodiscard]] net::Task<UpstreamOutcome> exchange();
+  [[nodiscard]] net::Task<UpstreamOutcome> go_on();
+  [[nodiscard]] net::Task<UpstreamOutcome> await_answer();
+  [[nodiscard]] bool is_one_segment(std::string_view head, std::string_view body) const noexcept;
   [[nodiscard]] net::Task<UpstreamOutcome> receive();
   [[nodiscard]] net::Task<MaybeOutcome> send_rest(std::string_view head, std::string_view body);
   [[nodiscard]] net::Task<MaybeOutcome> send_pieces();
@@ -110,6 +119,7 @@ class UpstreamRequest {
   UpstreamPool& pool_;
   OutgoingRequest outgoing_;
   std::unique_ptr<UpstreamConnection> connection_;
+  std::optional<BegunUpstream> begun_;  // without its connection
   http::HeadScanner scanner_;
   std::optional<ResponseBody> body_;
   http::Response answer_;

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 #include "tests/http/support.hpp"
 
 namespace fenceguard::http {

@@ -1,4 +1,4 @@
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

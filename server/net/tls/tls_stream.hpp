@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "server/net/net.hpp"
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 struct ssl_st;
 

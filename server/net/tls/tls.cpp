@@ -1,4 +1,4 @@
-#include "server/net/tls.hpp"
+#include "server/net/tls/tls.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "server/net/tls_stream.hpp"
+#include "server/net/tls/tls_stream.hpp"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
