@@ -45,6 +45,8 @@ class LaneSimulation {
     int duplicates = 0;
     int reads = 0;  // that were admitted to their end
     int overtaken_reads = 0;
+    int entered_at_once = 0;  // without an action
+    int ended_at_once = 0;
   };
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
@@ -82,6 +84,7 @@ class LaneSimulation {
 
   void act();
   [[nodiscard]] Claim choose_claim(const std::string& resource);
+  [[nodiscard]] bool enter_at_once(proxy::Ticket ticket, proxy::Actions& actions);
   void ask(proxy::Kind kind, std::vector<Claim> claims);
   void forward(proxy::Ticket ticket);
   void apply(proxy::Ticket ticket);

@@ -56,14 +56,18 @@ TEST(LaneHistories, NoTokenFallsNothingAcknowledgedVanishesAndEveryLaneOpensAgai
     sum.duplicates += counts.duplicates;
     sum.reads += counts.reads;
     sum.overtaken_reads += counts.overtaken_reads;
+    sum.entered_at_once += counts.entered_at_once;
+    sum.ended_at_once += counts.ended_at_once;
   }
   fmt::print(
       "entered {} (waited {}), applied {} (late {}), unknown {}, crashes {}, duplicates {}, reads {} "
       "(overtaken "
-      "{})\n",
+      "{}), at once {} (ended {})\n",
       sum.entered, sum.waited, sum.applied, sum.applied_late, sum.unknown, sum.crashes, sum.duplicates,
-      sum.reads, sum.overtaken_reads);
+      sum.reads, sum.overtaken_reads, sum.entered_at_once, sum.ended_at_once);
   if (replayed) return;
+  EXPECT_GT(sum.entered_at_once, 0);
+  EXPECT_GT(sum.ended_at_once, 0);
   EXPECT_GT(sum.applied_late, 0);
   EXPECT_GT(sum.unknown, 0);
   EXPECT_GT(sum.waited, 0);
