@@ -44,6 +44,7 @@ class FastClient {
   // As Stream::peer(), and as Request::client.
   [[nodiscard]] virtual const std::string& peer() const noexcept = 0;
   [[nodiscard]] virtual bool is_local() const noexcept = 0;
+  [[nodiscard]] virtual bool is_tls() const noexcept = 0;
 
   // How the answer is framed; it is written to out() from here on.
   [[nodiscard]] virtual Framing frame_answer() = 0;

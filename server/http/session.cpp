@@ -50,7 +50,8 @@ void Session::spawn(bool owes_answer) noexcept {
 }
 
 StreamHandler* Session::fast_handler() const noexcept {
-  const bool has_one = service_->streams != nullptr && !service_->tls && service_->streams->has_fast_path();
+  const bool is_ready = !service_->tls || has_shaken_hands_;
+  const bool has_one = is_ready && service_->streams != nullptr && service_->streams->has_fast_path();
   return has_one ? service_->streams : nullptr;
 }
 
@@ -59,7 +60,7 @@ Task<void> Session::run() {
   (void)fast_.let_go();
   bool is_fast = false;
   try {
-    if (service_->tls) goes_on_ = co_await shake_hands();
+    if (service_->tls && !has_shaken_hands_) goes_on_ = co_await shake_hands();
     if (owes_answer_) co_await pay_answer();
     while (goes_on_ && !is_fast) {
       is_fast = fast_.enter();
@@ -84,7 +85,8 @@ Task<bool> Session::shake_hands() {
   begin_waiting();
   const auto error = co_await connection_.transport().handshake();
   connection_.clear_deadline();
-  co_return !error;
+  has_shaken_hands_ = !error;
+  co_return has_shaken_hands_;
 }
 
 void Session::begin_waiting() {

@@ -147,6 +147,7 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   [[nodiscard]] const Limits& limits() const noexcept override { return service_->limits; }
   [[nodiscard]] StreamHandler* fast_handler() const noexcept override;
   [[nodiscard]] bool is_local() const noexcept override { return service_->is_local; }
+  [[nodiscard]] bool is_tls() const noexcept override { return service_->tls != nullptr; }
   [[nodiscard]] bool is_ending() const noexcept override { return is_ending_; }
   void begin_waiting() override;
   void stop_waiting() override;
@@ -197,7 +198,8 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   bool is_idle_ = false;       // waits for the first byte of a request
   bool is_ending_ = false;     // serves at most what has come
   bool is_lingering_ = false;  // ends by our decision: the client may still be sending
-  bool owes_answer_ = false;   // its rest is in out_
+  bool has_shaken_hands_ = false;
+  bool owes_answer_ = false;  // its rest is in out_
   FastSession fast_{*this};
 };
 

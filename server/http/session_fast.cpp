@@ -20,15 +20,14 @@ bool FastSession::enter() {
     return false;
   }
   if (is_last()) return false;
-  is_readable_ = has_ended_ = false;
+  // What TLS has read ahead is not told.
+  is_readable_ = connection.transport().is_tls();
+  has_ended_ = false;
   if (!connection.transport().detach(loop().poller(), *this)) return false;
   is_on_ = true;
   kept_ = owner_.keep_alive();
-  if (connection.buffer().empty()) {
-    wait();
-  } else {
-    wake();
-  }
+  if (connection.buffer().empty()) wait();
+  if (!connection.buffer().empty() || is_readable_) wake();
   return true;
 }
 
@@ -43,6 +42,8 @@ bool FastSession::is_last() const noexcept {
 void FastSession::wait() {
   auto& connection = owner_.connection();
   is_idle_ = true;
+  // A connection over TLS is large enough without a buffer that waits for its bytes.
+  if (connection.transport().is_tls()) connection.buffer().release();
   connection.buffer().shrink();
   owner_.begin_waiting();
   connection.set_deadline(owner_.limits().idle_max);
@@ -97,7 +98,7 @@ void FastSession::read() {
     buffer.commit(bytes);
     is_full = bytes == room && buffer.size() < request_bytes_max;
     // The end is not told again.
-    is_readable_ = bytes == room || has_ended_;
+    is_readable_ = has_ended_ || !connection.transport().is_drained(bytes, room);
     if (is_full) buffer.reserve(request_bytes_max);
   }
   if (!buffer.empty()) return serve();
@@ -127,6 +128,10 @@ net::Loop& FastSession::loop() noexcept {
 
 const std::string& FastSession::peer() const noexcept {
   return owner_.peer();
+}
+
+bool FastSession::is_tls() const noexcept {
+  return owner_.is_tls();
 }
 
 bool FastSession::is_local() const noexcept {

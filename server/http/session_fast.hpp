@@ -33,6 +33,7 @@ class FastSession final : public net::Poller::Watcher, public net::Poller::Defer
     [[nodiscard]] virtual StreamHandler* fast_handler() const noexcept = 0;
     [[nodiscard]] virtual const std::string& peer() const noexcept = 0;
     [[nodiscard]] virtual bool is_local() const noexcept = 0;
+    [[nodiscard]] virtual bool is_tls() const noexcept = 0;
     // It serves at most what has come.
     [[nodiscard]] virtual bool is_ending() const noexcept = 0;
     // It is among those that wait for a request, or no longer.
@@ -73,6 +74,7 @@ class FastSession final : public net::Poller::Watcher, public net::Poller::Defer
   [[nodiscard]] net::Loop& loop() noexcept override;
   [[nodiscard]] const std::string& peer() const noexcept override;
   [[nodiscard]] bool is_local() const noexcept override;
+  [[nodiscard]] bool is_tls() const noexcept override;
   [[nodiscard]] Framing frame_answer() override;
   [[nodiscard]] std::string& out() noexcept override;
   void send_answer(std::string_view body) noexcept override;

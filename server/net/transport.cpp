@@ -87,15 +87,19 @@ Task<Transport::Error> Transport::handshake() {
 }
 
 Transport::Read Transport::read_now(char* data, std::size_t bytes) {
-  if (tls_) return tls_->read_now(socket_, data, bytes);
+  if (tls_) return tls_->read_now(is_open(), data, bytes);
   const auto received = ::recv(descriptor(), data, bytes, MSG_DONTWAIT);
   if (received < 0) return {last_error(), 0};
   if (received == 0) return {asio::error::eof, 0};
   return {Error{}, static_cast<std::size_t>(received)};
 }
 
+bool Transport::is_drained(std::size_t received, std::size_t room) const noexcept {
+  return tls_ ? tls_->is_drained() : received < room;
+}
+
 Transport::Error Transport::write_now(std::string_view& head, std::string_view& body) {
-  if (tls_) return tls_->write_now(socket_, head, body);
+  if (tls_) return tls_->write_now(is_open(), head, body);
   const auto sent = send_clear(descriptor(), head, body);
   if (sent < 0) return last_error();
   const auto bytes = static_cast<std::size_t>(sent);
@@ -134,9 +138,8 @@ void Transport::cancel() noexcept {
 }
 
 void Transport::shutdown_send() noexcept {
-  if (tls_) tls_->say_farewell(socket_);
-  Error ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  if (tls_) tls_->say_farewell(is_open());
+  ::shutdown(descriptor(), SHUT_WR);
 }
 
 void Transport::close() noexcept {
@@ -166,7 +169,7 @@ bool Transport::is_open() const noexcept {
 Transport::Look Transport::look() noexcept {
   if (!is_open()) return Look::ended;
   if (tls_) {
-    const auto error = tls_->look(socket_);
+    const auto error = tls_->look(is_open());
     if (error == asio::error::would_block) return Look::quiet;
     return error ? Look::ended : Look::bytes;
   }

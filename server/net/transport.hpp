@@ -39,6 +39,8 @@ class Transport {
   // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
   // without a farewell is no eof, because any host on the way can forge it.
   [[nodiscard]] Read read_now(char* data, std::size_t bytes);
+  // Of received bytes that read_now() gave where there was room: nothing more had come.
+  [[nodiscard]] bool is_drained(std::size_t received, std::size_t room) const noexcept;
   // What the connection takes of head and then body, taken off both. would_block: nothing now.
   [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
 

@@ -71,7 +71,9 @@ class ProxyService::Impl : public http::StreamHandler {
     co_await flow->run();
   }
 
-  [[nodiscard]] bool has_fast_path() const noexcept override { return context_.has_fast_path; }
+  [[nodiscard]] bool has_fast_path() const noexcept override {
+    return context_.has_fast_path && !options_.tls;
+  }
 
   http::FastExchangePtr begin(const http::PlainRequest& request, http::FastClient& client) override {
     return share_of(client.loop()).fast.begin(request, client);

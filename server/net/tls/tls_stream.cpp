@@ -17,6 +17,7 @@ TlsStream::TlsStream(Socket& socket, std::shared_ptr<const TlsContext> context)
     ::SSL_free(ssl_);
     throw std::bad_alloc{};
   }
+  ::SSL_set_read_ahead(ssl_, 1);
   if (context_->is_server()) {
     ::SSL_set_accept_state(ssl_);
   } else {
@@ -67,13 +68,21 @@ TlsStream::Error TlsStream::outcome(int result) noexcept {
   return {static_cast<int>(code), asio::error::get_ssl_category()};
 }
 
-TlsStream::Read TlsStream::read_now(Socket& socket, char* data, std::size_t bytes) {
-  if (!socket.is_open()) return {asio::error::bad_descriptor, 0};
+TlsStream::Read TlsStream::read_now(bool is_open, char* data, std::size_t bytes) {
+  if (!is_open) return {asio::error::bad_descriptor, 0};
   ::ERR_clear_error();
   errno = 0;
   std::size_t received = 0;
+  auto* const source = ::SSL_get_rbio(ssl_);
+  const auto before = ::BIO_number_read(source);
   const auto error = outcome(::SSL_read_ex(ssl_, data, bytes, &received));
+  if (const auto taken = ::BIO_number_read(source) - before; taken > 0) received_last_ = taken;
   return {error, received};
+}
+
+// OpenSSL reads ahead as much as a record takes: where it was given less there was no more.
+bool TlsStream::is_drained() const noexcept {
+  return ::SSL_has_pending(ssl_) == 0 && received_last_ < SSL3_RT_MAX_PLAIN_LENGTH;
 }
 
 TlsStream::Error TlsStream::write_part(std::string_view& part) noexcept {
@@ -88,15 +97,15 @@ TlsStream::Error TlsStream::write_part(std::string_view& part) noexcept {
   return {};
 }
 
-TlsStream::Error TlsStream::write_now(Socket& socket, std::string_view& head, std::string_view& body) {
-  if (!socket.is_open()) return asio::error::bad_descriptor;
+TlsStream::Error TlsStream::write_now(bool is_open, std::string_view& head, std::string_view& body) {
+  if (!is_open) return asio::error::bad_descriptor;
   const auto error = write_part(head);
   return error ? error : write_part(body);
 }
 
 Task<TlsStream::Read> TlsStream::read_some(Socket& socket, char* data, std::size_t bytes) {
   for (;;) {
-    const auto read = read_now(socket, data, bytes);
+    const auto read = read_now(socket.is_open(), data, bytes);
     if (std::get<0>(read) != asio::error::would_block) co_return read;
     const auto [error] = co_await wait(socket);
     if (error) co_return Read{error, 0};
@@ -105,7 +114,7 @@ Task<TlsStream::Read> TlsStream::read_some(Socket& socket, char* data, std::size
 
 Task<TlsStream::Error> TlsStream::wait_bytes(Socket& socket) {
   for (;;) {
-    const auto error = look(socket);
+    const auto error = look(socket.is_open());
     if (error != asio::error::would_block) co_return error;
     const auto [wait_error] = co_await wait(socket);
     if (wait_error) co_return wait_error;
@@ -114,22 +123,22 @@ Task<TlsStream::Error> TlsStream::wait_bytes(Socket& socket) {
 
 Task<TlsStream::Error> TlsStream::write_all(Socket& socket, std::string_view head, std::string_view body) {
   for (;;) {
-    const auto error = write_now(socket, head, body);
+    const auto error = write_now(socket.is_open(), head, body);
     if (error != asio::error::would_block) co_return error;
     const auto [wait_error] = co_await wait(socket);
     if (wait_error) co_return wait_error;
   }
 }
 
-void TlsStream::say_farewell(Socket& socket) noexcept {
-  if (!is_established_ || is_broken_ || !socket.is_open()) return;
+void TlsStream::say_farewell(bool is_open) noexcept {
+  if (!is_established_ || is_broken_ || !is_open) return;
   ::ERR_clear_error();
   ::SSL_shutdown(ssl_);
   ::ERR_clear_error();
 }
 
-TlsStream::Error TlsStream::look(Socket& socket) noexcept {
-  if (!socket.is_open()) return asio::error::bad_descriptor;
+TlsStream::Error TlsStream::look(bool is_open) noexcept {
+  if (!is_open) return asio::error::bad_descriptor;
   ::ERR_clear_error();
   errno = 0;
   char byte = 0;

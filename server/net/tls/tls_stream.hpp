@@ -6,6 +6,7 @@
 // Thread safety: the loop's thread only, which blocks SIGPIPE: OpenSSL writes without MSG_NOSIGNAL.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <tuple>
@@ -29,15 +30,18 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   [[nodiscard]] Task<Error> handshake(Socket& socket);
-  [[nodiscard]] Read read_now(Socket& socket, char* data, std::size_t bytes);
-  [[nodiscard]] Error write_now(Socket& socket, std::string_view& head, std::string_view& body);
+  // is_open: the descriptor is still the socket's.
+  [[nodiscard]] Read read_now(bool is_open, char* data, std::size_t bytes);
+  [[nodiscard]] Error write_now(bool is_open, std::string_view& head, std::string_view& body);
+  // The last read has taken all that had come.
+  [[nodiscard]] bool is_drained() const noexcept;
   // Waits until something can be read, or an error.
   [[nodiscard]] Task<Error> wait_bytes(Socket& socket);
   [[nodiscard]] Task<Read> read_some(Socket& socket, char* data, std::size_t bytes);
   [[nodiscard]] Task<Error> write_all(Socket& socket, std::string_view head, std::string_view body);
-  void say_farewell(Socket& socket) noexcept;
+  void say_farewell(bool is_open) noexcept;
   // would_block: quiet; no error: bytes of the other side are there; else it has ended.
-  [[nodiscard]] Error look(Socket& socket) noexcept;
+  [[nodiscard]] Error look(bool is_open) noexcept;
 
  private:
   // The error that goes with what an OpenSSL call returned; would_block sets what is to be waited for.
@@ -50,6 +54,7 @@ class TlsStream {
 
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* ssl_;
+  std::uint64_t received_last_ = 0;  // bytes of the socket, when it last gave some
   bool wants_write_ = false;
   bool is_established_ = false;
   bool is_broken_ = false;

@@ -77,7 +77,7 @@ http::FastExchangePtr FastPath::begin(const http::PlainRequest& request, http::F
   write_request_head(out,
                      {*method, request.path, request.query, request.host,
                       context.resource_depth == 0 && method->reaches_members},
-                     request.fields(), {client.peer(), false}, shared_.pool.options().origin,
+                     request.fields(), {client.peer(), client.is_tls()}, shared_.pool.options().origin,
                      {request.has_body(), request.body.size()});
   out.append(request.body);
   if (fast->begin(*method, std::move(claim), client)) return http::FastExchangePtr{fast.release()};

@@ -140,16 +140,21 @@ bool FastRequest::leave_lane() noexcept {
   return true;
 }
 
-void FastRequest::note_end() {
+// It has left its lane, so nothing here may keep its client from being told.
+void FastRequest::note_end() noexcept {
   const auto& context = shared_.context;
   const auto now = steady_clock::now();
-  context.metrics.observe_upstream(now - upstream_.sent_at);
-  if (is_write()) context.metrics.observe_write(now - begun_at_);
   shared_.served.fetch_add(1, std::memory_order_relaxed);
-  if (!claim_) return;
-  context.metrics.count(Verdict::admitted);
-  context.log.ruled(is_write() ? "write" : "read", *claim_, {Verdict::admitted, highest_, std::nullopt},
-                    client_->is_local() ? "unix" : client_->peer());
+  try {
+    context.metrics.observe_upstream(now - upstream_.sent_at);
+    if (is_write()) context.metrics.observe_write(now - begun_at_);
+    if (!claim_) return;
+    context.metrics.count(Verdict::admitted);
+    context.log.ruled(is_write() ? "write" : "read", *claim_, {Verdict::admitted, highest_, std::nullopt},
+                      client_->is_local() ? "unix" : client_->peer());
+  } catch (...) {
+    // Out of memory for a line of the log.
+  }
 }
 
 void FastRequest::upstream_late() noexcept {

@@ -68,7 +68,7 @@ class FastRequest final : public http::FastExchange,
   void write_answer(std::size_t body_bytes);
   // False: what the upstream answered may be newer than the claim.
   [[nodiscard]] bool leave_lane() noexcept;
-  void note_end();
+  void note_end() noexcept;
   void fall_back() noexcept;
 
   [[nodiscard]] bool is_write() const noexcept { return method_.kind != Method::Kind::read; }
