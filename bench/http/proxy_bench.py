@@ -42,7 +42,7 @@ ANSWERS = """server {{ listen 127.0.0.1:{port}; default_type text/plain;
   location = /read {{ internal; return 204; }}
   location = /done {{ internal; return 204; }} }}"""
 PASSES_ON = """upstream storage {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 1000000000; }}
-  server {{ listen 127.0.0.1:{port};
+  server {{ listen 127.0.0.1:{port}{tls};
     location / {{ proxy_pass http://storage; proxy_http_version 1.1; proxy_set_header Connection ""; }} }}"""
 HAPROXY_CONFIG = """
 global
@@ -63,6 +63,9 @@ backend storage
 """
 
 
+TLS = " ssl; ssl_certificate {folder}/tls.pem; ssl_certificate_key {folder}/tls.key"
+
+
 def nginx(stack, folder, name, http, of="servers"):
     with open(f"{folder}/{name}.conf", "w") as config:
         config.write(NGINX_CONFIG.format(folder=folder, name=name, http=http))
@@ -75,7 +78,7 @@ def start_all(stack, folder, binary):
     upstream, nginx_port, haproxy_port = free_port(), free_port(), free_port()
     storage = nginx(stack, folder, "storage", ANSWERS.format(port=upstream, body="x" * 100, folder=folder), "load")
     wait_for_port(upstream, storage)
-    plain = nginx(stack, folder, "plain", PASSES_ON.format(port=nginx_port, upstream=upstream))
+    plain = nginx(stack, folder, "plain", PASSES_ON.format(port=nginx_port, upstream=upstream, tls=""))
     with open(f"{folder}/haproxy.cfg", "w") as config:
         config.write(HAPROXY_CONFIG.format(port=haproxy_port, upstream=upstream))
     haproxy = stack.enter_context(running(["haproxy", "-db", "-f", f"{folder}/haproxy.cfg"],
@@ -84,24 +87,39 @@ def start_all(stack, folder, binary):
                  f"sqlite:{folder}/state.db", "--init")
     wait_for_port(nginx_port, plain)
     wait_for_port(haproxy_port, haproxy)
-    return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}
+    return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}, upstream
 
 
-def put_or_get(port, seconds, method, body_bytes, connections=CONNECTIONS):
-    return load(port, seconds, "proxy.lua", connections, {"METHOD": method, "BYTES": str(body_bytes)})
+def start_under_tls(stack, folder, binary, upstream):
+    """Likewise, of ours and of nginx's, whose clients speak TLS."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
+                    "2", "-subj", "/CN=localhost", "-keyout", f"{folder}/tls.key", "-out", f"{folder}/tls.pem"],
+                   check=True, capture_output=True)
+    port = free_port()
+    plain = nginx(stack, folder, "plain-tls",
+                  PASSES_ON.format(port=port, upstream=upstream, tls=TLS.format(folder=folder)))
+    ours = guard(stack, folder, binary, "--threads", "1", "--storage", f"http://127.0.0.1:{upstream}", "--state",
+                 f"sqlite:{folder}/state-tls.db", "--init", "--tls-certificate", f"{folder}/tls.pem", "--tls-key",
+                 f"{folder}/tls.key")
+    wait_for_port(port, plain)
+    return {"fenceguard": ours, "nginx": (port, plain)}
 
 
-def compare(proxies, rounds, seconds, method, body_bytes, targets, connections=CONNECTIONS):
+def put_or_get(port, seconds, method, body_bytes, connections=CONNECTIONS, scheme="http"):
+    return load(port, seconds, "proxy.lua", connections, {"METHOD": method, "BYTES": str(body_bytes)}, scheme)
+
+
+def compare(proxies, rounds, seconds, method, body_bytes, targets, connections=CONNECTIONS, scheme="http"):
     """targets: of processor time, rate and p99, as shares of the faster of the others."""
     sides = {name: figures.Batches(process.pid) for name, (_, process) in proxies.items()}
     for _ in range(rounds):
         for name, (port, _) in proxies.items():
-            sides[name].run(lambda: put_or_get(port, seconds, method, body_bytes, connections))
+            sides[name].run(lambda: put_or_get(port, seconds, method, body_bytes, connections, scheme))
     ours = sides.pop("fenceguard")
     best = max(sides, key=lambda name: sides[name].rate())
     other = sides[best]
     what = f"guarded {method}" + (f" of {body_bytes} bytes" if method == "PUT" else "") + \
-        f", {connections} connections, beside {best}"
+        f", {connections} connections{' under TLS' if scheme == 'https' else ''}, beside {best}"
     figures.tell_rates(what, ours, other, targets[1])
     our_us, other_us = ours.cost()[1], other.cost()[1]
     figures.tell(f"processor time of the proxy, {what}", our_us / other_us, f"{our_us:.1f} us", f"{other_us:.1f} us",
@@ -115,12 +133,16 @@ def main():
     settings = read_settings(__doc__, "shorter rounds, for a look")
     rounds, seconds = (5, 1) if settings.quick else (15, 2)
     with contextlib.ExitStack() as stack:
-        proxies = start_all(stack, work_folder(stack, settings), settings.binary)
+        folder = work_folder(stack, settings)
+        proxies, upstream = start_all(stack, folder, settings.binary)
         put_or_get(proxies["fenceguard"][0], 2, "PUT", 100)  # every resource has its fence
         compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 0.95", "<= 1.1"))
         compare(proxies, rounds, seconds, "GET", 0, ("<= 1.0", ">= 0.95", "<= 1.1"))
         compare(proxies, rounds, seconds, "PUT", 65536, ("<= 1.0", ">= 1.0", "<= 1.1"))
         compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 1.2", "<= 1.1"), 1_000)
+        proxies = start_under_tls(stack, folder, settings.binary, upstream)
+        put_or_get(proxies["fenceguard"][0], 2, "PUT", 100, scheme="https")
+        compare(proxies, rounds, seconds, "PUT", 100, ("<= 1.0", ">= 0.95", "<= 1.1"), scheme="https")
 
 
 if __name__ == "__main__":

@@ -77,10 +77,10 @@ def milliseconds(text):
     return float(number) * {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000}[unit]
 
 
-def load(port, seconds, script, connections, variables=None):
+def load(port, seconds, script, connections, variables=None, scheme="http"):
     """(requests a second, how many, p99 in ms) of wrk. Raises RuntimeError if any was not answered with 2xx."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", f"{HERE}/{script}",
-               f"http://127.0.0.1:{port}"]
+               f"{scheme}://127.0.0.1:{port}"]
     text = subprocess.run(figures.pinned(command, "load"), check=True, capture_output=True, text=True,
                           env={**os.environ, **(variables or {})}).stdout
     if "Non-2xx" in text or "Socket errors" in text:
