@@ -77,7 +77,7 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
   const auto tables = tx.exec(
       "SELECT p.relation::text, p.is_always, pg_has_role(current_user, c.relowner, 'usage') AND NOT "
       "r.rolsuper,"
-      " p.relation::oid FROM fenceguard.protected p JOIN pg_catalog.pg_class c ON c.oid = p.relation"
+      " coalesce(to_jsonb(p) ->> 'mode', 'enforce') = 'observe' FROM fenceguard.protected p JOIN pg_catalog.pg_class c ON c.oid = p.relation"
       " JOIN pg_catalog.pg_roles r ON r.rolname = current_user"
       " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN fenceguard.protected q ON q.relation = "
       "i.inhparent"
@@ -92,6 +92,12 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
            fmt::format("{}: its trigger is disabled or not ENABLE ALWAYS, so rows can be written without "
                        "being judged; run fenceguard.protect() again",
                        table)});
+    }
+    if (row[3].as<bool>()) {
+      findings.push_back({Level::warning, name,
+                          fmt::format("{}: in the mode observe, so every write is let through; the view "
+                                      "fenceguard.observed tells what enforce would refuse",
+                                      table)});
     }
     if (row[2].as<bool>()) {
       findings.push_back({Level::warning, name,

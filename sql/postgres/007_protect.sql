@@ -129,11 +129,21 @@ begin
   return null;
 end $$;
 
+-- What a check function does with its rows. Asked of the function itself, so a dump keeps it. Its digits are random, and so
+-- no name of a column can look like the call.
+create or replace function fenceguard.mode_of(check_function regproc) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select case when strpos(f.prosrc, format('fenceguard.observe_row(%L', substring(f.proname from '[0-9a-f]{16}$'))) > 0
+    then 'observe' else 'enforce' end
+  from pg_proc f where f.oid = check_function
+$$;
+
 -- Which tables are protected, and by which expression. The trigger of a row calls the table's check function, or one of
 -- the extension's that has its name as a second argument: any role may make such a trigger, with any argument.
 do $do$ begin perform fenceguard.install_view('protected', $$ as
   select g.relation, convert_from(g.first, 'UTF8') as resource_expression, fenceguard.is_judged(g.relation) as is_always,
-         f.oid::regproc as check_function, g.per_statement
+         f.oid::regproc as check_function, g.per_statement,
+         fenceguard.mode_of(f.oid::regproc) as mode
   from (select t.tgrelid::regclass as relation, t.tgqual is not null as per_statement, t.tgfoid, t.tgnargs,
                substring(t.tgargs for m.mark - 1) as first,
                convert_from(substring(t.tgargs from m.mark + 1 for greatest(octet_length(t.tgargs) - m.mark - 1, 0)),
@@ -156,7 +166,7 @@ declare
   name text;
 begin
   foreach name in array array['fenceguard_rows', 'fenceguard_inserted', 'fenceguard_updated', 'fenceguard_deleted',
-                              'fenceguard_truncate', 'fenceguard_children'] loop
+                              'fenceguard_truncate', 'fenceguard_children', 'fenceguard_observed'] loop
     -- A partition's copy of a trigger goes with that of its parent.
     if exists (select from pg_catalog.pg_trigger g
                where g.tgrelid = relation and g.tgname = name and g.tgparentid = 0) then
@@ -185,12 +195,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$ select format('%
 
 -- REQUIRES: as protect().
 drop function if exists fenceguard.attach_triggers(regclass, text, text),
-  fenceguard.protect_by(regclass, text, text);  -- of older installations
+  fenceguard.protect_by(regclass, text, text), fenceguard.protect_by(regclass, text, text, boolean);  -- of older ones
 create or replace function fenceguard.attach_triggers(
   relation regclass, check_function text, expression text, per_statement boolean)
 returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   is_foreign constant boolean := (select c.relkind = 'f' from pg_catalog.pg_class c where c.oid = relation);
+  is_observed constant boolean := fenceguard.mode_of(check_function::regproc) = 'observe';
   name text;
 begin
   -- What logical replication applies fires no trigger of a statement.
@@ -198,7 +209,13 @@ begin
     execute format('create trigger fenceguard_rows after insert or update or delete on %s for each row %s'
                    'execute function %s', relation, case when per_statement then
                      'when (pg_catalog.current_setting(''session_replication_role'') operator(pg_catalog.=) ''replica'') '
-                     end, fenceguard.row_trigger_call(check_function, expression));
+                     end, case when is_observed then format('%s(%L)', check_function, expression)
+                          else fenceguard.row_trigger_call(check_function, expression) end);
+  end if;
+  if is_observed and not exists (select from pg_catalog.pg_trigger g
+                                 where g.tgrelid = relation and g.tgname = 'fenceguard_observed') then
+    execute format('create trigger fenceguard_observed after insert or update or delete on %s for each statement '
+                   'execute function %s()', relation, check_function);
   end if;
   if per_statement then
     for name in select n from unnest(array['insert', 'update', 'delete']) n
@@ -214,9 +231,10 @@ begin
   if not exists (select from pg_catalog.pg_trigger g
                  where g.tgrelid = relation and g.tgname = 'fenceguard_truncate') and not is_foreign then
     execute format('create trigger fenceguard_truncate before truncate on %s for each statement '
-                   'execute function fenceguard.refuse_truncate()', relation);
+                   'execute function %s()', relation,
+                   case when is_observed then check_function else 'fenceguard.refuse_truncate' end);
   end if;
-  if not fenceguard.has_event_trigger() and not is_foreign then
+  if not fenceguard.has_event_trigger() and not is_foreign and not is_observed then
     execute format('create trigger fenceguard_children before insert or update or delete on %s for each statement '
                    'execute function fenceguard.require_protected_children()', relation);
   end if;
@@ -254,23 +272,38 @@ end $$;
 -- An update is judged for the old and the new row. Children, partitions, and what is attached later are included;
 -- TRUNCATE is refused. Run again, it puts the new expression in place of the old one. For the table's owner to call,
 -- which also needs CREATE on the table's schema; only the owner and a superuser can undo it.
-create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
-language plpgsql as $$
-begin
-  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), false);
-end $$;
-
--- The same; per_statement: each resource is judged once at a statement's end, however many rows of it were written. Less
--- for a statement that writes many rows, more for one that writes a single row.
-create or replace function fenceguard.protect(relation regclass, resource_expression text, per_statement boolean)
+-- per_statement: each resource is judged once at a statement's end, however many rows of it were written. Less for a
+-- statement that writes many rows, more for one that writes a single row. mode 'observe': what would be refused is warned
+-- of and counted, and let through (007b_observe.sql). Either mode replaces the other in one statement.
+create or replace function fenceguard.protect(
+  relation regclass, resource_expression text, per_statement boolean default false, mode text default 'enforce')
 returns void language plpgsql as $$
 begin
-  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), per_statement);
+  perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), per_statement,
+                                mode);
+end $$;
+
+-- Those of older installations would make calls ambiguous. Who may call them may call this one, and nobody else.
+do $$
+declare
+  old constant oid := to_regprocedure('fenceguard.protect(regclass, text)');
+  grantee oid;
+begin
+  if old is null then return; end if;
+  revoke all on function fenceguard.protect(regclass, text, boolean, text) from public;
+  for grantee in select a.grantee from pg_catalog.pg_proc p,
+      lateral pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
+      where p.oid = old and a.grantee <> p.proowner loop
+    execute format('grant execute on function fenceguard.protect(regclass, text, boolean, text) to %s',
+                   case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end);
+  end loop;
+  drop function fenceguard.protect(regclass, text);
+  drop function if exists fenceguard.protect(regclass, text, boolean);
 end $$;
 
 -- The same with the path that the expression is read with.
 create or replace function fenceguard.protect_by(
-  relation regclass, resource_expression text, path text, per_statement boolean) returns void
+  relation regclass, resource_expression text, path text, per_statement boolean, mode text default 'enforce') returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   id constant text := substr(replace(gen_random_uuid()::text, '-', ''), 1, 16);
@@ -279,6 +312,14 @@ declare
   child regclass;
 begin
   perform fenceguard.require_protectable(relation);
+  if mode is null or mode not in ('observe', 'enforce') then
+    raise exception 'the mode is observe or enforce, and this is %', coalesce(quote_literal(mode), 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if mode = 'observe' and per_statement then
+    raise exception 'a table is observed row by row: give per_statement with the mode enforce'
+      using errcode = 'invalid_parameter_value';
+  end if;
   -- One statement's writes must not slip between the old and the new triggers.
   execute format('lock table %s in access exclusive mode', relation);
   if per_statement and fenceguard.has_relatives(relation) then perform fenceguard.refuse_relatives(relation); end if;
@@ -289,7 +330,8 @@ begin
   -- when it is made, the writer's search_path does not matter, nor is it set each time; settings that change how a
   -- value reads as text are, if the expression has such values.
   execute format('create function %1$s.fenceguard_check_%2$s() returns trigger language plpgsql %3$s as %4$L',
-                 schema, id, fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc), format($f$
+                 schema, id, fenceguard.settings_for((schema || '.fenceguard_resource_' || id)::regproc),
+                 case mode when 'observe' then fenceguard.observing_body(schema, id, columns) else format($f$
     declare
       before pg_catalog.text;
       after pg_catalog.text;
@@ -325,7 +367,7 @@ begin
     end
   $f$, schema, id, (select string_agg('new.' || c, ', ') from unnest(columns) c),
        (select string_agg('old.' || c, ', ') from unnest(columns) c),
-       (select string_agg('r.' || c, ', ') from unnest(columns) c)));
+       (select string_agg('r.' || c, ', ') from unnest(columns) c)) end);
   execute format('grant execute on function %s.fenceguard_resource_%s to public', schema, id);
   perform fenceguard.give_to_owner(relation, schema, id);
   perform fenceguard.make_refusal_counters(relation, id);
@@ -468,6 +510,7 @@ begin
     and f.proname in (c.proname, replace(c.proname, 'fenceguard_check_', 'fenceguard_resource_'))
   where p.relation = unprotect.relation;
   perform fenceguard.drop_refusal_counters(relation);
+  perform fenceguard.forget_observations(relation);
   perform fenceguard.drop_triggers(relation);
   for child in select c from fenceguard.children(relation) c loop
     perform fenceguard.drop_triggers(child);
@@ -510,7 +553,7 @@ begin
       select a.child, i.inhparent from above a join pg_inherits i on i.inhrelid = a.ancestor
     )
     select distinct a.child::regclass as child, p.relation as parent, p.check_function::text as check_function,
-      p.resource_expression, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
+      p.resource_expression, p.mode, k.relowner = o.relowner and k.relowner = f.proowner as has_one_owner,
       exists (select from pg_trigger g where g.tgrelid = a.child and g.tgname = 'fenceguard_rows') as is_judged
     from above a join fenceguard.protected p on p.relation = a.ancestor
     join pg_class k on k.oid = a.child join pg_class o on o.oid = p.relation join pg_proc f on f.oid = p.check_function
@@ -518,6 +561,7 @@ begin
                       where i.inhrelid = p.relation)
   loop
     if not c.is_judged and not c.has_one_owner then
+      continue when c.mode = 'observe';
       raise exception '% cannot be a child of the protected table %: it, its parent and the function that judges its '
         'rows have more than one owner', c.child, c.parent using errcode = 'object_not_in_prerequisite_state',
           hint = format('Give them one owner and call fenceguard.protect(%L, ...) again, or fenceguard.unprotect(%1$L).',

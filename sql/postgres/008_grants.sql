@@ -36,6 +36,7 @@ declare
     'refuse', 'check_row', 'check_rows', 'check_rows_in_settings', 'row_trigger_call', 'text_settings', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
+    'observe_row', 'end_observed_statement', 'observing_body', 'mode_of', 'forget_observations',
     'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives',
     'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.

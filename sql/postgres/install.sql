@@ -11,6 +11,7 @@ set local client_min_messages = warning;
 \ir 006_leases.sql
 \ir 007_protect.sql
 \ir 007a_operation.sql
+\ir 007b_observe.sql
 \ir 008_grants.sql
 commit;
 do $$ begin raise notice 'fenceguard: schema version % is installed', fenceguard.version(); end $$;

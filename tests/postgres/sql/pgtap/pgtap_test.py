@@ -17,7 +17,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 CASES = os.path.join(FOLDER, "..", "..", "..", "judge_cases.tsv")
 INSTALLERS = {"superuser": "postgres", "plain": "plain_installer", "per_statement": "postgres"}
 PER_STATEMENT = """
-create or replace function fenceguard.protect(relation regclass, resource_expression text) returns void
+create or replace function fenceguard.protect(
+  relation regclass, resource_expression text, per_statement boolean default false, mode text default 'enforce') returns void
 language plpgsql as $$
 begin
   perform fenceguard.protect_by(relation, resource_expression, pg_catalog.current_setting('search_path'), true);
