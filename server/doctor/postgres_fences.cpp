@@ -77,7 +77,8 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
   const auto tables = tx.exec(
       "SELECT p.relation::text, p.is_always, pg_has_role(current_user, c.relowner, 'usage') AND NOT "
       "r.rolsuper,"
-      " coalesce(to_jsonb(p) ->> 'mode', 'enforce') = 'observe' FROM fenceguard.protected p JOIN pg_catalog.pg_class c ON c.oid = p.relation"
+      " coalesce(to_jsonb(p) ->> 'mode', 'enforce') = 'observe'"
+      " FROM fenceguard.protected p JOIN pg_catalog.pg_class c ON c.oid = p.relation"
       " JOIN pg_catalog.pg_roles r ON r.rolname = current_user"
       " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN fenceguard.protected q ON q.relation = "
       "i.inhparent"

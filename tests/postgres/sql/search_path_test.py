@@ -252,7 +252,8 @@ class Traps(ServerTest):
             "attach_triggers", "bind_expression", "drop_triggers", "give_to_owner", "protect_by", "require_protectable",
             "settings_for", "protect_children", "refuse_truncate", "require_protected_children", "refuse", "acquire_kept",
             "make_refusal_counters", "drop_refusal_counters", "leave_notes", "refuse_relatives", "row_trigger_call",
-            "text_settings"} | ({"check_rows", "check_rows_in_settings"} if FAST else set()))
+            "text_settings", "observe_row", "end_observed_statement", "observing_body", "mode_of",
+            "forget_observations"} | ({"check_rows", "check_rows_in_settings"} if FAST else set()))
 
     def test_no_row_is_written_without_a_claim_to_its_own_resource(self):
         """A collation to which ACCOUNTS/X and accounts/x are one, under the name of PostgreSQL's own, or with the claim."""
