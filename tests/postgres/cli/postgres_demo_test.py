@@ -136,6 +136,13 @@ class Doctor(PostgresTest):
         self.assertIn("2, every row", found["ok", "protected tables"])
         self.assertIn(("ok", "children"), found)
 
+    def test_a_table_that_is_only_observed(self):
+        self.protect()
+        self.sql("select fenceguard.protect('plain', $$ 'plain/' || id $$, mode => 'observe')")
+        found = self.findings(0)
+        self.assertIn("plain: in the mode observe", found["warning", "protected tables"])
+        self.assertIn(("ok", "children"), found)
+
     def test_a_disabled_trigger(self):
         self.protect()
         self.sql("alter table plain disable trigger fenceguard_rows")
