@@ -101,6 +101,12 @@ class Structure(unittest.TestCase):
             arrows.setdefault(here, set()).update(unit(name) for name in includes(path) if unit(name) != here)
         self.assertEqual(first_circle(arrows), [])
 
+    def test_every_package_has_the_programs_version(self):
+        version = re.search(r"project\(fenceguard VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        packages = {"sql/postgres/fast/fenceguard.control": r"default_version = '(.*)'"}
+        for name, pattern in packages.items():
+            self.assertEqual(re.search(pattern, (ROOT / name).read_text())[1], version, name)
+
     def test_a_folder_can_be_taken_in_at_a_glance(self):
         crowded = {name_of(folder): count for folder in folders()
                    if (count := sum(entry.is_file() for entry in folder.iterdir())) > FILES_MAX}

@@ -113,7 +113,7 @@ int run(const std::vector<std::string>& arguments) {
     return exit_usage;
   }
   if (arguments[0] == "--version") {
-    print_out(fmt::format("fenceguard {}\n", FENCEGUARD_VERSION));
+    print_out(fmt::format("fenceguard {}\nbuilt with {}\n", FENCEGUARD_VERSION, FENCEGUARD_BUILT_WITH));
     return exit_done;
   }
   if (is_help(arguments[0]) || arguments[0] == "help") {

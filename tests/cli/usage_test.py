@@ -12,7 +12,7 @@ SECRET = "tr0ub4dor"
 
 class Usage(support.BinaryTest):
     def test_version_is_a_name_and_a_number(self):
-        self.assertRegex(self.expect(0, "--version").stdout, r"^fenceguard \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.expect(0, "--version").stdout, r"^fenceguard \d+\.\d+\.\d+\nbuilt with .*Boost 1\.\d+.*\n$")
 
     def test_help_lists_every_command(self):
         text = self.expect(0, "--help").stdout
