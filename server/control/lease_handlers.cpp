@@ -67,9 +67,18 @@ boost::json::object own_lease_body(const Claim& claim, milliseconds ttl) {
   return body;
 }
 
+// What is left of a lease that the source was asked for at asked_at; never more than the source itself
+// allows.
+milliseconds left_of(milliseconds ttl, BootClock::time_point asked_at) {
+  const auto passed = std::chrono::ceil<milliseconds>(BootClock::now() - asked_at);
+  return std::max(ttl - passed, milliseconds{0});
+}
+
 // What the holder is told of its own lease, signed where there are keys.
-http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl, const ClaimKeys* keys) {
+http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl,
+                         BootClock::time_point asked_at, const ClaimKeys* keys) {
   auto body = own_lease_body(claim, ttl);
+  body["expires_in_ms"] = left_of(ttl, asked_at).count();
   if (keys == nullptr) return json_response(status, body);
   const auto signature = keys->sign(claim);
   body["signature"] = signature;
@@ -81,7 +90,7 @@ http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl, 
 http::Response answer_ask(LeaseService::Answer answer, const Resource& resource, const ClaimKeys* keys) {
   if (auto* granted = std::get_if<LeaseService::Granted>(&answer)) {
     const Grant& grant = granted->grant;
-    auto response = own_lease(grant.is_new ? 201 : 200, grant.claim, grant.ttl, keys);
+    auto response = own_lease(grant.is_new ? 201 : 200, grant.claim, grant.ttl, grant.asked_at, keys);
     response.undelivered = std::move(granted->undelivered);
     return response;
   }
@@ -119,9 +128,10 @@ void LeaseHandlers::renew(const Resource& resource, const http::Request& request
   if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields, request.client))
     return reply(std::move(*refused));
   run(Kind::renewal, resource, reply, [this, ttl, claim = std::get<Claim>(std::move(read))] {
+    const auto asked_at = BootClock::now();
     const bool is_held = context_.source->renew(claim, ttl) == Renewal::renewed;
     context_.metrics.count(is_held ? LeaseEvent::renewed : LeaseEvent::lost);
-    return is_held ? own_lease(200, claim, ttl, context_.signatures.signing) : lost(claim);
+    return is_held ? own_lease(200, claim, ttl, asked_at, context_.signatures.signing) : lost(claim);
   });
 }
 
@@ -146,7 +156,11 @@ void LeaseHandlers::release(const Resource& resource, const http::Request& reque
 void LeaseHandlers::show(const Resource& resource, http::Reply reply) {
   run(Kind::other, resource, reply, [this, resource] {
     const auto lease = context_.source->show(resource);
-    if (lease) return json_response(200, lease_body(lease->claim, lease->remaining));
+    if (lease) {
+      auto body = lease_body(lease->claim, lease->remaining);
+      body["expires_in_ms"] = lease->remaining.count();
+      return json_response(200, body);
+    }
     ProblemDetails details{"Nobody holds this lock."};
     details.resource = &resource;
     return to_response(Problem::not_found, details);

@@ -60,14 +60,16 @@ void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   context_.run_blocking([self = shared_from_this(), grant, ruling] { self->lift(grant, ruling); });
 }
 
-void GrantStep::renew(const Grant& grant) {
+void GrantStep::renew(Grant grant) {
+  const auto asked_at = BootClock::now();
   try {
     if (context_.source.renew(grant.claim, request_.ttl) == Renewal::lost) return end(Expired{});
   } catch (...) {
     return end_refused(
         grant, "The lease could not be renewed after the guard was advanced: " + current_fault().message);
   }
-  end(grant);
+  grant.asked_at = asked_at;
+  end(std::move(grant));
 }
 
 // The source is behind the guard. It is lifted only while the lock is held: the advance may have taken longer

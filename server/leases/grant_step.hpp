@@ -68,7 +68,7 @@ class GrantStep : public std::enable_shared_from_this<GrantStep> {
   void ask();
   void advance(Grant grant);
   void advanced(const Grant& grant, const Outcome<Ruling>& outcome);
-  void renew(const Grant& grant);
+  void renew(Grant grant);
   void lift(const Grant& grant, const Ruling& ruling);
   [[nodiscard]] bool give_back(const Claim& claim);
   void give_back_unseen();

@@ -8,6 +8,7 @@ import unittest
 
 import support
 from fault_proxy import FaultProxy, Listener
+from waiting import wait_until
 
 SOURCE = ["--source", "sqlite:leases.db"]
 
@@ -100,6 +101,24 @@ class OverAServer(OverASource):
     def test_the_guard_was_advanced_before_the_token_is_printed(self):
         lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
         self.assertEqual(self.server.call("GET", "/v1/fences/a").json["token"], lease["token"])
+
+
+class WhatIsLeft(support.BinaryTest):
+    """expires_in_ms of the control side: never more than the source allows, and less as time goes by."""
+
+    def test_every_answer_about_a_lease_says_how_long_it_lives(self):
+        server = self.serve()
+        granted = server.lease("a", ttl_ms=60_000, holder="h").json
+        self.assertTrue(0 < granted["expires_in_ms"] <= 60_000, granted)
+        wait_until(lambda: server.call("GET", "/v1/leases/a").json["expires_in_ms"] < granted["expires_in_ms"])
+        shown = server.call("GET", "/v1/leases/a").json
+        self.assertTrue(0 < shown["expires_in_ms"] < 60_000, shown)
+        fields = {"Fencing-Token": granted["token"], "Fencing-Holder": "h", "Content-Type": "application/json"}
+        renewed = server.call("PUT", "/v1/leases/a", fields, {"ttl_ms": 600_000}).json
+        self.assertTrue(60_000 < renewed["expires_in_ms"] <= 600_000, renewed)
+        again = server.lease("a", ttl_ms=60_000, holder="h")
+        self.assertEqual((again.status, again.json["token"]), (200, granted["token"]))
+        self.assertTrue(0 < again.json["expires_in_ms"] <= renewed["expires_in_ms"], again.json)
 
 
 class WhatIsCreated(support.BinaryTest):
