@@ -1,6 +1,7 @@
-"""What a client does, without saying how it waits: generators that yield a Call or a number of seconds to pause, and
-are given the Answer. client.py and aio.py run them."""
+"""What both clients do, without a word on how they wait: generators that yield a Call or a Pause and are sent the Answer.
+A method of Lease returns its result, and in fenceguard.aio something to await."""
 
+import dataclasses
 import json
 import secrets
 import time
@@ -9,19 +10,25 @@ from . import wire
 from .outcomes import FenceguardError, Held, Lost, Unavailable, Unknown
 from .wire import Call
 
-WAIT_MAX_S = 600
-ANSWER_MAX_S = 10.0
-RELEASE_MAX_S = 5.0
-PAUSE_S = 0.1
+WAIT_MAX_S, ANSWER_MAX_S, CONNECT_MAX_S, RELEASE_MAX_S, PAUSE_S = 600.0, 10.0, 5.0, 5.0, 0.1
+IDLE_MAX_S = 20.0  # a third of what the server allows a connection
+DATA, CONTROL = "http://127.0.0.1:7420", "http://127.0.0.1:7421"
 
 
 def clock():
-    """Seconds, going on while the machine sleeps where there is such a clock."""
+    """Seconds that go on while the machine sleeps, where there is such a clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
+@dataclasses.dataclass
+class Pause:
+    """Until the event is set, and no longer than some seconds (None: without end)."""
+    seconds: float
+    event: object
+
+
 def calling(call):
-    """Sends it once; a read once more where no whole answer came."""
+    """Sends it once; a read a second time where no whole answer came."""
     try:
         answer = yield call
     except Unknown:
@@ -35,40 +42,40 @@ def calling(call):
     return answer
 
 
-def reading_plainly(resource):
-    answer = yield from calling(Call("data", "GET", "/" + wire.quote(resource), {}, resource=resource))
+def reading(call):
+    answer = yield from calling(call)
     return None if answer.status == 404 else answer.body
 
 
-def acquiring(new_lease, bearer, resource, ttl, wait):
-    """Returns a lease. The same holder asks again after a fault, until wait is over."""
+def acquiring(client, resource, ttl, wait, renew):
+    """The same holder asks again after a fault until wait is over, and after the first Unknown in any case."""
     holder, over_at, is_uncertain = secrets.token_hex(16), clock() + wait, False
     while True:
-        left = max(0.0, over_at - clock())
         try:
-            return (yield from _asking(new_lease, bearer, resource, ttl, left, holder))
+            lease = yield from _asking(client, resource, ttl, max(0.0, over_at - clock()), holder)
+            if renew:
+                client.start(lease.keeping())
+            return lease
         except (Held, Lost, Unavailable, Unknown) as fault:
             left = over_at - clock()
-            is_first_unknown = isinstance(fault, Unknown) and not is_uncertain
-            is_uncertain = is_uncertain or isinstance(fault, Unknown)
-            if left <= 0 and not is_first_unknown:
+            if left <= 0 and (is_uncertain or not isinstance(fault, Unknown)):
                 if is_uncertain and isinstance(fault, Unavailable):
                     raise Unknown(f"{resource}: a lease may stand: {fault}", resource=resource) from fault
                 raise
-            retry_after = fault.retry_after if isinstance(fault, Unavailable) else None
-        yield min(retry_after or PAUSE_S, max(left, PAUSE_S))
+            is_uncertain = is_uncertain or isinstance(fault, Unknown)
+            pause = fault.retry_after if isinstance(fault, Unavailable) else None
+        yield Pause(min(pause or PAUSE_S, max(left, PAUSE_S)), client.event())
 
 
-def _asking(new_lease, bearer, resource, ttl, wait, holder):
+def _asking(client, resource, ttl, wait, holder):
     wish = {"resource": resource, "ttl_ms": round(ttl * 1000), "wait_ms": round(min(wait, WAIT_MAX_S) * 1000),
             "holder": holder}
-    call = Call("control", "POST", "/v1/leases", {"Content-Type": "application/json", **bearer},
-                json.dumps(wish).encode(), wait + ANSWER_MAX_S, resource)
     sent_at = clock()
-    answer = yield from calling(call)
+    answer = yield from calling(Call("control", "POST", "/v1/leases", {"Content-Type": "application/json", **client.bearer},
+                                     json.dumps(wish).encode(), wait + ANSWER_MAX_S, resource))
     grant = wire.lease_in(answer)
-    lease = new_lease(resource, int(grant["token"]), grant["holder"], grant.get("signature"), ttl)
-    lease.extend(sent_at, grant)
+    lease = Lease(client, resource, grant["token"], grant["holder"], grant.get("signature"), ttl)
+    lease._extend(sent_at, grant)
     if answer.status == 200 or clock() - sent_at > ttl / 3:
         try:
             yield from lease.renewing()
@@ -77,78 +84,135 @@ def _asking(new_lease, bearer, resource, ttl, wait, holder):
     return lease
 
 
-class Claim:
-    """A token and its holder, how long they are known to be held, and the calls that carry them."""
+class Lease:
+    """A lock that is held, renewed every third of its ttl until release(). Without a ttl: a claim granted elsewhere.
 
-    def __init__(self, resource, token, holder, signature=None, ttl=None, bearer=None):
-        self.resource, self.token, self.holder, self.signature = resource, int(token), holder, signature
-        self.ttl = ttl
-        self._bearer = bearer or {}
-        self._over_at = None if ttl is None else clock()
-        self.reason = None
-        self.renewed_at = clock()
+    lost tells when it is no longer known to be held; whether a write is still good is the guard's to judge.
+    """
+
+    def __init__(self, client, resource, token, holder, signature=None, ttl=None):
+        self.resource, self.token, self.holder, self.signature, self.ttl = resource, int(token), holder, signature, ttl
+        self.lost = LostSignal(client)
+        self._client = client
 
     def __repr__(self):
-        return f"<{type(self).__name__} {self.resource} token={self.token}>"
+        return f"<Lease {self.resource} token={self.token}>"
 
-    @property
-    def left(self):
-        """Seconds for which the lease is known to be held; None for a claim that was granted elsewhere."""
-        return None if self._over_at is None else self._over_at - clock()
+    def write(self, body, **options):
+        """PUT body (bytes or str), once. path: an object below the resource. sequence: a number that rises from write to
+        write, so that a duplicate is told. headers: more fields. The answer's verdict is 'admitted' or 'duplicate'."""
+        return self.send("PUT", body, **options)
 
-    @property
-    def is_lost(self):
-        if self.reason is None and self._over_at is not None and self.left <= 0:
-            self.reason = "expired"
-        return self.reason is not None
+    def delete(self, **options):
+        return self.send("DELETE", **options)
 
-    def extend(self, sent_at, grant):
-        self.renewed_at = sent_at
-        self._over_at = sent_at + grant.get("expires_in_ms", self.ttl * 1000) / 1000
+    def send(self, method, body=b"", **options):
+        return self._client.perform(calling(self._call(method, body, **options)))
 
-    def renewing(self):
-        """One renewal; a lease that was lost stays lost."""
-        ttl = self.ttl or ANSWER_MAX_S
-        was_lost, sent_at = self.is_lost, clock()
-        call = self._control("PUT", min(ttl / 3, ANSWER_MAX_S), json.dumps({"ttl_ms": round(ttl * 1000)}).encode())
-        try:
-            answer = yield from calling(call)
-        except Lost:
-            self.reason = self.reason or "ended"
-            raise
-        grant = wire.lease_in(answer)
-        self.signature = grant.get("signature", self.signature)
-        if not was_lost and self.ttl is not None:
-            self.extend(sent_at, grant)
+    def read(self, path=None):
+        """A fenced read: the object as bytes, or None."""
+        return self._client.perform(reading(self._call("GET", path=path)))
 
-    def releasing(self):
-        try:
-            yield from calling(self._control("DELETE", RELEASE_MAX_S))
-        finally:
-            self.reason = self.reason or "ended"
+    def renew(self):
+        return self._client.perform(self.renewing())
 
-    def sending(self, method, body=b"", path=None, sequence=None, headers=None):
-        fields = {**(headers or {}), **self.fields()}
-        if sequence is not None:
-            fields["Fencing-Sequence"] = sequence
-        target = "/" + wire.quote(self.resource if path is None else path)
-        return (yield from calling(Call("data", method, target, fields, body, resource=self.resource)))
+    def release(self):
+        self.lost.set("ended")
+        return self._client.perform(calling(self._control("DELETE", RELEASE_MAX_S)))
 
-    def fields(self):
+    def claim(self):
         """The header fields of the claim."""
         fields = {"Fencing-Token": self.token, "Fencing-Holder": self.holder}
         return {**fields, "Fencing-Signature": self.signature} if self.signature else fields
 
+    def _call(self, method, body=b"", path=None, sequence=None, headers=None):
+        fields = {**(headers or {}), **self.claim(), **({} if sequence is None else {"Fencing-Sequence": sequence})}
+        return Call("data", method, "/" + wire.quote(path or self.resource), fields,
+                    body.encode() if isinstance(body, str) else body, resource=self.resource)
+
     def _control(self, method, limit, body=b""):
-        kind = {"Content-Type": "application/json"} if body else {}
-        return Call("control", method, "/v1/leases/" + wire.quote(self.resource),
-                    {**kind, **self._bearer, **self.fields()}, body, limit, self.resource)
+        fields = {**self._client.bearer, **self.claim(), **({"Content-Type": "application/json"} if body else {})}
+        return Call("control", method, "/v1/leases/" + wire.quote(self.resource), fields, body, limit, self.resource)
 
-    def next_renewal_in(self, has_failed):
-        """Seconds until the background renews."""
-        pause = self.ttl / 20 if has_failed else self.renewed_at + self.ttl / 3 - clock()
-        return max(0.0, min(pause, self.left))
+    def _extend(self, sent_at, grant):
+        self._sent_at = sent_at
+        self.lost.over_at = sent_at + grant.get("expires_in_ms", self.ttl * 1000) / 1000
 
-    def is_over_after(self, fault):
-        """Whether the background has nothing left to do after a renewal that failed."""
-        return isinstance(fault, Lost) or self.is_lost or not isinstance(fault, FenceguardError)
+    def renewing(self):
+        """One renewal; a lease that was lost stays lost."""
+        ttl, was_lost, sent_at = self.ttl or ANSWER_MAX_S, self.lost.is_set(), clock()
+        try:
+            answer = yield from calling(self._control("PUT", min(ttl / 3, ANSWER_MAX_S),
+                                                      json.dumps({"ttl_ms": round(ttl * 1000)}).encode()))
+        except Lost:
+            self.lost.set("ended")
+            raise
+        grant = wire.lease_in(answer)
+        self.signature = grant.get("signature", self.signature)
+        if self.ttl and not was_lost:
+            self._extend(sent_at, grant)
+
+    def keeping(self):
+        due_at = self._sent_at + self.ttl / 3
+        while not self.lost.is_set():
+            yield self.lost.pause(until=due_at)
+            if clock() >= due_at and not self.lost.is_set():
+                try:
+                    yield from self.renewing()
+                    due_at = self._sent_at + self.ttl / 3
+                except FenceguardError:
+                    due_at = clock() + self.ttl / 20
+
+
+class LostSignal:
+    """Like an Event that is set when the lease is lost; reason is then 'ended' or 'expired'. It looks at the clock."""
+
+    def __init__(self, client):
+        self._client, self._event, self._reason, self.over_at = client, client.event(), None, None
+
+    @property
+    def reason(self):
+        if self._reason is None and self.over_at is not None and clock() >= self.over_at:
+            self.set("expired")
+        return self._reason
+
+    def is_set(self):
+        return self.reason is not None
+
+    def set(self, reason):
+        self._reason = self._reason or reason
+        self._event.set()
+
+    def wait(self, timeout=None):
+        """Whether it is lost, after at most timeout seconds."""
+        return self._client.perform(self._waiting(None if timeout is None else clock() + timeout))
+
+    def _waiting(self, until):
+        while not self.is_set() and (until is None or clock() < until):
+            yield self.pause(until)
+        return self.is_set()
+
+    def pause(self, until):
+        ends = [end for end in (until, self.over_at) if end is not None]
+        return Pause(max(0.0, min(ends) - clock()) if ends else None, self._event)
+
+
+class Calls:
+    """data and control: URLs. token: the bearer token, for the control side alone. tls: an ssl.SSLContext for https."""
+
+    def __init__(self, data=DATA, control=CONTROL, token=None, tls=None):
+        self.bearer = {"Authorization": f"Bearer {token}"} if token else {}
+        self._places = {"data": wire.place(data), "control": wire.place(control)}
+        self._tls, self._idle, self._tasks = tls, {"data": [], "control": []}, set()
+
+    def acquire(self, resource, ttl=10.0, wait=30.0, renew=True):
+        """Takes the lock, for which it waits; raises Held if that was in vain. To be released."""
+        return self.perform(acquiring(self, resource, ttl, wait, renew))
+
+    def adopt(self, resource, token, holder, signature=None):
+        """A claim that was granted elsewhere, such as to 'fenceguard exec': it is not renewed, and never expires."""
+        return Lease(self, resource, token, holder, signature)
+
+    def read(self, resource):
+        """A plain read, without a claim: the object as bytes, or None."""
+        return self.perform(reading(Call("data", "GET", "/" + wire.quote(resource), {}, resource=resource)))

@@ -2,7 +2,7 @@
 
 
 class FenceguardError(Exception):
-    """Of every kind below. What it does not know is None; token and highest are numbers."""
+    """Of every kind below. What is not known is None; token and highest are numbers, retry_after is in seconds."""
 
     resource = token = highest = retry_after = problem = status = found = reason = None
 
@@ -24,24 +24,23 @@ class Conflict(Refused):
 
 
 class Held(FenceguardError):
-    """Another holder has the lock; retry_after in seconds."""
+    """Another holder has the lock."""
 
 
 class Lost(FenceguardError):
-    """The lease ended; reason is 'ended' (the server said so) or 'expired' (its term is over)."""
+    """The lease ended, says the server."""
 
 
 class Unavailable(FenceguardError):
-    """Nothing was written: there is no server, or it says so; retry_after in seconds."""
+    """Nothing was written: there is no server, or it says so."""
 
 
 class Unknown(FenceguardError):
-    """It may or may not have taken effect. Read before you decide; the client has not repeated it."""
+    """It may or may not have taken effect, and was not repeated. Read before you decide."""
 
 
 class Misdirected(FenceguardError):
-    """Something else answered: found is 'data', 'control' or 'other'. Only a guard judges, so nothing is known of a
-    write that an 'other' server answered."""
+    """Something else answered: found is 'data' or 'control' (the wrong side), or 'other', which judged nothing."""
 
 
 class Unauthorized(FenceguardError):
@@ -49,4 +48,4 @@ class Unauthorized(FenceguardError):
 
 
 class Rejected(FenceguardError):
-    """A clear no of another kind, with nothing written; problem is its name, status the answer's."""
+    """A clear no of another kind, with nothing written: problem is its name, status the answer's."""
