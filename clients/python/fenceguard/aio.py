@@ -72,14 +72,14 @@ class Client(core.Calls):
             if link.is_quiet:
                 self._idle[call.side].append((link, time.monotonic()))
             else:
-                link.transport.abort()
+                link.close()
 
     def _kept(self, side):
         while self._idle[side]:
             link, since = self._idle[side].pop()
             if link.is_quiet and time.monotonic() - since < core.IDLE_MAX_S:
                 return link
-            link.transport.abort()
+            link.close()
         return None
 
     async def _connect(self, call):
@@ -97,6 +97,9 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport):
         self.transport, self.is_quiet, self._answer = transport, True, None
+
+    def close(self):
+        self.transport.abort()
 
     async def ask(self, method, message):
         self.is_quiet, self._answer = False, asyncio.get_running_loop().create_future()
@@ -127,6 +130,9 @@ class _Link(asyncio.Protocol):
             self._answer.set_exception(Unknown(f"the connection ended before the answer did: {error or 'closed'}"))
 
 
-def fenced(resource, **options):
+@contextlib.asynccontextmanager
+async def fenced(resource, **options):
     """async with fenced("accounts/42") as lease: … with a guard on the default ports of this machine."""
-    return Client().fenced(resource, **options)
+    with Client() as client:
+        async with client.fenced(resource, **options) as lease:
+            yield lease

@@ -103,10 +103,13 @@ class Client(core.Calls):
             raise Unavailable(f"{host}: {error}", resource=call.resource) from error
 
 
+@contextlib.contextmanager
 def fenced(resource, **options):
     """with fenced("accounts/42") as lease: … with a guard on the default ports of this machine."""
-    return Client().fenced(resource, **options)
+    with Client() as client, client.fenced(resource, **options) as lease:
+        yield lease
 
 
 def run(resource, body, **options):
-    return Client().run(resource, body, **options)
+    with Client() as client:
+        return client.run(resource, body, **options)

@@ -198,16 +198,29 @@ class LostSignal:
 
 
 class Calls:
-    """data and control: URLs. token: the bearer token, for the control side alone. tls: an ssl.SSLContext for https."""
+    """data and control: URLs, by default of this machine's ports 7420 and 7421. token: the bearer token, for the control
+    side alone. tls: an ssl.SSLContext for https."""
 
-    def __init__(self, data=DATA, control=CONTROL, token=None, tls=None):
+    def __init__(self, data=None, control=None, token=None, tls=None):
         self.bearer = {"Authorization": f"Bearer {token}"} if token else {}
-        self._places = {"data": wire.place(data), "control": wire.place(control)}
+        self._places = {"data": wire.place(data or DATA), "control": wire.place(control or CONTROL)}
         self._tls, self._idle, self._tasks = tls, {"data": [], "control": []}, set()
 
     def acquire(self, resource, ttl=10.0, wait=30.0, renew=True):
         """Takes the lock, for which it waits; raises Held if that was in vain. To be released."""
         return self.perform(acquiring(self, resource, ttl, wait, renew))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes the connections that are kept. Leases stay until they are released."""
+        for links in self._idle.values():
+            while links:
+                links.pop()[0].close()
 
     def adopt(self, resource, token, holder, signature=None):
         """A claim that was granted elsewhere, such as to 'fenceguard exec': it is not renewed, and never expires."""

@@ -1,0 +1,250 @@
+"""fenceguard.postgres in the transactions of psycopg, SQLAlchemy and Django (these two over psycopg2), against a PostgreSQL of its own. The
+leases are granted by 'fenceguard serve' in front of it."""
+
+import asyncio
+import contextlib
+import itertools
+import tempfile
+import threading
+import unittest
+
+import django.conf
+import django.db
+import django.db.transaction
+import psycopg
+import sqlalchemy
+import sqlalchemy.orm
+
+import fenceguard
+import fenceguard.postgres
+import postgres_server
+import support
+from fenceguard.postgres import admit, admit_async, refusals
+
+
+def setUpModule():
+    global SERVER
+    SERVER = postgres_server.Server()
+    unittest.addModuleCleanup(SERVER.remove)
+
+
+class Case(unittest.TestCase):
+    """A database and a guard per flavour, an account per test."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.database = SERVER.create_database(install=True)
+        cls.url = SERVER.url(cls.database)
+        SERVER.psql("create table account (id bigint primary key, balance bigint not null)", cls.database)
+        cls.numbers = itertools.count(1)
+        folder = tempfile.TemporaryDirectory(prefix="fenceguard-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.guard = support.Server(folder.name, ["--control", "127.0.0.1:0", "--storage", cls.url], listen=False)
+        cls.addClassCleanup(cls.guard.kill)
+
+    def setUp(self):
+        self.id = next(self.numbers)
+        self.resource = f"accounts/{self.id}"
+        self.ask(f"insert into account values ({self.id}, 100)")
+        self.client = fenceguard.Client(control=self.guard.url)
+        self.addCleanup(self.client.close)
+
+    def ask(self, sql):
+        return SERVER.psql(sql, self.database)
+
+    def lease(self, **options):
+        return self.client.acquire(self.resource, **{"ttl": 60, **options})
+
+    def pair(self):
+        """A lease that ran out, and the one that was granted after it."""
+        return self.lease(ttl=0.05, renew=False), self.lease()
+
+    def balance(self):
+        return int(self.ask(f"select balance from account where id = {self.id}"))
+
+    def fence(self):
+        return int(self.ask(f"select coalesce(max(token), 0) from fenceguard.fence where resource = '{self.resource}'"))
+
+    def close_later(self, connection):
+        self.addCleanup(connection.close)
+        return connection
+
+
+class Helper:
+    """What holds with every library. A flavour says how a transaction is begun (transaction(), which gives what admit()
+    takes), what runs a statement, and what commits each statement by itself (autocommit())."""
+
+    def write(self, handle, balance):
+        self.execute(handle, f"update account set balance = {balance} where id = {self.id}")
+
+    def test_fence_and_data_are_committed_together(self):
+        with self.lease_in_block() as lease, self.transaction() as handle:
+            self.assertEqual(admit(handle, lease), "admitted")
+            self.write(handle, 130)
+            self.assertEqual(self.balance(), 100)
+        self.assertEqual((self.balance(), self.fence()), (130, lease.token))
+
+    @contextlib.contextmanager
+    def lease_in_block(self):
+        with self.client.fenced(self.resource, ttl=60) as lease:
+            yield lease
+
+    def test_a_stale_claim_is_refused_and_nothing_is_written(self):
+        old, new = self.pair()
+        with self.assertRaises(fenceguard.Stale) as caught, self.transaction() as handle:
+            admit(handle, old)
+            self.write(handle, 150)
+        self.assertEqual((caught.exception.token, caught.exception.highest), (old.token, new.token))
+        self.assertEqual(caught.exception.resource, self.resource)
+        self.assertEqual(self.balance(), 100)
+        with self.transaction() as handle:
+            admit(handle, new)
+            self.write(handle, 130)
+        self.assertEqual(self.balance(), 130)
+
+    def test_a_second_holder_of_a_number_is_in_conflict(self):
+        lease = self.lease()
+        with self.assertRaises(fenceguard.Conflict), self.transaction() as handle:
+            admit(handle, self.client.adopt(self.resource, lease.token, "another"))
+
+    def test_a_rollback_takes_the_fence_back(self):
+        claim = self.client.adopt(self.resource, 2**53 + 1, "h")
+        with self.assertRaises(ZeroDivisionError), self.transaction() as handle:
+            self.assertEqual(admit(handle, claim), "admitted")
+            self.write(handle, 130)
+            raise ZeroDivisionError
+        self.assertEqual((self.balance(), self.fence()), (100, 0))
+
+    def test_a_sequence_is_recorded_with_the_data(self):
+        lease = self.lease()
+        for verdict in ("admitted", "duplicate"):
+            with self.transaction() as handle:
+                self.assertEqual(admit(handle, lease, sequence=7), verdict)
+        with self.assertRaises(fenceguard.Stale), self.transaction() as handle:
+            admit(handle, lease, sequence=6)
+
+    def test_the_next_holder_reads_what_was_written_in_a_transaction_that_was_open(self):
+        old, granted = self.lease(ttl=0.05, renew=False), []
+        with self.transaction() as handle:
+            admit(handle, old)
+            waiting = threading.Thread(target=lambda: granted.append((self.lease(), self.balance())))
+            waiting.start()
+            support.wait_until(lambda: self.ask("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")
+                               != "0", what="an advance that waits")
+            self.write(handle, 130)
+        waiting.join()
+        self.assertEqual(granted[0][1], 130)
+
+    def test_a_write_to_a_protected_row_without_a_claim_is_rejected(self):
+        self.ask("select fenceguard.protect('account', $$ 'accounts/' || id $$)")
+        self.addCleanup(self.ask, "select fenceguard.unprotect('account')")
+        with self.assertRaises(fenceguard.Rejected) as caught, refusals(), self.transaction() as handle:
+            self.write(handle, 130)
+        self.assertEqual(caught.exception.problem, "missing")
+
+    def test_other_errors_pass_through(self):
+        with self.assertRaises(Exception) as caught, refusals(), self.transaction() as handle:
+            self.execute(handle, "select no_such_thing")
+        self.assertNotIsInstance(caught.exception, fenceguard.FenceguardError)
+
+    def test_a_transaction_of_its_own_is_told(self):
+        with self.autocommit() as handle, self.assertRaisesRegex(RuntimeError, "autocommit"):
+            admit(handle, self.lease())
+
+
+class Psycopg(Helper, Case):
+    def connect(self, **options):
+        return self.close_later(psycopg.connect(self.url, **options))
+
+    @contextlib.contextmanager
+    def transaction(self):
+        connection = self.connect()
+        with connection.transaction():
+            yield connection
+
+    @contextlib.contextmanager
+    def autocommit(self):
+        yield self.connect(autocommit=True)
+
+    def execute(self, handle, sql):
+        handle.execute(sql)
+
+    def test_a_transaction_begun_by_itself_is_one(self):
+        lease = self.lease()
+        with self.connect() as connection:
+            admit(connection, lease)
+            self.write(connection, 130)
+        self.assertEqual(self.balance(), 130)
+
+    def test_asyncio(self):
+        old, new = self.pair()
+
+        async def write(claim):
+            async with await psycopg.AsyncConnection.connect(self.url) as connection:
+                verdict = await admit_async(connection, claim)
+                await connection.execute(f"update account set balance = 130 where id = {self.id}")
+                return verdict
+        self.assertEqual(asyncio.run(write(new)), "admitted")
+        self.assertEqual(self.balance(), 130)
+        with self.assertRaises(fenceguard.Stale):
+            asyncio.run(write(old))
+
+
+class SqlAlchemy(Helper, Case):
+    def engine(self, **options):
+        engine = sqlalchemy.create_engine(self.url.replace("postgres://", "postgresql+psycopg2://"), future=True,
+                                          **options)
+        self.addCleanup(engine.dispose)
+        return engine
+
+    @contextlib.contextmanager
+    def transaction(self):
+        with self.engine().begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def autocommit(self):
+        with self.engine(isolation_level="AUTOCOMMIT").connect() as connection:
+            yield connection
+
+    def execute(self, handle, sql):
+        handle.execute(sqlalchemy.text(sql))
+
+    def test_a_session(self):
+        old, new = self.pair()
+        with sqlalchemy.orm.Session(self.engine()) as session, session.begin():
+            self.assertEqual(admit(session, new), "admitted")
+            self.write(session, 130)
+        self.assertEqual(self.balance(), 130)
+        with self.assertRaises(fenceguard.Stale), sqlalchemy.orm.Session(self.engine()) as session:
+            admit(session, old)
+        with self.assertRaises(RuntimeError), \
+                sqlalchemy.orm.Session(self.engine(isolation_level="AUTOCOMMIT")) as session:
+            admit(session, new)
+
+
+class Django(Helper, Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        django.conf.settings.configure(DATABASES={"default": {
+            "ENGINE": "django.db.backends.postgresql", "HOST": "127.0.0.1", "PORT": str(SERVER.port),
+            "USER": "postgres", "NAME": cls.database}})
+        cls.addClassCleanup(django.db.connections.close_all)
+
+    @contextlib.contextmanager
+    def transaction(self):
+        with django.db.transaction.atomic():
+            yield django.db.connection
+
+    @contextlib.contextmanager
+    def autocommit(self):
+        yield django.db.connection
+
+    def execute(self, handle, sql):
+        with handle.cursor() as cursor:
+            cursor.execute(sql)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,209 @@
+"""What the scenarios of all clients leave out: Python's README, its package, threads, and asyncio."""
+
+import asyncio
+import contextlib
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import unittest
+
+import fenceguard
+import fenceguard.aio
+import fenceguard.core
+import postgres_server
+import support
+from fault_proxy import Listener
+
+PYTHON = pathlib.Path(fenceguard.__file__).resolve().parents[1]
+
+
+def snippets():
+    return re.findall(r"^```python\n(.*?)^```", (PYTHON / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+class Readme(support.BinaryTest):
+    """Each snippet is run as it is, but for the addresses."""
+
+    def run_snippet(self, code, guard, data, database=""):
+        where = {"DATA": f"http://{data}", "CONTROL": guard.url}
+        for name, url in where.items():
+            code = code.replace(getattr(fenceguard.core, name), url)
+        code = code.replace("postgres://app@db/bank", database)
+        before = "".join(f"fenceguard.core.{name} = {url!r}\n" for name, url in where.items())
+        done = subprocess.run([sys.executable, "-B", "-W", "error", "-c", f"import fenceguard.core\n{before}{code}"],
+                              capture_output=True, text=True, timeout=support.LIMIT_S, env=support.environment())
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_each_adds_to_the_balance(self):
+        guard = self.serve()
+        codes = [code for code in snippets() if "psycopg" not in code]
+        self.assertEqual(len(codes), 3)
+        for number, code in enumerate(codes, 1):
+            self.run_snippet(code, guard, guard.data)
+            self.assertEqual(guard.request("GET", "/accounts/42").body, str(30 * number).encode())
+
+    def test_the_one_with_a_database_writes_its_row(self):
+        with postgres_server.Server() as server:
+            database = server.create_database(install=True)
+            server.psql("create table account (id bigint, balance bigint); insert into account values (42, 100)", database)
+            guard = support.Server(self.folder, ["--control", "127.0.0.1:0", "--storage", server.url(database)], listen=False)
+            self.addCleanup(guard.kill)
+            (code,) = [code for code in snippets() if "psycopg" in code]
+            self.run_snippet(code, guard, "127.0.0.1:1", server.url(database))
+            self.assertEqual(server.psql("select balance from account", database), "70")
+
+
+class Package(support.BinaryTest):
+    def test_a_wheel_holds_the_package_and_needs_nothing(self):
+        subprocess.run(["cp", "-r", str(PYTHON), self.path("source")], check=True)
+        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index", "--no-build-isolation",
+                               "--disable-pip-version-check", "-w", self.folder, self.path("source")],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (wheel,) = pathlib.Path(self.folder).glob("fenceguard-*-py3-none-any.whl")
+        code = (f"import sys; sys.path.insert(0, {str(wheel)!r}); import fenceguard.aio, fenceguard.postgres; "
+                "import importlib.metadata as m; print([r for r in m.requires('fenceguard') if 'extra' not in r])")
+        done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
+
+
+class Running(support.BinaryTest):
+    def setUp(self):
+        super().setUp()
+        self.guard = self.serve()
+        self.urls = (f"http://{self.guard.data}", self.guard.url)
+
+
+class Threads(Running):
+    def test_one_client_adds_up_from_many_threads(self):
+        client = fenceguard.Client(*self.urls)
+        self.addCleanup(client.close)
+
+        def add(lease):
+            lease.write(str(int(lease.read() or 0) + 1))
+
+        threads = [threading.Thread(target=lambda: [client.run("sum", add) for _ in range(5)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(client.read("sum"), b"20")
+
+    def test_a_block_that_raises_gives_the_lock_back(self):
+        client = fenceguard.Client(*self.urls)
+        self.addCleanup(client.close)
+        with self.assertRaises(ZeroDivisionError), client.fenced("a", ttl=60) as lease:
+            raise ZeroDivisionError
+        self.assertTrue(lease.lost.is_set())
+        client.acquire("a", wait=0).release()
+
+    def test_waiting_for_a_loss_ends_with_its_timeout_and_with_a_release(self):
+        client = fenceguard.Client(*self.urls)
+        self.addCleanup(client.close)
+        lease = client.acquire("a", ttl=60)
+        self.assertFalse(lease.lost.wait(0.01))
+        waiting = threading.Thread(target=lease.lost.wait)
+        waiting.start()
+        lease.release()
+        waiting.join(support.LIMIT_S)
+        self.assertFalse(waiting.is_alive())
+
+
+class Asyncio(Running, unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.client = fenceguard.aio.Client(*self.urls)
+        self.addCleanup(self.client.close)
+
+    async def waiting(self):
+        metrics = await asyncio.to_thread(self.guard.call, "GET", "/metrics")
+        return int(re.search(rb"^fenceguard_leases_waiting (\d+)$", metrics.body, re.M)[1])
+
+    async def until_waiting(self, count):
+        async with asyncio.timeout(support.LIMIT_S) if hasattr(asyncio, "timeout") else contextlib.AsyncExitStack():
+            while await self.waiting() != count:
+                await asyncio.sleep(0.01)
+
+    async def test_many_add_up(self):
+        async def add(lease):
+            await lease.write(str(int(await lease.read() or 0) + 1))
+
+        await asyncio.gather(*(self.client.run("sum", add) for _ in range(20)))
+        self.assertEqual(await self.client.read("sum"), b"20")
+
+    async def test_an_acquire_that_is_cancelled_is_withdrawn(self):
+        """The one behind it is granted the lock that the other would have waited for."""
+        first = await self.client.acquire("a", ttl=60)
+        cancelled = asyncio.ensure_future(self.client.acquire("a", ttl=60))
+        await self.until_waiting(1)
+        cancelled.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await cancelled
+        await self.until_waiting(0)
+        await first.release()
+        second = await self.client.acquire("a", ttl=60)
+        self.assertGreater(second.token, first.token)
+
+    async def test_a_write_that_is_cancelled_leaves_no_answer_to_the_next(self):
+        async with self.client.fenced("a", ttl=60) as lease:
+            writing = asyncio.ensure_future(lease.write("1"))
+            await asyncio.sleep(0)
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            await lease.write("2")
+            self.assertEqual(await lease.read(), b"2")
+
+
+class BadInput(unittest.TestCase):
+    def test_an_address_that_is_none(self):
+        for url in ("127.0.0.1:7420", "ftp://127.0.0.1", "http://", "http://127.0.0.1:7420/path"):
+            with self.assertRaisesRegex(ValueError, "http://HOST:PORT"):
+                fenceguard.Client(data=url)
+
+    def test_a_claim_that_is_none(self):
+        client = fenceguard.Client()
+        for token, holder in (("12\r\nX: y", "h"), ("-", "h")):
+            with self.assertRaises(ValueError):
+                client.adopt("a", token, holder)
+        with self.assertRaisesRegex(ValueError, "control character"):
+            client.adopt("a", 1, "h\r\nX: y").write("1")
+
+    def test_answers_that_are_none(self):
+        """What a call ends with on each of these answers, of which none is a guard's."""
+        cases = {b"": "Unknown", b"HTT": "Unknown", b"HTTP/1.1 2": "Unknown", b"HTTP/1.1 200 OK\r\n": "Unknown",
+                 b"HTTP/1.1 204 No Content\r\nFencing-Verdict: admitted\r\n": "Unknown",
+                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\n\r\nbody": "Unknown",
+                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nContent-Length: 5\r\n\r\nbody": "Unknown",
+                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n": "Unknown",
+                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n": "Unknown",
+                 b"HTTP/1.1 200 OK\r\n\r\nhello": "Misdirected", b"HTTP/1.1 502 Bad Gateway\r\n\r\n": "Unknown",
+                 b"HTTP/1.1 huh\r\n\r\n": "Misdirected", b"+PONG\r\n": "Misdirected", b"\x15\x03\x01": "Misdirected",
+                 b"HTTP/1.1 100 Continue\r\n\r\n": "Unknown",
+                 b"HTTP/1.1 412 No\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n[]": "Misdirected",
+                 b"HTTP/1.1 204 No Content\r\nFencing-Verdict: admitted\r\n\r\n": "Answer",
+                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "Answer"}
+        for said, ending in cases.items():
+            def serve(link, said=said):
+                with link:
+                    link.recv(65536)
+                    link.sendall(said)
+            for kind in (fenceguard.Client, fenceguard.aio.Client):
+                with self.subTest(said=said, kind=kind), Listener(serve) as listener:
+                    self.assertEqual(self.ending_of(kind, listener.url), ending)
+
+    @staticmethod
+    def ending_of(kind, url):
+        async def write():
+            with kind(data=url) as client:
+                answer = client.adopt("a", 1, "h").write("1")
+                return await answer if kind is fenceguard.aio.Client else answer
+        try:
+            answer = asyncio.run(write())
+        except fenceguard.FenceguardError as error:
+            return type(error).__name__
+        return type(answer).__name__
+
+
+if __name__ == "__main__":
+    unittest.main()
