@@ -43,7 +43,8 @@ class WhatBringsNothingAbout(support.BinaryTest):
         self.expect_failure("it brought nothing about")
 
     def test_a_fault_that_met_no_request_fails(self):
-        self.expect_failure("cut-request did not take place", {"fault": "cut-request", "side": "data", "method": "PUT"})
+        cut = {"fault": "cut-request", "side": "data", "method": "PUT"}
+        self.expect_failure("cut-request did not take place", cut)
 
     def test_another_outcome_fails(self):
         self.expect_failure("'outcome' in", {"client": "a", "do": "read", "gives": {"outcome": "stale"}})

@@ -1,4 +1,4 @@
-"""A proxy in front of one side of a guard, which knows where a request begins and ends, and does faults to one of them.
+"""A proxy in front of one side of a guard. It knows where a request begins and ends, and does faults to one of them.
 
 Each connection of a client has one to the server; when the server closes its own, so does the proxy. Host is written
 anew, because the control side takes its own name alone. Requests have a Content-Length or no body.

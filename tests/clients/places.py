@@ -116,7 +116,8 @@ class Guard:
         for attempt in range(STARTS_MAX):
             data, control = (f"127.0.0.1:{port}" for port in free_ports(2))
             try:
-                self._server = self._test.serve("--listen", data, "--control", control, *self._arguments, listen=False)
+                where = ["--listen", data, "--control", control]
+                self._server = self._test.serve(*where, *self._arguments, listen=False)
                 return
             except AssertionError as failure:
                 if attempt == STARTS_MAX - 1 or IN_USE not in str(failure).lower():

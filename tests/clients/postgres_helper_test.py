@@ -1,5 +1,5 @@
-"""fenceguard.postgres in the transactions of psycopg, SQLAlchemy and Django (these two over psycopg2), against a PostgreSQL of its own. The
-leases are granted by 'fenceguard serve' in front of it."""
+"""fenceguard.postgres in transactions of psycopg, SQLAlchemy and Django (these two over psycopg2), against a PostgreSQL
+of its own. The leases are granted by 'fenceguard serve' in front of it."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,8 @@ class Case(unittest.TestCase):
         return int(self.ask(f"select balance from account where id = {self.id}"))
 
     def fence(self):
-        return int(self.ask(f"select coalesce(max(token), 0) from fenceguard.fence where resource = '{self.resource}'"))
+        return int(self.ask("select coalesce(max(token), 0) from fenceguard.fence "
+                            f"where resource = '{self.resource}'"))
 
     def close_later(self, connection):
         self.addCleanup(connection.close)
@@ -71,8 +72,8 @@ class Case(unittest.TestCase):
 
 
 class Helper:
-    """What holds with every library. A flavour says how a transaction is begun (transaction(), which gives what admit()
-    takes), what runs a statement, and what commits each statement by itself (autocommit())."""
+    """What holds with every library. A flavour says how a transaction is begun (transaction(), which gives what
+    admit() takes), what runs a statement, and what commits each statement by itself (autocommit())."""
 
     def write(self, handle, balance):
         self.execute(handle, f"update account set balance = {balance} where id = {self.id}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import pathlib
 import re
 import subprocess
@@ -47,9 +48,9 @@ class Readme(support.BinaryTest):
     def test_the_one_with_a_database_writes_its_row(self):
         with postgres_server.Server() as server:
             database = server.create_database(install=True)
-            server.psql("create table account (id bigint, balance bigint); insert into account values (42, 100)", database)
-            guard = support.Server(self.folder, ["--control", "127.0.0.1:0", "--storage", server.url(database)], listen=False)
-            self.addCleanup(guard.kill)
+            server.psql("create table account (id bigint, balance bigint); insert into account values (42, 100)",
+                        database)
+            guard = self.serve("--control", "127.0.0.1:0", "--storage", server.url(database), listen=False)
             (code,) = [code for code in snippets() if "psycopg" in code]
             self.run_snippet(code, guard, "127.0.0.1:1", server.url(database))
             self.assertEqual(server.psql("select balance from account", database), "70")
@@ -90,6 +91,19 @@ class Threads(Running):
         for thread in threads:
             thread.join()
         self.assertEqual(client.read("sum"), b"20")
+
+    def test_a_process_that_was_forked_has_connections_of_its_own(self):
+        """Two processes that ask on one connection would be given each other's answers."""
+        with fenceguard.Client(*self.urls) as client, client.fenced("a", ttl=60) as lease:
+            lease.write("1")
+            (kept,) = client._idle["data"]
+            child = os.fork()
+            if child == 0:
+                is_other = kept[0] is not client._kept("data") and lease.read() == b"1"
+                os._exit(0 if is_other else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(lease.read(), b"1")
+            self.assertIs(client._idle["data"][0][0], kept[0])
 
     def test_a_block_that_raises_gives_the_lock_back(self):
         client = fenceguard.Client(*self.urls)
@@ -171,18 +185,21 @@ class BadInput(unittest.TestCase):
 
     def test_answers_that_are_none(self):
         """What a call ends with on each of these answers, of which none is a guard's."""
+        ours = b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\n"
+        chunked = ours + b"Transfer-Encoding: chunked\r\n\r\n"
         cases = {b"": "Unknown", b"HTT": "Unknown", b"HTTP/1.1 2": "Unknown", b"HTTP/1.1 200 OK\r\n": "Unknown",
                  b"HTTP/1.1 204 No Content\r\nFencing-Verdict: admitted\r\n": "Unknown",
-                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\n\r\nbody": "Unknown",
-                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nContent-Length: 5\r\n\r\nbody": "Unknown",
-                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n": "Unknown",
-                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n": "Unknown",
+                 ours + b"\r\nbody": "Unknown",
+                 ours + b"Content-Length: 5\r\n\r\nbody": "Unknown",
+                 chunked + b"4\r\nbody\r\n": "Unknown",
+                 chunked + b"x\r\n": "Unknown",
                  b"HTTP/1.1 200 OK\r\n\r\nhello": "Misdirected", b"HTTP/1.1 502 Bad Gateway\r\n\r\n": "Unknown",
                  b"HTTP/1.1 huh\r\n\r\n": "Misdirected", b"+PONG\r\n": "Misdirected", b"\x15\x03\x01": "Misdirected",
                  b"HTTP/1.1 100 Continue\r\n\r\n": "Unknown",
-                 b"HTTP/1.1 412 No\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n[]": "Misdirected",
+                 b"HTTP/1.1 412 No\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n[]":
+                     "Misdirected",
                  b"HTTP/1.1 204 No Content\r\nFencing-Verdict: admitted\r\n\r\n": "Answer",
-                 b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": "Answer"}
+                 chunked + b"0\r\n\r\n": "Answer"}
         for said, ending in cases.items():
             def serve(link, said=said):
                 with link:
@@ -191,6 +208,16 @@ class BadInput(unittest.TestCase):
             for kind in (fenceguard.Client, fenceguard.aio.Client):
                 with self.subTest(said=said, kind=kind), Listener(serve) as listener:
                     self.assertEqual(self.ending_of(kind, listener.url), ending)
+
+    def test_what_speaks_first_is_no_guard(self):
+        def serve(link):
+            with link:
+                link.sendall(b"SSH-2.0-OpenSSH\r\n")
+                while link.recv(65536):
+                    pass
+        for kind in (fenceguard.Client, fenceguard.aio.Client):
+            with self.subTest(kind=kind), Listener(serve) as listener:
+                self.assertEqual(self.ending_of(kind, listener.url), "Misdirected")
 
     @staticmethod
     def ending_of(kind, url):

@@ -92,7 +92,8 @@ class Scenario:
         self._expect(step["gives"], {"status": answer.status})
 
     def _count(self, step):
-        self._expect({"requests": step["gives"]}, {"requests": self._guard.proxies[step["side"]].counts[step["count"]]})
+        counts = self._guard.proxies[step["side"]].counts
+        self._expect({"requests": step["gives"]}, {"requests": counts[step["count"]]})
 
     def _await(self, step):
         self._guard.proxies[step["side"]].wait_until_kept()

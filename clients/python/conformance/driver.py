@@ -21,7 +21,8 @@ def say(answer):
 def told(error):
     """The answer that an outcome is."""
     answer = {"outcome": type(error).__name__.lower(), "detail": str(error)}
-    answer.update({name: str(getattr(error, name)) for name in ("token", "highest") if getattr(error, name) is not None})
+    answer.update({name: str(getattr(error, name)) for name in ("token", "highest")
+                   if getattr(error, name) is not None})
     answer.update({name: getattr(error, name) for name in ("problem", "status", "found", "reason")})
     if error.retry_after is not None:
         answer["retry_after_ms"] = round(error.retry_after * 1000)

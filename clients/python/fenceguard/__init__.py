@@ -5,5 +5,5 @@ from .core import Lease
 from .outcomes import (Conflict, FenceguardError, Held, Lost, Misdirected, Refused, Rejected, Stale, Unauthorized,
                        Unavailable, Unknown)
 
-__all__ = ["Client", "Conflict", "FenceguardError", "Held", "Lease", "Lost", "Misdirected", "Refused", "Rejected", "Stale",
-           "Unauthorized", "Unavailable", "Unknown", "fenced", "run"]
+__all__ = ["Client", "Conflict", "FenceguardError", "Held", "Lease", "Lost", "Misdirected", "Refused", "Rejected",
+           "Stale", "Unauthorized", "Unavailable", "Unknown", "fenced", "run"]

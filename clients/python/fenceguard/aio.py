@@ -93,26 +93,35 @@ class Client(core.Calls):
 
 
 class _Link(asyncio.Protocol):
-    """A connection, of which is_quiet says whether it may be used: no answer is awaited and nothing else has come."""
+    """A connection. is_quiet: it may be used, for no answer is awaited and nothing else has come."""
 
     def connection_made(self, transport):
-        self.transport, self.is_quiet, self._answer = transport, True, None
+        self.transport, self.is_open, self._answer, self._unasked = transport, True, None, []
+
+    @property
+    def is_quiet(self):
+        return self.is_open and self._answer is None and not self._unasked and not self.transport.is_closing()
 
     def close(self):
         self.transport.abort()
 
     async def ask(self, method, message):
-        self.is_quiet, self._answer = False, asyncio.get_running_loop().create_future()
-        self._reader = wire.read_answer(method)
+        if not self.is_open:
+            raise Unavailable("the connection was closed before anything was sent")
+        self._answer, self._reader = asyncio.get_running_loop().create_future(), wire.read_answer(method)
         next(self._reader)
         self.transport.write(message)
+        pieces, self._unasked = self._unasked, []
+        for piece in pieces:
+            self.data_received(piece)
         answer = await self._answer
-        self._answer, self.is_quiet = None, answer.is_kept and not self.transport.is_closing()
+        self.is_open = self.is_open and answer.is_kept
+        self._answer = None
         return answer
 
     def data_received(self, piece):
         if self._answer is None or self._answer.done():
-            self.connection_lost(None)
+            self._unasked.append(piece)
             return
         try:
             self._reader.send(piece)
@@ -125,7 +134,7 @@ class _Link(asyncio.Protocol):
         self.data_received(b"")
 
     def connection_lost(self, error):
-        self.is_quiet = False
+        self.is_open = False
         if self._answer and not self._answer.done():
             self._answer.set_exception(Unknown(f"the connection ended before the answer did: {error or 'closed'}"))
 

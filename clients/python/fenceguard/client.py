@@ -1,6 +1,7 @@
 """The blocking client. A Client may be used by many threads; each lease is renewed by a thread of its own."""
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -69,7 +70,8 @@ class Client(core.Calls):
             is_kept = end.value.is_kept
             return end.value
         except OSError as error:
-            raise Unknown(f"{call.method} {call.resource}: no whole answer: {error}", resource=call.resource) from error
+            told = f"{call.method} {call.resource}: no whole answer: {error}"
+            raise Unknown(told, resource=call.resource) from error
         finally:
             if is_kept:
                 self._idle[call.side].append((link, time.monotonic()))
@@ -77,7 +79,9 @@ class Client(core.Calls):
                 link.close()
 
     def _kept(self, side):
-        """A connection on which nothing has come since, not even its end; or None."""
+        """A connection on which nothing has come since, not even its end; or None. A forked process has none."""
+        if self._owner != os.getpid():
+            self.close()
         while self._idle[side]:
             with contextlib.suppress(IndexError):  # another thread took it
                 link, since = self._idle[side].pop()
@@ -97,8 +101,9 @@ class Client(core.Calls):
         try:
             link = socket.create_connection(address, min(core.CONNECT_MAX_S, call.limit))
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return (self._tls or ssl.create_default_context()).wrap_socket(link, server_hostname=address[0]) if is_tls \
-                else link
+            if is_tls:
+                link = (self._tls or ssl.create_default_context()).wrap_socket(link, server_hostname=address[0])
+            return link
         except OSError as error:
             raise Unavailable(f"{host}: {error}", resource=call.resource) from error
 

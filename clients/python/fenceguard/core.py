@@ -1,8 +1,9 @@
-"""What both clients do, without a word on how they wait: generators that yield a Call or a Pause and are sent the Answer.
-A method of Lease returns its result, and in fenceguard.aio something to await."""
+"""What both clients do, without a word on how they wait: generators that yield a Call or a Pause and are sent what
+came of it. A method of Lease returns its result, and in fenceguard.aio something to await."""
 
 import dataclasses
 import json
+import os
 import secrets
 import time
 
@@ -12,6 +13,7 @@ from .wire import Call
 
 WAIT_MAX_S, ANSWER_MAX_S, CONNECT_MAX_S, RELEASE_MAX_S, PAUSE_S = 600.0, 10.0, 5.0, 5.0, 0.1
 IDLE_MAX_S = 20.0  # a third of what the server allows a connection
+JSON = {"Content-Type": "application/json"}
 DATA, CONTROL = "http://127.0.0.1:7420", "http://127.0.0.1:7421"
 
 
@@ -71,7 +73,7 @@ def _asking(client, resource, ttl, wait, holder):
     wish = {"resource": resource, "ttl_ms": round(ttl * 1000), "wait_ms": round(min(wait, WAIT_MAX_S) * 1000),
             "holder": holder}
     sent_at = clock()
-    answer = yield from calling(Call("control", "POST", "/v1/leases", {"Content-Type": "application/json", **client.bearer},
+    answer = yield from calling(Call("control", "POST", "/v1/leases", {**JSON, **client.bearer},
                                      json.dumps(wish).encode(), wait + ANSWER_MAX_S, resource))
     grant = wire.lease_in(answer)
     lease = Lease(client, resource, grant["token"], grant["holder"], grant.get("signature"), ttl)
@@ -99,8 +101,9 @@ class Lease:
         return f"<Lease {self.resource} token={self.token}>"
 
     def write(self, body, **options):
-        """PUT body (bytes or str), once. path: an object below the resource. sequence: a number that rises from write to
-        write, so that a duplicate is told. headers: more fields. The answer's verdict is 'admitted' or 'duplicate'."""
+        """PUT body (bytes or str), once. path: an object below the resource. sequence: a number that rises from write
+        to write, so that a duplicate is told. headers: more fields. The answer's verdict is 'admitted' or 'duplicate'.
+        """
         return self.send("PUT", body, **options)
 
     def delete(self, **options):
@@ -127,12 +130,14 @@ class Lease:
 
     def _call(self, method, body=b"", path=None, sequence=None, headers=None):
         fields = {**(headers or {}), **self.claim(), **({} if sequence is None else {"Fencing-Sequence": sequence})}
-        return Call("data", method, "/" + wire.quote(path or self.resource), fields,
-                    body.encode() if isinstance(body, str) else body, resource=self.resource)
+        body = body.encode() if isinstance(body, str) else body
+        return Call("data", method, "/" + wire.quote(path or self.resource), fields, body, self._client.timeout,
+                    self.resource)
 
     def _control(self, method, limit, body=b""):
-        fields = {**self._client.bearer, **self.claim(), **({"Content-Type": "application/json"} if body else {})}
-        return Call("control", method, "/v1/leases/" + wire.quote(self.resource), fields, body, limit, self.resource)
+        fields = {**self._client.bearer, **self.claim(), **(JSON if body else {})}
+        target = "/v1/leases/" + wire.quote(self.resource)
+        return Call("control", method, target, fields, body, limit, self.resource)
 
     def _extend(self, sent_at, grant):
         self._sent_at = sent_at
@@ -198,13 +203,14 @@ class LostSignal:
 
 
 class Calls:
-    """data and control: URLs, by default of this machine's ports 7420 and 7421. token: the bearer token, for the control
-    side alone. tls: an ssl.SSLContext for https."""
+    """data and control: URLs, by default of this machine's ports 7420 and 7421. token: the bearer token, for the
+    control side alone. tls: an ssl.SSLContext for https. timeout: seconds for an answer of the data side."""
 
-    def __init__(self, data=None, control=None, token=None, tls=None):
+    def __init__(self, data=None, control=None, token=None, tls=None, timeout=60.0):
         self.bearer = {"Authorization": f"Bearer {token}"} if token else {}
         self._places = {"data": wire.place(data or DATA), "control": wire.place(control or CONTROL)}
-        self._tls, self._idle, self._tasks = tls, {"data": [], "control": []}, set()
+        self._tls, self.timeout = tls, timeout
+        self._idle, self._owner, self._tasks = {"data": [], "control": []}, os.getpid(), set()
 
     def acquire(self, resource, ttl=10.0, wait=30.0, renew=True):
         """Takes the lock, for which it waits; raises Held if that was in vain. To be released."""
@@ -221,6 +227,7 @@ class Calls:
         for links in self._idle.values():
             while links:
                 links.pop()[0].close()
+        self._owner = os.getpid()
 
     def adopt(self, resource, token, holder, signature=None):
         """A claim that was granted elsewhere, such as to 'fenceguard exec': it is not renewed, and never expires."""
@@ -228,4 +235,4 @@ class Calls:
 
     def read(self, resource):
         """A plain read, without a claim: the object as bytes, or None."""
-        return self.perform(reading(Call("data", "GET", "/" + wire.quote(resource), {}, resource=resource)))
+        return self.perform(reading(Call("data", "GET", "/" + wire.quote(resource), {}, b"", self.timeout, resource)))

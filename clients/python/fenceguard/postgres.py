@@ -1,4 +1,4 @@
-"""The fence in the caller's own PostgreSQL transaction, where fenceguard's schema is installed (fenceguard sql postgres).
+"""The fence in the caller's own PostgreSQL transaction, where the schema is installed (fenceguard sql postgres).
 
     with connection.transaction():                        # psycopg, 3 or 2; SQLAlchemy; Django
         admit(connection, lease)
@@ -21,9 +21,9 @@ IDLE = 0  # of a libpq connection: in no transaction
 
 
 def admit(connection, lease, sequence=None):
-    """Admits the claim of a lease in the transaction that is open, before its first savepoint: 'admitted', or 'duplicate'
-    where a write of this sequence took effect before. Raises Stale or Conflict, after which the transaction can only be
-    rolled back.
+    """Admits the claim of a lease in the transaction that is open, before its first savepoint: 'admitted', or
+    'duplicate' where a write of this sequence took effect before. Raises Stale or Conflict, after which the
+    transaction can only be rolled back.
 
     connection: of psycopg or psycopg2, a Connection or Session of SQLAlchemy, django.db.connection.
     """
@@ -51,8 +51,8 @@ async def admit_async(connection, lease, sequence=None):
 
 @contextlib.contextmanager
 def refusals():
-    """Raises what the schema refuses, such as a write to a protected row, as the client's own Stale, Conflict, Rejected
-    (missing, implausible) or Unavailable. Every other error passes through."""
+    """Raises what the schema refuses, such as a write to a protected row, as the client's own Stale, Conflict,
+    Rejected (missing, implausible) or Unavailable. Every other error passes through."""
     try:
         yield
     except Exception as error:

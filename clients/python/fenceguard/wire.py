@@ -9,7 +9,8 @@ from .outcomes import Lost, Misdirected, Rejected, Unauthorized, Unavailable, Un
 
 HEAD_BYTES_MAX = 65536
 PROBLEM = "urn:fenceguard:problem:"
-NAMED = {name.lower(): getattr(outcomes, name) for name in ("Stale", "Conflict", "Held", "Lost", "Unavailable", "Unknown")}
+NAMED = {kind.__name__.lower(): kind for kind in (outcomes.Stale, outcomes.Conflict, outcomes.Held, Lost, Unavailable,
+                                                  Unknown)}
 FOUND = {"data": "the data side of a guard", "control": "the control side of a guard", "other": "no fenceguard"}
 
 
@@ -20,16 +21,16 @@ class Call:
     method: str
     target: str
     headers: dict
-    body: bytes = b""
-    limit: float = 10.0
-    resource: str = None
+    body: bytes
+    limit: float
+    resource: str
 
     @property
     def is_read(self):
         return self.method in ("GET", "HEAD")
 
     def encode(self, host):
-        fields = {"Host": host, "Content-Length": len(self.body), **self.headers}
+        fields = {**self.headers, "Host": host, "Content-Length": len(self.body)}
         lines = [f"{self.method} {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
         if any(not line.isprintable() for line in lines):
             raise ValueError("a header field holds a control character")
@@ -147,8 +148,8 @@ def judge(call, answer):
     if answer.headers.get("retry-after", "").isdigit():
         facts["retry_after"] = float(answer.headers["retry-after"])
     told = FOUND[found] if raised is Misdirected else members.get("detail", "")
-    raise raised(f"{call.method} {call.resource}: {answer.status} {told}".rstrip(), resource=call.resource, problem=name,
-                 status=answer.status, found=found, reason="ended" if raised is Lost else None, **facts)
+    raise raised(f"{call.method} {call.resource}: {answer.status} {told}".rstrip(), resource=call.resource,
+                 problem=name, status=answer.status, found=found, reason="ended" if raised is Lost else None, **facts)
 
 
 def _judge_data(call, answer, name, members):
