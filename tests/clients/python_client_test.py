@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -78,6 +79,12 @@ class Running(support.BinaryTest):
 
 
 class Threads(Running):
+    def test_a_large_object_comes_whole(self):
+        body = os.urandom(1 << 20) * 4
+        with fenceguard.Client(*self.urls) as client, client.fenced("a", ttl=60) as lease:
+            lease.write(body)
+            self.assertEqual(lease.read(), body)
+
     def test_one_client_adds_up_from_many_threads(self):
         client = fenceguard.Client(*self.urls)
         self.addCleanup(client.close)
@@ -123,6 +130,31 @@ class Threads(Running):
         lease.release()
         waiting.join(support.LIMIT_S)
         self.assertFalse(waiting.is_alive())
+
+
+class Grants(unittest.TestCase):
+    """What a lease makes of a grant, told by a server of the test's own."""
+
+    def acquire(self, **members):
+        grant = json.dumps({"resource": "a", "token": "7", "holder": "h", "ttl_ms": 60000, **members}).encode()
+
+        def serve(link):
+            with link:
+                while link.recv(65536):
+                    link.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(grant), grant))
+        with Listener(serve) as listener, fenceguard.Client(control=listener.url) as client:
+            return client.acquire("a", ttl=60, renew=False)
+
+    def test_a_lease_ends_when_the_server_says_that_it_does(self):
+        self.assertFalse(self.acquire().lost.is_set())
+        self.assertFalse(self.acquire(expires_in_ms=50_000).lost.is_set())
+        lease = self.acquire(expires_in_ms=1)
+        self.assertTrue(lease.lost.wait(support.LIMIT_S))
+        self.assertEqual(lease.lost.reason, "expired")
+
+    def test_a_signature_goes_with_every_claim(self):
+        self.assertEqual(self.acquire(signature="s").claim(),
+                         {"Fencing-Token": 7, "Fencing-Holder": "h", "Fencing-Signature": "s"})
 
 
 class Asyncio(Running, unittest.IsolatedAsyncioTestCase):
@@ -187,7 +219,7 @@ class BadInput(unittest.TestCase):
         """What a call ends with on each of these answers, of which none is a guard's."""
         ours = b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\n"
         chunked = ours + b"Transfer-Encoding: chunked\r\n\r\n"
-        cases = {b"": "Unknown", b"HTT": "Unknown", b"HTTP/1.1 2": "Unknown", b"HTTP/1.1 200 OK\r\n": "Unknown",
+        cases = {ours + b"Content-Length: 2\r\n\r\nbody": "Answer", b"": "Unknown", b"HTT": "Unknown", b"HTTP/1.1 2": "Unknown", b"HTTP/1.1 200 OK\r\n": "Unknown",
                  b"HTTP/1.1 204 No Content\r\nFencing-Verdict: admitted\r\n": "Unknown",
                  ours + b"\r\nbody": "Unknown",
                  ours + b"Content-Length: 5\r\n\r\nbody": "Unknown",

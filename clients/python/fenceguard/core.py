@@ -58,7 +58,7 @@ def acquiring(client, resource, ttl, wait, renew):
             if renew:
                 client.start(lease.keeping())
             return lease
-        except (Held, Lost, Unavailable, Unknown) as fault:
+        except (Held, Unavailable, Unknown) as fault:
             left = over_at - clock()
             if left <= 0 and (is_uncertain or not isinstance(fault, Unknown)):
                 if is_uncertain and isinstance(fault, Unavailable):
@@ -81,8 +81,8 @@ def _asking(client, resource, ttl, wait, holder):
     if answer.status == 200 or clock() - sent_at > ttl / 3:
         try:
             yield from lease.renewing()
-        except (Unavailable, Unknown):
-            pass  # the term that is known stands
+        except (Lost, Unavailable, Unknown):
+            pass  # the lease knows how long it stands
     return lease
 
 
@@ -120,7 +120,7 @@ class Lease:
         return self._client.perform(self.renewing())
 
     def release(self):
-        self.lost.set("ended")
+        self.lost.end()
         return self._client.perform(calling(self._control("DELETE", RELEASE_MAX_S)))
 
     def claim(self):
@@ -150,7 +150,7 @@ class Lease:
             answer = yield from calling(self._control("PUT", min(ttl / 3, ANSWER_MAX_S),
                                                       json.dumps({"ttl_ms": round(ttl * 1000)}).encode()))
         except Lost:
-            self.lost.set("ended")
+            self.lost.end()
             raise
         grant = wire.lease_in(answer)
         self.signature = grant.get("signature", self.signature)
@@ -177,14 +177,17 @@ class LostSignal:
 
     @property
     def reason(self):
-        if self._reason is None and self.over_at is not None and clock() >= self.over_at:
-            self.set("expired")
+        if self.over_at is not None and clock() >= self.over_at:
+            self._set("expired")
         return self._reason
 
     def is_set(self):
         return self.reason is not None
 
-    def set(self, reason):
+    def end(self):
+        self._set(self.reason or "ended")
+
+    def _set(self, reason):
         self._reason = self._reason or reason
         self._event.set()
 

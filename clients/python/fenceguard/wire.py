@@ -69,56 +69,65 @@ def quote(resource):
 
 def read_answer(method):
     """A generator that is sent pieces as they arrive (b'' is the end) and returns the Answer."""
-    status, rest = 100, b""
+    status, rest = 100, bytearray()
     while status < 200:
         while b"\r\n\r\n" not in rest:
-            if not rest[:5] == b"HTTP/"[:len(rest)] or len(rest) > HEAD_BYTES_MAX:
+            if rest[:5] != b"HTTP/"[:len(rest)] or len(rest) > HEAD_BYTES_MAX:
                 raise Misdirected("what answers speaks no HTTP", found="other")
-            rest = yield from _more(rest)
-        head, _, rest = rest.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
+            yield from _more(rest)
+        first, *lines = _take(rest, rest.index(b"\r\n\r\n"), 4).decode("latin-1").split("\r\n")
         status = int(first[9:12]) if first[9:12].isdigit() and first[:5] == "HTTP/" else 0
         if status < 100:
             raise Misdirected("what answers speaks no HTTP", found="other")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    length = headers.get("content-length", "")
     if method == "HEAD" or status in (204, 304):
-        rest = b""
+        body = b""
     elif "chunked" in headers.get("transfer-encoding", "").lower():
-        rest = yield from _read_chunks(rest)
-    elif length.isdigit():
-        while len(rest) < int(length):
-            rest = yield from _more(rest)
+        body = yield from _read_chunks(rest)
+    elif headers.get("content-length", "").isdigit():
+        body = yield from _read(rest, int(headers["content-length"]))
     else:
-        headers["connection"] = "close"
         if "fencing-verdict" in headers:
             raise Unknown("an answer without a length: whether it is whole is not known")
         while piece := (yield):
             rest += piece
-    return Answer(status, headers, rest)
+        body = bytes(rest)
+    if rest:
+        headers["connection"] = "close"  # more came than was asked for
+    return Answer(status, headers, body)
 
 
 def _read_chunks(rest):
-    body, count = b"", 1
+    body, count = bytearray(), 1
     while count:
         while b"\r\n" not in rest:
-            rest = yield from _more(rest)
-        size, _, rest = rest.partition(b"\r\n")
+            yield from _more(rest)
         try:
-            count = int(size.split(b";")[0], 16)
+            count = int(_take(rest, rest.index(b"\r\n"), 2).split(b";")[0], 16)
         except ValueError:
             raise Unknown("an answer that is malformed") from None
-        while len(rest) < count + 2:
-            rest = yield from _more(rest)
-        body, rest = body + rest[:count], rest[count + 2:]
-    return body
+        body += yield from _read(rest, count, 2)
+    return bytes(body)
+
+
+def _read(rest, count, end=0):
+    while len(rest) < count + end:
+        yield from _more(rest)
+    return _take(rest, count, end)
+
+
+def _take(rest, count, end=0):
+    """The first bytes, which are removed together with those that end them."""
+    taken = bytes(rest[:count])
+    del rest[:count + end]
+    return taken
 
 
 def _more(rest):
     piece = yield
     if not piece:
         raise Unknown("the connection ended before the answer did")
-    return rest + piece
+    rest += piece
 
 
 def _members(answer):
