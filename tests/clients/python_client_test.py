@@ -17,6 +17,7 @@ import fenceguard.core
 import postgres_server
 import support
 from fault_proxy import Listener
+from upstream_server import Server as Upstream
 
 PYTHON = pathlib.Path(fenceguard.__file__).resolve().parents[1]
 
@@ -130,6 +131,19 @@ class Threads(Running):
         lease.release()
         waiting.join(support.LIMIT_S)
         self.assertFalse(waiting.is_alive())
+
+
+class InFrontOfAStorage(support.BinaryTest):
+    def test_a_plain_read_is_answered_by_the_storage_alone(self):
+        """No word of the guard's is in such an answer, and a 404 of the storage's own is no object."""
+        with Upstream() as upstream:
+            guard = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--init")
+            with fenceguard.Client(f"http://{guard.data}", guard.url) as client:
+                self.assertIsNone(client.read("a"))
+                with client.fenced("a", ttl=60) as lease:
+                    self.assertIsNone(lease.read())
+                    lease.write("1")
+                self.assertEqual(client.read("a"), b"1")
 
 
 class Grants(unittest.TestCase):

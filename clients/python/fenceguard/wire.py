@@ -166,7 +166,8 @@ def _judge_data(call, answer, name, members):
     if not verdict and not name:
         if status >= 500:
             return Unavailable if call.is_read else Unknown, None
-        return None if "Fencing-Token" not in call.headers and status < 300 else Misdirected, "other"
+        is_plain = "Fencing-Token" not in call.headers and (status < 300 or status == 404)
+        return None if is_plain else Misdirected, "other"
     if not verdict and (name in ("unauthorized", "forbidden", "foreign-origin")
                         or name == "not-found" and "resource" not in members):
         return Misdirected, "control"
