@@ -177,6 +177,22 @@ class Psycopg(Helper, Case):
             self.write(connection, 130)
         self.assertEqual(self.balance(), 130)
 
+    def test_a_run_that_was_overtaken_rolls_back_and_starts_over(self):
+        """The first lease is overtaken in the database between its grant and its write."""
+        tokens = []
+
+        def add(lease):
+            tokens.append(lease.token)
+            with self.connect() as connection:
+                if len(tokens) == 1:
+                    self.ask(f"select fenceguard.advance('{self.resource}', {lease.token + 1}, 'another')")
+                connection.execute(f"update account set balance = balance + 30 where id = {self.id}")
+                admit(connection, lease)
+
+        self.client.run(self.resource, add, ttl=60)
+        self.assertEqual((len(tokens), self.balance()), (2, 130))
+        self.assertGreater(tokens[1], tokens[0] + 1)
+
     def test_asyncio(self):
         old, new = self.pair()
 

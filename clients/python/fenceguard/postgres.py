@@ -41,7 +41,7 @@ def admit(connection, lease, sequence=None):
 
 
 async def admit_async(connection, lease, sequence=None):
-    """The same for psycopg's AsyncConnection. SQLAlchemy's AsyncSession: await session.run_sync(admit, lease)."""
+    """The same for psycopg's AsyncConnection."""
     with refusals():
         cursor = await connection.execute(ADMIT, _claim(lease, sequence))
         verdict = (await cursor.fetchone())[0]
@@ -87,8 +87,8 @@ def _claim(lease, sequence):
 def _require_transaction(connection):
     """An admission that was a transaction of its own guards nothing."""
     if hasattr(connection, "exec_driver_sql"):
-        connection = connection.connection.dbapi_connection  # of SQLAlchemy
+        connection = connection.connection.driver_connection  # of SQLAlchemy
     elif not hasattr(connection, "info"):
         connection = connection.connection  # of Django
-    if getattr(connection.info, "transaction_status", None) == IDLE:
+    if getattr(getattr(connection, "info", None), "transaction_status", None) == IDLE:
         raise RuntimeError("admit() belongs into the transaction that writes, and none is open: autocommit is on")
