@@ -1,0 +1,3 @@
+module github.com/fenceguard/fenceguard/clients/go
+
+go 1.19

@@ -1,0 +1,141 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"testing"
+
+	fenceguard "github.com/fenceguard/fenceguard/clients/go"
+	"github.com/fenceguard/fenceguard/clients/go/fencesql"
+	_ "github.com/lib/pq"
+)
+
+var ctx = context.Background()
+
+// open is the database of the test, with a protected account that holds 100.
+func open(t *testing.T) *sql.DB {
+	db, err := sql.Open("postgres", os.Getenv("FENCEGUARD_POSTGRES_URL")+"?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	run(t, db, `drop table if exists account`)
+	run(t, db, `create table account (id bigint primary key, balance bigint not null)`)
+	run(t, db, `insert into account values (42, 100)`)
+	run(t, db, `select fenceguard.protect('account', $$ 'accounts/' || id $$)`)
+	run(t, db, `delete from fenceguard.fences`)
+	return db
+}
+
+func run(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(ctx, statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func claim(token int64, holder string) fenceguard.Claim {
+	return fenceguard.Claim{Resource: "accounts/42", Token: token, Holder: holder}
+}
+
+func expectBalance(t *testing.T, db *sql.DB, wanted int) {
+	t.Helper()
+	var balance int
+	if err := db.QueryRowContext(ctx, "select balance from account where id = 42").Scan(&balance); err != nil {
+		t.Fatal(err)
+	}
+	if balance != wanted {
+		t.Fatalf("the balance is %d, not %d", balance, wanted)
+	}
+}
+
+func expectRefusal(t *testing.T, err, kind error, token, highest int64) {
+	t.Helper()
+	var refusal *fenceguard.Refusal
+	if !errors.Is(err, kind) || !errors.As(err, &refusal) || refusal.Resource != "accounts/42" ||
+		refusal.Token != token || refusal.Highest != highest {
+		t.Fatalf("not %v of token %d, highest %d: %v", kind, token, highest, err)
+	}
+}
+
+func TestAnOlderTokenIsRefusedInItsOwnTransaction(t *testing.T) {
+	db := open(t)
+	if err := deposit(ctx, db, claim(33, "first"), 30); err != nil {
+		t.Fatal(err)
+	}
+	if err := deposit(ctx, db, claim(34, "second"), 5); err != nil {
+		t.Fatal(err)
+	}
+	expectRefusal(t, deposit(ctx, db, claim(33, "first"), 1000), fenceguard.ErrStale, 33, 34)
+	expectRefusal(t, deposit(ctx, db, claim(34, "third"), 1000), fenceguard.ErrConflict, 34, 34)
+	expectBalance(t, db, 135)
+}
+
+func TestAWriteOfTheSameSequenceIsADuplicate(t *testing.T) {
+	db := open(t)
+	first := claim(9007199254740993, "first")
+	first.Sequence = fenceguard.Sequence(7)
+	for range [2]int{} {
+		if err := deposit(ctx, db, first, 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectBalance(t, db, 130)
+}
+
+func TestAnAdmissionThatIsRolledBackLeavesNothing(t *testing.T) {
+	db := open(t)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict, err := fencesql.Admit(ctx, tx, claim(40, "first")); verdict != fenceguard.Admitted || err != nil {
+		t.Fatal(verdict, err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := deposit(ctx, db, claim(33, "second"), 30); err != nil {
+		t.Fatal(err)
+	}
+	expectBalance(t, db, 130)
+}
+
+func TestAWriteWithoutAClaimAndAMalformedClaimAreRejected(t *testing.T) {
+	db := open(t)
+	_, err := db.ExecContext(ctx, "update account set balance = 0")
+	var fault *fenceguard.Fault
+	if err = fencesql.Outcome(err); !errors.Is(err, fenceguard.ErrRejected) || !errors.As(err, &fault) ||
+		fault.Problem != "missing" {
+		t.Fatal(err)
+	}
+	if err := deposit(ctx, db, claim(0, "first"), 30); !errors.Is(err, fenceguard.ErrRejected) {
+		t.Fatal(err)
+	}
+	expectBalance(t, db, 100)
+}
+
+// What is shown: a commit whose connection has ended is unknown, and not reported as undone.
+func TestACommitWhoseConnectionEndedIsUnknown(t *testing.T) {
+	db := open(t)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fencesql.Admit(ctx, tx, claim(33, "first")); err != nil {
+		t.Fatal(err)
+	}
+	var backend int
+	if err := tx.QueryRowContext(ctx, "select pg_backend_pid()").Scan(&backend); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(ctx, "select pg_terminate_backend($1, 30000)", backend); err != nil {
+		t.Fatal(err)
+	}
+	if err := fencesql.Commit(tx); !errors.Is(err, fenceguard.ErrUnknown) {
+		t.Fatal(err)
+	}
+	expectBalance(t, db, 100)
+}
