@@ -58,10 +58,12 @@ packages() {
   done
 }
 
+# Those that are not installed, but for npm where it came with another Node: Debian's would take that one's place.
 missing_packages() {
   local name
   for name in $(packages "$@"); do
-    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed || echo "$name"
+    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed ||
+      { [[ "$name" == npm ]] && command -v npm >/dev/null; } || echo "$name"
   done
 }
 

@@ -67,8 +67,8 @@ func wishOf(options []Option) wish {
 	return w
 }
 
-// Acquire takes the lock, which is to be released, and keeps it renewed. ErrHeld: it was waited for in vain. ErrUnknown:
-// a lease may stand until its time to live is over. The end of ctx after the return does nothing to the lease.
+// Acquire takes the lock, which is to be released, and keeps it renewed. ErrHeld: it was waited for in vain.
+// ErrUnknown: a lease may stand until its time to live is over. The end of ctx after the return does nothing to it.
 func (c *Client) Acquire(ctx context.Context, resource string, options ...Option) (*Lease, error) {
 	w, bits := wishOf(options), make([]byte, 16)
 	if _, err := rand.Read(bits); err != nil {

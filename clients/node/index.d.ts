@@ -1,5 +1,6 @@
 // Locks whose writes are fenced. Times are milliseconds, tokens bigint, because they exceed 2^53.
 
+/** What is not known is left out. */
 export interface Facts {
   cause?: unknown;
   resource?: string;
@@ -12,19 +13,12 @@ export interface Facts {
   reason?: 'ended' | 'expired';
 }
 
-/** What a call can end with beside success. code is the class's name in lower case. What it does not know is left out. */
-export class FenceguardError extends Error implements Facts {
+/** What a call can end with beside success. code is the class's name in lower case. */
+export class FenceguardError extends Error {
   constructor(message: string, facts?: Facts);
   code: 'stale' | 'conflict' | 'held' | 'lost' | 'unavailable' | 'unknown' | 'misdirected' | 'unauthorized' | 'rejected';
-  resource?: string;
-  token?: bigint;
-  highest?: bigint;
-  retryAfter?: number;
-  problem?: string;
-  status?: number;
-  found?: 'data' | 'control' | 'other';
-  reason?: 'ended' | 'expired';
 }
+export interface FenceguardError extends Facts {}
 
 /** The claim was refused and nothing was written: undo, take the lock again, start over from the read. */
 export class Refused extends FenceguardError {}
@@ -40,7 +34,7 @@ export class Lost extends FenceguardError {}
 export class Unavailable extends FenceguardError {}
 /** It may or may not have taken effect. Read before you decide; it was not repeated. */
 export class Unknown extends FenceguardError {}
-/** Something else answered: found. Only a guard judges, so nothing is known of a write that an 'other' server answered. */
+/** Something else answered: found. Only a guard judges, so of a write that an 'other' one answered nothing is known. */
 export class Misdirected extends FenceguardError {}
 /** The bearer token is missing, wrong, expired or not enough. */
 export class Unauthorized extends FenceguardError {}

@@ -6,9 +6,9 @@ export interface Connection {
 }
 
 /**
- * Judges the claim in the open transaction, and for it. To be called before the first savepoint, before anything is read
- * that the writes depend on, and in READ COMMITTED for a claim that is newer than the fence: there it waits for older
- * transactions. 'duplicate': a write of this sequence took effect before, so nothing is to be written.
+ * Judges the claim in the open transaction, and for it. To be called before the first savepoint, before anything is
+ * read that the writes depend on, and in READ COMMITTED for a claim that is newer than the fence: there it waits for
+ * older transactions. 'duplicate': a write of this sequence took effect before, so nothing is to be written.
  */
 export function admit(connection: Connection, claim: Claim, options?: { sequence?: number | bigint }): Promise<Verdict>;
 

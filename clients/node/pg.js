@@ -23,7 +23,8 @@ export async function commit(client) {
     const isKnown = error.severity !== undefined && !/^(40003|08...|57P..)$/.test(error.code);
     throw isKnown ? outcome(error) : new Unknown(`commit: ${error.message}`, { cause: error });
   }
-  if (done.command !== 'COMMIT') throw new Rejected('an earlier statement had failed: rolled back', { problem: 'aborted' });
+  // What COMMIT says after a statement that failed is no error.
+  if (done.command !== 'COMMIT') throw new Rejected('it was rolled back', { problem: 'aborted' });
 }
 
 export function outcome(error) {

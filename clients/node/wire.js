@@ -22,8 +22,8 @@ export const quote = (resource) => Buffer.from(resource).toString('latin1').repl
 
 const noHttp = () => new Misdirected('what answers speaks no HTTP', { found: 'other' });
 
-// A generator that is given pieces as they arrive, null at the end, and returns {status, headers, body, isKept}; headers
-// by names in lower case. isKept: the connection can be used again.
+// A generator that is given pieces as they arrive, null at the end, and returns {status, headers, body, isKept};
+// headers by names in lower case. isKept: the connection can be used again.
 export function* readAnswer(method) {
   let received = Buffer.alloc(0);
   function* take(count) {
@@ -46,8 +46,8 @@ export function* readAnswer(method) {
   let head;
   do head = parseHead(yield* takeLine('\r\n\r\n', checkHead)); while (head.status < 200);
   const { status, headers } = head;
-  const answer = (body, isKept) =>
-    ({ status, headers, body, isKept: isKept && received.length === 0 && headers.connection?.toLowerCase() !== 'close' });
+  const answer = (body, hasLength) => ({ status, headers, body,
+    isKept: hasLength && received.length === 0 && headers.connection?.toLowerCase() !== 'close' });
   if (method === 'HEAD' || status === 204 || status === 304) return answer(Buffer.alloc(0), true);
   if (headers['transfer-encoding']?.toLowerCase() === 'chunked') {
     const pieces = [];

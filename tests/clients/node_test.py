@@ -1,0 +1,144 @@
+"""The Node client as a package: its types, its README, claims in transactions of pg, and how it lives with the event
+loop. What the tests need of npm is installed once, in FENCEGUARD_NODE_FOLDER, as node/package-lock.json says."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import postgres_server
+import support
+from readme import CLIENTS, led_to, snippets
+from waiting import LIMIT_S
+
+HERE = pathlib.Path(__file__).resolve().parent / "node"
+LOCK = HERE / "package-lock.json"
+PACKAGES = pathlib.Path(os.environ["FENCEGUARD_NODE_FOLDER"])
+INSTALL_MAX_S = 600
+
+LEAVES_A_LEASE = """
+const lease = await client.acquire('a', {ttl: 600_000});
+await lease.write('1');
+console.log('over');
+"""
+BLOCKS_PAST_THE_TERM = """
+const lease = await client.acquire('a', {ttl: 300});
+Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+console.log(lease.isLost, lease.reason, lease.signal.aborted);
+"""
+BLOCKS_WHILE_THE_SERVER_RESTARTS = """
+import fs from 'node:fs';
+const lease = await client.acquire('a', {ttl: 600_000});
+await lease.write('1');
+console.log('blocked');
+fs.readSync(0, Buffer.alloc(1));
+console.log(await lease.write('2'));
+"""
+ABORTS = """
+import net from 'node:net';
+const aborting = new AbortController();
+const silent = net.createServer((link) => link.once('data', () => aborting.abort())).listen(0, '127.0.0.1');
+await new Promise((resolve) => silent.once('listening', resolve));
+const waiting = new Client({control: `http://127.0.0.1:${silent.address().port}`});
+const {signal} = aborting;
+console.log(await waiting.acquire('a', {wait: 600_000, signal}).catch((error) => error.code));
+silent.close();
+const lease = await client.acquire('a');
+console.log(await lease.write('1', {signal}).catch((error) => error.code), await lease.read());
+"""
+
+
+def install():
+    """npm ci, unless it was done for this lock before."""
+    done = PACKAGES / "done-package-lock.json"
+    if done.exists() and done.read_bytes() == LOCK.read_bytes():
+        return
+    shutil.rmtree(PACKAGES, ignore_errors=True)
+    PACKAGES.mkdir(parents=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, PACKAGES)
+    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", PACKAGES / "cache"],
+                   cwd=PACKAGES, stdin=subprocess.DEVNULL, check=True, timeout=INSTALL_MAX_S)
+    (PACKAGES / "node_modules" / "fenceguard").symlink_to(CLIENTS / "node")
+    shutil.copy(LOCK, done)
+
+
+class NodeClient(support.BinaryTest):
+    @classmethod
+    def setUpClass(cls):
+        install()
+
+    def setUp(self):
+        super().setUp()
+        os.symlink(PACKAGES / "node_modules", self.path("node_modules"))
+
+    def start_guard(self):
+        self.server = self.serve("--storage", "sqlite:guard.db")
+
+    def run_node(self, *arguments, env=None):
+        done = subprocess.run(["node", *arguments], cwd=self.folder, env=support.environment(env), text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                              timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def program(self, text):
+        """A file with a client of the guard in front of the text."""
+        place = f"{{data: 'http://{self.server.data}', control: 'http://{self.server.control}'}}"
+        head = f"import {{Client}} from 'fenceguard';\nconst client = new Client({place});\n"
+        return self.write("program.mjs", head + text)
+
+    def test_the_readme_s_first_program_runs(self):
+        self.start_guard()
+        self.write("first.mjs", led_to(self.server, snippets("node", "js")[0]))
+        for balance in (b"30", b"60"):
+            self.assertEqual(self.run_node("first.mjs"), "done\n")
+            self.assertEqual(self.server.request("GET", "/accounts/42").body, balance)
+
+    def test_types_and_the_readme_s_await_using(self):
+        self.start_guard()
+        self.write("using.mts", led_to(self.server, snippets("node", "ts")[0]))
+        for name in ("types.ts", "tsconfig.json"):
+            shutil.copy(HERE / name, self.folder)
+        self.write("package.json", '{"type": "module"}')
+        self.assertEqual(self.run_node("node_modules/typescript/bin/tsc", "-p", "."), "")
+        self.assertEqual(self.run_node("compiled/using.mjs"), "done\n")
+        self.assertEqual(self.server.request("GET", "/accounts/42").body, b"30")
+
+    def test_claims_in_transactions_with_the_readme_s_function(self):
+        server = postgres_server.Server()
+        self.addCleanup(server.remove)
+        database = server.create_database(install=True)
+        self.write("deposit.mjs", snippets("node", "js")[1])
+        self.write("pg.test.mjs", (HERE / "pg.test.js").read_text())
+        told = self.run_node("--test", "pg.test.mjs", env={"FENCEGUARD_POSTGRES_URL": server.url(database)})
+        self.assertIn("pass 5", told)
+
+    def test_a_lease_does_not_keep_the_process_alive(self):
+        self.start_guard()
+        self.assertEqual(self.run_node(self.program(LEAVES_A_LEASE)), "over\n")
+
+    def test_a_lease_is_lost_where_the_loop_was_blocked_past_its_term(self):
+        self.start_guard()
+        self.assertEqual(self.run_node(self.program(BLOCKS_PAST_THE_TERM)), "true expired true\n")
+
+    def test_a_signal_makes_unknown_what_was_sent_and_withholds_what_was_not(self):
+        self.start_guard()
+        self.assertEqual(self.run_node(self.program(ABORTS)), "unknown\nunavailable null\n")
+
+    def test_a_kept_connection_that_ended_while_the_loop_was_blocked_is_not_used(self):
+        """The server restarts while the client cannot see it; the write that comes in the same turn is admitted."""
+        self.start_guard()
+        client = subprocess.Popen(["node", self.program(BLOCKS_WHILE_THE_SERVER_RESTARTS)], cwd=self.folder, text=True,
+                                  env=support.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(support.end_process, client)
+        self.assertEqual(client.stdout.readline(), "blocked\n")
+        self.server.stop()
+        self.serve("--listen", self.server.data, "--control", self.server.control, "--storage", "sqlite:guard.db",
+                   listen=False)
+        self.assertEqual(client.communicate("\n", timeout=LIMIT_S)[0], "admitted\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
