@@ -16,7 +16,8 @@ export interface Facts {
 /** What a call can end with beside success. code is the class's name in lower case. */
 export class FenceguardError extends Error {
   constructor(message: string, facts?: Facts);
-  code: 'stale' | 'conflict' | 'held' | 'lost' | 'unavailable' | 'unknown' | 'misdirected' | 'unauthorized' | 'rejected';
+  code: 'stale' | 'conflict' | 'held' | 'lost' | 'unavailable' | 'unknown' | 'misdirected' | 'unauthorized'
+    | 'rejected';
 }
 export interface FenceguardError extends Facts {}
 

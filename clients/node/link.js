@@ -36,7 +36,7 @@ class Link {
 
   // Sends the message and resolves to its answer, or rejects. The signal's end is an end without answer.
   exchange(message, reader, signal, isBackground) {
-    if (!isBackground) this.socket.ref();
+    this.socket[isBackground ? 'unref' : 'ref']();
     return new Promise((resolve, reject) => {
       const finish = (settle, value) => {
         this.#listener = null;

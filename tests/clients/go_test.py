@@ -6,6 +6,7 @@ import unittest
 
 import postgres_server
 import support
+from certificates import Certificates
 from readme import CLIENTS, led_to, snippets
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -51,6 +52,19 @@ class GoClient(support.BinaryTest):
         for balance in (b"30", b"60"):
             self.assertEqual(self.run_go("go", "run", "-race", "."), "done\n")
             self.assertEqual(server.request("GET", "/accounts/42").body, balance)
+
+    def test_contexts_goroutines_and_tls(self):
+        certificates = Certificates(self.folder)
+        certificates.sign("guard")
+        plain = self.serve("--storage", "sqlite:guard.db")
+        secure = self.serve("--storage", "sqlite:secure.db", "--tls-certificate", certificates.file("guard"),
+                            "--tls-key", certificates.key("guard"))
+        self.write("go.mod", MODULE)
+        self.write("client_test.go", (HERE / "go" / "client_test.go").read_text())
+        self.run_go("go", "test", "-race", "-count=1", ".", env={
+            "GUARD_DATA": f"http://{plain.data}", "GUARD_CONTROL": f"http://{plain.control}",
+            "GUARD_TLS_DATA": f"https://{secure.data}", "GUARD_TLS_CONTROL": f"http://{secure.control}",
+            "GUARD_AUTHORITY": certificates.file("ca")})
 
     def test_claims_in_transactions_with_the_readme_s_function(self):
         server = postgres_server.Server()

@@ -9,13 +9,14 @@ import unittest
 
 import postgres_server
 import support
+from certificates import Certificates
 from readme import CLIENTS, led_to, snippets
-from waiting import LIMIT_S
 
 HERE = pathlib.Path(__file__).resolve().parent / "node"
 LOCK = HERE / "package-lock.json"
 PACKAGES = pathlib.Path(os.environ["FENCEGUARD_NODE_FOLDER"])
 INSTALL_MAX_S = 600
+RUN_MAX_S = 300  # below the time to live of the leases
 
 LEAVES_A_LEASE = """
 const lease = await client.acquire('a', {ttl: 600_000});
@@ -46,6 +47,15 @@ console.log(await waiting.acquire('a', {wait: 600_000, signal}).catch((error) =>
 silent.close();
 const lease = await client.acquire('a');
 console.log(await lease.write('1', {signal}).catch((error) => error.code), await lease.read());
+"""
+
+OVER_TLS = """
+import fs from 'node:fs';
+const [data, control, authority] = process.argv.slice(2);
+const lease = await new Client({data, control}).acquire('a', {ttl: 600_000});
+console.log(await lease.write('1').catch((error) => error.code));
+const secure = new Client({data, control, tls: {ca: fs.readFileSync(authority)}}).adopt(lease);
+console.log(await secure.write('1'), await secure.write('2'));
 """
 
 
@@ -79,7 +89,7 @@ class NodeClient(support.BinaryTest):
     def run_node(self, *arguments, env=None):
         done = subprocess.run(["node", *arguments], cwd=self.folder, env=support.environment(env), text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                              timeout=LIMIT_S)
+                              timeout=RUN_MAX_S)
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
@@ -127,6 +137,15 @@ class NodeClient(support.BinaryTest):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(ABORTS)), "unknown\nunavailable null\n")
 
+    def test_the_data_side_over_tls(self):
+        certificates = Certificates(self.folder)
+        certificates.sign("guard")
+        self.server = self.serve("--storage", "sqlite:guard.db", "--tls-certificate", certificates.file("guard"),
+                                 "--tls-key", certificates.key("guard"))
+        told = self.run_node(self.program(OVER_TLS), "https://" + self.server.data.replace("127.0.0.1", "localhost"),
+                             f"http://{self.server.control}", certificates.file("ca"))
+        self.assertEqual(told, "unavailable\nadmitted admitted\n")
+
     def test_a_kept_connection_that_ended_while_the_loop_was_blocked_is_not_used(self):
         """The server restarts while the client cannot see it; the write that comes in the same turn is admitted."""
         self.start_guard()
@@ -137,7 +156,7 @@ class NodeClient(support.BinaryTest):
         self.server.stop()
         self.serve("--listen", self.server.data, "--control", self.server.control, "--storage", "sqlite:guard.db",
                    listen=False)
-        self.assertEqual(client.communicate("\n", timeout=LIMIT_S)[0], "admitted\n")
+        self.assertEqual(client.communicate("\n", timeout=RUN_MAX_S)[0], "admitted\n")
 
 
 if __name__ == "__main__":
