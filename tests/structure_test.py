@@ -103,7 +103,10 @@ class Structure(unittest.TestCase):
 
     def test_every_package_has_the_programs_version(self):
         version = re.search(r"project\(fenceguard VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
-        packages = {"sql/postgres/fast/fenceguard.control": r"default_version = '(.*)'"}
+        packages = {"sql/postgres/fast/fenceguard.control": r"default_version = '(.*)'",
+                    "clients/java/pom.xml": r"</artifactId>\s*<version>(.*)</version>",
+                    "clients/node/package.json": r'"version": "(.*)"',
+                    "clients/python/pyproject.toml": r'version = "(.*)"'}
         for name, pattern in packages.items():
             self.assertEqual(re.search(pattern, (ROOT / name).read_text())[1], version, name)
 

@@ -146,7 +146,7 @@ record Call(boolean isData, String method, URI target, Map<String, String> field
     private String ofData() {
       if (verdict.isEmpty() && problem.isEmpty()) {
         if (status >= 500) return isRead() ? "unavailable" : "unknown";
-        return !fields.containsKey("Fencing-Token") && status < 300 ? "" : "other";
+        return !fields.containsKey("Fencing-Token") && (status < 300 || status == 404) ? "" : "other";
       }
       boolean isNoRoute = problem.equals("not-found") && !members.containsKey("resource");
       if (verdict.isEmpty() && (isNoRoute || problem.matches("unauthorized|forbidden|foreign-origin"))) return "control";

@@ -24,6 +24,7 @@ import java.util.concurrent.TimeUnit;
  */
 public final class Client {
   private static final Duration ANSWER_MAX = Duration.ofSeconds(10);
+  private static final Duration DATA_ANSWER_MAX = Duration.ofSeconds(60); // a write may wait in its lane
   private static final Duration WAIT_MAX = Duration.ofSeconds(600);
   private static final long PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
@@ -104,8 +105,8 @@ public final class Client {
     if (answer.statusCode() == 200 || System.nanoTime() - sentAt > ttl.toNanos() / 3) {
       try {
         lease.renew();
-      } catch (Unavailable | Unknown fault) {
-        // The term that is known stands.
+      } catch (FenceguardException fault) {
+        // What is known of the term stands.
       }
     }
     return lease;
@@ -138,7 +139,7 @@ public final class Client {
   }
 
   HttpResponse<byte[]> data(String method, String resource, Map<String, String> fields, byte[] body) {
-    return new Call(true, method, data.resolve("/" + encoded(resource)), fields, resource, ANSWER_MAX).send(http, body);
+    return new Call(true, method, data.resolve("/" + encoded(resource)), fields, resource, DATA_ANSWER_MAX).send(http, body);
   }
 
   /** path: null for the collection. */
