@@ -57,7 +57,6 @@ std::variant<SignedClaim, http::Response> read_claim(const Resource& resource, c
   }
   if (holder || signature) return malformed("There is a holder or a signature without a token.");
   ProblemDetails details{"An advance carries the token of a lease and its holder."};
-  details.verdict = "missing";
   details.resource = &resource;
   return to_response(Problem::missing, details);
 }

@@ -77,7 +77,6 @@ std::variant<ObjectService::Operation, http::Response> ObjectService::parse(cons
     metrics_.count_missing();
     ProblemDetails details{
         "A write carries the token of a lease in Fencing-Token, and its holder in Fencing-Holder."};
-    details.verdict = "missing";
     details.resource = &operation.at.resource;
     return to_response(Problem::missing, details);
   }

@@ -7,8 +7,20 @@
 namespace fenceguard {
 namespace {
 
-std::string_view fault_verdict(FaultKind kind) noexcept {
-  return kind == FaultKind::invalid_input ? std::string_view{} : std::string_view{to_string(kind)};
+// The word of Fencing-Verdict that a problem stands for by itself; empty where it says nothing of a claim.
+std::string_view verdict_of(Problem problem) noexcept {
+  switch (problem) {
+    case Problem::stale:
+    case Problem::conflict:
+    case Problem::missing:
+    case Problem::implausible:
+    case Problem::unsigned_claim:
+    case Problem::unavailable:
+    case Problem::unknown:
+      return kind_of(problem).name;
+    default:
+      return {};
+  }
 }
 
 Problem fault_problem(FaultKind kind) noexcept {
@@ -78,12 +90,13 @@ const ProblemKind& kind_of(Problem problem) noexcept {
 http::Response to_response(Problem problem, const ProblemDetails& details) {
   const ProblemKind& kind = kind_of(problem);
   const unsigned status = details.status != 0 ? details.status : kind.status;
+  const auto verdict = details.verdict.empty() ? verdict_of(problem) : details.verdict;
   boost::json::object body;
   body["type"] = "urn:fenceguard:problem:" + std::string{kind.name};
   body["title"] = kind.title;
   body["status"] = status;
   body["detail"] = details.detail;
-  if (!details.verdict.empty()) body["verdict"] = details.verdict;
+  if (!verdict.empty()) body["verdict"] = verdict;
   if (details.resource != nullptr) body["resource"] = details.resource->name();
   if (details.token) body["token"] = to_string(*details.token);
   if (details.highest) body["highest"] = std::to_string(*details.highest);
@@ -92,7 +105,7 @@ http::Response to_response(Problem problem, const ProblemDetails& details) {
   response.status = status;
   response.fields.add("Content-Type", "application/problem+json");
   response.fields.add("Cache-Control", "no-store");
-  if (!details.verdict.empty()) response.fields.add("Fencing-Verdict", std::string{details.verdict});
+  if (!verdict.empty()) response.fields.add("Fencing-Verdict", std::string{verdict});
   if (details.highest) response.fields.add("Fencing-Highest", std::to_string(*details.highest));
   if (status == 503) response.fields.add("Retry-After", retry_after_seconds(details.retry_after));
   response.body = boost::json::serialize(body) + "\n";
@@ -111,7 +124,6 @@ http::Response method_not_allowed(std::string_view allow) {
 
 http::Response refusal(const Claim& claim, const Ruling& ruling) {
   ProblemDetails details;
-  details.verdict = to_string(ruling.verdict);
   details.resource = &claim.resource;
   details.token = claim.token;
   details.highest = ruling.highest;
@@ -128,7 +140,6 @@ http::Response fault_response(const Fault& fault, const Resource* resource) {
   ProblemDetails details;
   details.detail = fault.message;
   if (fault.kind == FaultKind::implausible) details.detail += implausible_advice;
-  details.verdict = fault_verdict(fault.kind);
   details.resource = resource;
   details.retry_after = fault.retry_after;
   return to_response(fault_problem(fault.kind), details);

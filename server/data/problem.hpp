@@ -53,8 +53,9 @@ enum class Problem {
 
 // What a problem says beyond its kind. Members that are left out do not appear.
 struct ProblemDetails {
-  std::string detail;          // a sentence for people; never holds a holder's name, a password or a payload
-  std::string_view verdict{};  // the word of Fencing-Verdict
+  std::string detail;  // a sentence for people; never holds a holder's name, a password or a payload
+  // The word of Fencing-Verdict. Left out, it is the problem's own: a refusal or a fault has one.
+  std::string_view verdict{};
   const Resource* resource = nullptr;
   std::optional<Token> token{};
   std::optional<std::int64_t> highest{};

@@ -15,7 +15,6 @@ std::optional<http::Response> check_signature(const ClaimKeys* keys, const Claim
   if (signature && keys->verify(claim, *signature)) return std::nullopt;
   ProblemDetails details{"A claim carries its signature, as granted with the lease, in " +
                          std::string{field} + "."};
-  details.verdict = "unsigned";
   details.resource = &claim.resource;
   details.token = claim.token;
   auto response = to_response(Problem::unsigned_claim, details);

@@ -76,6 +76,19 @@ TEST(Problem, WhatNeverBecameARequestEndsTheConnection) {
   }
 }
 
+TEST(Problem, ARefusalOrAFaultHasItsVerdictInFieldAndBodyWhereverItIsMade) {
+  for (const auto& [response, word] : {std::pair{refuse_request(500, "why"), "unknown"},
+                                       std::pair{refuse_request(503, "why"), "unavailable"},
+                                       std::pair{to_response(Problem::unavailable, {"why"}), "unavailable"},
+                                       std::pair{to_response(Problem::missing, {"why"}), "missing"}}) {
+    EXPECT_EQ(response.fields.single("Fencing-Verdict"), word);
+    EXPECT_EQ(body_of(response).at("verdict"), word);
+  }
+  for (const auto problem : {Problem::not_found, Problem::held, Problem::lost, Problem::precondition}) {
+    EXPECT_FALSE(to_response(problem, {"why"}).fields.contains("Fencing-Verdict"));
+  }
+}
+
 TEST(Problem, RetryAfterIsAtLeastOneSecondAndRoundedUp) {
   using std::chrono::milliseconds;
   EXPECT_EQ(retry_after_seconds(milliseconds{0}), "1");
