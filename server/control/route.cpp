@@ -1,6 +1,7 @@
 #include "server/control/route.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "guard/support/percent.hpp"
 #include "server/data/problem.hpp"
@@ -12,8 +13,24 @@ namespace {
 using Found = std::variant<Route, http::Response>;
 
 constexpr std::int64_t listing_limit_max = 1000;
-constexpr std::string_view leases_prefix = "/v1/leases/";
-constexpr std::string_view fences_prefix = "/v1/fences/";
+constexpr std::string_view placeholder = "{resource}";
+
+// Methods of one path stand in the order in which Allow lists them.
+constexpr std::array table{
+    RouteEntry{Call::acquire, Role::lease, "POST", "/v1/leases"},
+    RouteEntry{Call::show_lease, Role::lease, "GET", "/v1/leases/{resource}"},
+    RouteEntry{Call::renew, Role::lease, "PUT", "/v1/leases/{resource}"},
+    RouteEntry{Call::release, Role::lease, "DELETE", "/v1/leases/{resource}"},
+    RouteEntry{Call::raise, Role::admin, "POST", "/v1/leases/{resource}/raise"},
+    RouteEntry{Call::list_fences, Role::lease, "GET", "/v1/fences"},
+    RouteEntry{Call::show_fence, Role::lease, "GET", "/v1/fences/{resource}"},
+    RouteEntry{Call::advance, Role::lease, "POST", "/v1/fences/{resource}/advance"},
+    RouteEntry{Call::revoke, Role::admin, "POST", "/v1/fences/{resource}/revoke"},
+    RouteEntry{Call::compact, Role::admin, "POST", "/v1/fences/compact"},
+    RouteEntry{Call::metrics, Role::open, "GET", "/metrics"},
+    RouteEntry{Call::healthz, Role::open, "GET", "/healthz"},
+    RouteEntry{Call::readyz, Role::open, "GET", "/readyz"},
+};
 
 http::Response not_found() {
   return to_response(Problem::not_found, {"This path is not on the control side."});
@@ -25,29 +42,15 @@ Found on_resource(Call call, Role role, std::string_view name) {
   return Route{call, role, Resource{std::string{name}}};
 }
 
-// What stands before suffix; nothing if path does not end with it.
-std::optional<std::string_view> before(std::string_view path, std::string_view suffix) {
-  if (!path.ends_with(suffix)) return std::nullopt;
-  return path.substr(0, path.size() - suffix.size());
-}
-
-Found lease_route(std::string_view method, std::string_view name) {
-  if (method == "GET") return on_resource(Call::show_lease, Role::lease, name);
-  if (method == "PUT") return on_resource(Call::renew, Role::lease, name);
-  if (method == "DELETE") return on_resource(Call::release, Role::lease, name);
-  const auto raised = before(name, "/raise");
-  if (method == "POST" && raised) return on_resource(Call::raise, Role::admin, *raised);
-  return method_not_allowed(raised ? "GET, HEAD, PUT, DELETE, POST" : "GET, HEAD, PUT, DELETE");
-}
-
-Found fence_route(std::string_view method, std::string_view name) {
-  if (method == "GET") return on_resource(Call::show_fence, Role::lease, name);
-  const auto advanced = before(name, "/advance");
-  const auto revoked = before(name, "/revoke");
-  if (method == "POST" && name == "compact") return Route{Call::compact, Role::admin};
-  if (method == "POST" && advanced) return on_resource(Call::advance, Role::lease, *advanced);
-  if (method == "POST" && revoked) return on_resource(Call::revoke, Role::admin, *revoked);
-  return method_not_allowed(advanced || revoked || name == "compact" ? "GET, HEAD, POST" : "GET, HEAD");
+// What of path stands for {resource} in pattern, empty where pattern has none; nothing if they do not match.
+std::optional<std::string_view> match(std::string_view pattern, std::string_view path) {
+  const auto at = pattern.find(placeholder);
+  if (at == std::string_view::npos) return pattern == path ? std::optional{std::string_view{}} : std::nullopt;
+  const auto prefix = pattern.substr(0, at);
+  const auto suffix = pattern.substr(at + placeholder.size());
+  if (path.size() < prefix.size() + suffix.size()) return std::nullopt;
+  if (!path.starts_with(prefix) || !path.ends_with(suffix)) return std::nullopt;
+  return path.substr(prefix.size(), path.size() - prefix.size() - suffix.size());
 }
 
 // In a query '+' is a space, as forms and most libraries write it.
@@ -97,21 +100,22 @@ Found list_route(std::string_view query) {
   return route;
 }
 
-Found plain_route(std::string_view method, std::string_view path) {
-  if (path == "/v1/leases") {
-    if (method != "POST") return method_not_allowed("POST");
-    return Route{Call::acquire, Role::lease};
+// The 405 of a path that other methods have, or the 404 of one that none has.
+http::Response without_method(std::string_view path) {
+  std::string allow;
+  for (const auto& entry : table) {
+    if (!match(entry.path, path)) continue;
+    if (!allow.empty()) allow += ", ";
+    allow += entry.method == "GET" ? "GET, HEAD" : entry.method;
   }
-  const auto call = path == "/metrics"   ? std::optional{Call::metrics}
-                    : path == "/healthz" ? std::optional{Call::healthz}
-                    : path == "/readyz"  ? std::optional{Call::readyz}
-                                         : std::nullopt;
-  if (!call) return not_found();
-  if (method != "GET") return method_not_allowed("GET, HEAD");
-  return Route{*call, Role::open};
+  return allow.empty() ? not_found() : method_not_allowed(allow);
 }
 
 }  // namespace
+
+std::span<const RouteEntry> routes() noexcept {
+  return table;
+}
 
 Found find_route(std::string_view method, std::string_view target) {
   if (method == "HEAD") method = "GET";
@@ -119,14 +123,17 @@ Found find_route(std::string_view method, std::string_view target) {
   auto decoded = decode_path(target.substr(0, question));
   if (auto* bad = std::get_if<BadPath>(&decoded)) return malformed(std::move(bad->reason));
   const std::string_view path = std::get<std::string>(decoded);
-  if (path == "/v1/fences") {
-    if (method != "GET") return method_not_allowed("GET, HEAD");
-    return list_route(question == std::string_view::npos ? std::string_view{} : target.substr(question + 1));
+  const bool has_query = question != std::string_view::npos;
+  if (has_query && path != "/v1/fences") return malformed("There is no query here.");
+  for (const auto& entry : table) {
+    const auto resource = match(entry.path, path);
+    if (!resource || entry.method != method) continue;
+    if (entry.path.find(placeholder) != std::string_view::npos)
+      return on_resource(entry.call, entry.role, *resource);
+    if (entry.call == Call::list_fences) return list_route(has_query ? target.substr(question + 1) : "");
+    return Route{entry.call, entry.role};
   }
-  if (question != std::string_view::npos) return malformed("There is no query here.");
-  if (path.starts_with(leases_prefix)) return lease_route(method, path.substr(leases_prefix.size()));
-  if (path.starts_with(fences_prefix)) return fence_route(method, path.substr(fences_prefix.size()));
-  return plain_route(method, path);
+  return without_method(path);
 }
 
 }  // namespace fenceguard

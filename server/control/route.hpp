@@ -6,6 +6,7 @@
 // Pure; safe to use from any thread.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -31,6 +32,17 @@ enum class Call {
   healthz,
   readyz,
 };
+
+// A call as it is written: 'PUT /v1/leases/{resource}'. GET stands for HEAD, too.
+struct RouteEntry {
+  Call call;
+  Role role;
+  std::string_view method;
+  std::string_view path;
+};
+
+// Every call of the control side, once.
+[[nodiscard]] std::span<const RouteEntry> routes() noexcept;
 
 struct Route {
   Call call;

@@ -48,6 +48,19 @@ TEST(Route, EveryCallHasItsOwn) {
   expect_call("GET", "/readyz", Call::readyz, Role::open);
 }
 
+// Each entry of the table, as a request: it is the call that the table says.
+TEST(Route, TheTableIsWhatIsFound) {
+  for (const auto& entry : routes()) {
+    std::string path{entry.path};
+    const std::string placeholder = "{resource}";
+    const auto at = path.find(placeholder);
+    std::optional<std::string> resource;
+    if (at != std::string::npos) resource = "accounts/42";
+    if (resource) path.replace(at, placeholder.size(), *resource);
+    expect_call(entry.method, path, entry.call, entry.role, resource);
+  }
+}
+
 TEST(Route, EveryResourceCanBeNamed) {
   expect_call("GET", "/v1/leases/a/raise", Call::show_lease, Role::lease, "a/raise");
   expect_call("POST", "/v1/leases/a/raise/raise", Call::raise, Role::admin, "a/raise");
@@ -84,6 +97,9 @@ TEST(Route, OtherMethodsAre405WithAllow) {
   EXPECT_EQ(allow("POST", "/v1/fences"), "GET, HEAD");
   EXPECT_EQ(allow("DELETE", "/v1/fences/a"), "GET, HEAD");
   EXPECT_EQ(allow("DELETE", "/v1/fences/a/revoke"), "GET, HEAD, POST");
+  EXPECT_EQ(allow("DELETE", "/v1/fences/compact"), "GET, HEAD, POST");
+  EXPECT_EQ(allow("POST", "/v1/leases/raise"), "GET, HEAD, PUT, DELETE");
+  EXPECT_EQ(allow("POST", "/v1/leases/"), "GET, HEAD, PUT, DELETE");
   EXPECT_EQ(allow("POST", "/metrics"), "GET, HEAD");
 }
 
