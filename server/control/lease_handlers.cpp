@@ -75,10 +75,11 @@ milliseconds left_of(milliseconds ttl, BootClock::time_point asked_at) {
 }
 
 // What the holder is told of its own lease, signed where there are keys.
-http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl,
-                         BootClock::time_point asked_at, const ClaimKeys* keys) {
-  auto body = own_lease_body(claim, ttl);
-  body["expires_in_ms"] = left_of(ttl, asked_at).count();
+http::Response own_lease(unsigned status, const Grant& grant, const TokenSource& source,
+                         const ClaimKeys* keys) {
+  const Claim& claim = grant.claim;
+  auto body = own_lease_body(claim, grant.ttl);
+  add_left(body, source, grant.ttl, grant.asked_at);
   if (keys == nullptr) return json_response(status, body);
   const auto signature = keys->sign(claim);
   body["signature"] = signature;
@@ -87,10 +88,11 @@ http::Response own_lease(unsigned status, const Claim& claim, milliseconds ttl,
   return response;
 }
 
-http::Response answer_ask(LeaseService::Answer answer, const Resource& resource, const ClaimKeys* keys) {
+http::Response answer_ask(LeaseService::Answer answer, const Resource& resource, const TokenSource& source,
+                          const ClaimKeys* keys) {
   if (auto* granted = std::get_if<LeaseService::Granted>(&answer)) {
     const Grant& grant = granted->grant;
-    auto response = own_lease(grant.is_new ? 201 : 200, grant.claim, grant.ttl, grant.asked_at, keys);
+    auto response = own_lease(grant.is_new ? 201 : 200, grant, source, keys);
     response.undelivered = std::move(granted->undelivered);
     return response;
   }
@@ -113,10 +115,10 @@ void LeaseHandlers::acquire(const http::Request& request, const std::shared_ptr<
   auto ask = read_ask(request);
   context_.require_named_as_paths(ask.resource);
   const Resource resource = ask.resource;
-  context_.service->acquire(std::move(ask), caller,
-                            [this, resource, reply = std::move(reply)](LeaseService::Answer answer) {
-                              reply(answer_ask(std::move(answer), resource, context_.signatures.signing));
-                            });
+  context_.service->acquire(
+      std::move(ask), caller, [this, resource, reply = std::move(reply)](LeaseService::Answer answer) {
+        reply(answer_ask(std::move(answer), resource, *context_.source, context_.signatures.signing));
+      });
 }
 
 void LeaseHandlers::renew(const Resource& resource, const http::Request& request, http::Reply reply) {
@@ -131,7 +133,8 @@ void LeaseHandlers::renew(const Resource& resource, const http::Request& request
     const auto asked_at = BootClock::now();
     const bool is_held = context_.source->renew(claim, ttl) == Renewal::renewed;
     context_.metrics.count(is_held ? LeaseEvent::renewed : LeaseEvent::lost);
-    return is_held ? own_lease(200, claim, ttl, asked_at, context_.signatures.signing) : lost(claim);
+    if (!is_held) return lost(claim);
+    return own_lease(200, {claim, ttl, false, asked_at}, *context_.source, context_.signatures.signing);
   });
 }
 
@@ -155,10 +158,11 @@ void LeaseHandlers::release(const Resource& resource, const http::Request& reque
 
 void LeaseHandlers::show(const Resource& resource, http::Reply reply) {
   run(Kind::other, resource, reply, [this, resource] {
+    const auto asked_at = BootClock::now();
     const auto lease = context_.source->show(resource);
     if (lease) {
       auto body = lease_body(lease->claim, lease->remaining);
-      body["expires_in_ms"] = lease->remaining.count();
+      add_left(body, *context_.source, lease->remaining, asked_at);
       return json_response(200, body);
     }
     ProblemDetails details{"Nobody holds this lock."};

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 namespace fenceguard {
 
 void GrantStep::start() {
@@ -69,6 +71,7 @@ void GrantStep::renew(Grant grant) {
         grant, "The lease could not be renewed after the guard was advanced: " + current_fault().message);
   }
   grant.asked_at = asked_at;
+  grant.ttl = std::min(grant.ttl, request_.ttl);
   end(std::move(grant));
 }
 
