@@ -1,5 +1,8 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "guard/claim_keys.hpp"
 #include "server/control/handlers.hpp"
 #include "server/control/json_body.hpp"
@@ -67,11 +70,13 @@ boost::json::object own_lease_body(const Claim& claim, milliseconds ttl) {
   return body;
 }
 
-// What is left of a lease that the source was asked for at asked_at; never more than the source itself
-// allows.
-milliseconds left_of(milliseconds ttl, BootClock::time_point asked_at) {
+// Says what is left of a lease of which the source was asked at asked_at: never more than the source itself
+// allows. Of one that lives by a connection there is nothing to say.
+void add_left(boost::json::object& body, const TokenSource& source, milliseconds ttl,
+              BootClock::time_point asked_at) {
+  if (source.lives_by_connection()) return;
   const auto passed = std::chrono::ceil<milliseconds>(BootClock::now() - asked_at);
-  return std::max(ttl - passed, milliseconds{0});
+  body["expires_in_ms"] = std::max(ttl - passed, milliseconds{0}).count();
 }
 
 // What the holder is told of its own lease, signed where there are keys.
