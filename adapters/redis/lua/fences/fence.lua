@@ -22,14 +22,15 @@ local function read_fence(key)
   return {token = token, holder = holder, sequence = sequence, closed = fields[4] == '1'}
 end
 
--- The floor of the namespace and the highest token seen in it. Fails where it was never initialised, or forgot it.
+-- The floor of the namespace and the highest token seen in it. Fails where it was never initialised, or forgot it. A
+-- version that changes what is kept writes both so that they are no numbers, and every older one refuses them.
 local function read_namespace(key)
   local fields = redis.call('HMGET', key, 'floor', 'highest')
   if not fields[1] and not fields[2] then
     error({err = 'UNINITIALISED this Redis namespace has no floor, and no state is not a licence'})
   end
   if not fields[1] or not fields[2] or not is_number(fields[1]) or not is_number(fields[2]) then
-    error({err = 'DAMAGED the record of the namespace ' .. key})
+    error({err = 'DAMAGED the record of the namespace ' .. key .. ': use a newer fenceguard if one wrote it'})
   end
   return fields[1], fields[2]
 end

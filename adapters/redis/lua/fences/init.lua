@@ -6,7 +6,8 @@ local fields = redis.call('HMGET', KEYS[1], 'floor', 'highest')
 local floor = fields[1] and is_number(fields[1]) and fields[1]
 local highest = fields[2] and is_number(fields[2]) and fields[2]
 if (fields[1] or fields[2]) and not floor and not highest then
-  return redis.error_reply('DAMAGED the record of the namespace ' .. KEYS[1] .. ': delete it if you know the floor')
+  return redis.error_reply('DAMAGED the record of the namespace ' .. KEYS[1] ..
+                           ': use a newer fenceguard if one wrote it; if not, delete it if you know the floor')
 end
 floor = greater_of(floor or highest or '0', ARGV[1])
 redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
