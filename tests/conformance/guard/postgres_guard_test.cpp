@@ -17,7 +17,6 @@ constexpr const char* upsert =
 class WaysSpace : public GuardSpace {
  public:
   WaysSpace(Way way, const GuardKind::Start& start) : way_{way} {
-    database_.install();
     // Nobody is cut who only waits for a machine that hesitates.
     database_.run(fmt::format("ALTER DATABASE {} SET fenceguard.drain = '60s'", database_.name()));
     database_.run("CREATE TABLE account (name text PRIMARY KEY, value text NOT NULL)");
@@ -88,7 +87,7 @@ class WaysSpace : public GuardSpace {
   };
 
   Way way_;
-  Database database_;
+  Database database_{Database::Fences::installed};
   std::unique_ptr<pqxx::connection> look_{database_.connect()};
 };
 

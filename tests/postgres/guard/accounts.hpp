@@ -13,7 +13,6 @@ namespace fenceguard::test {
 class Accounts : public testing::Test {
  protected:
   Accounts() {
-    database_.install();
     database_.run(
         "CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL CHECK (balance >= 0));"
         "INSERT INTO account VALUES (42, 100)");
@@ -50,7 +49,7 @@ class Accounts : public testing::Test {
     return rows.empty() ? "" : rows[0][0].c_str();
   }
 
-  Database database_;
+  Database database_{Database::Fences::installed};
   std::unique_ptr<pqxx::connection> connection_;
 };
 

@@ -110,7 +110,7 @@ TEST_F(Admit, AnImplausibleTokenMovesNothing) {
 }
 
 TEST_F(Admit, WithoutTheSchemaItSaysWhatToInstall) {
-  const Database empty;
+  const Database empty{Database::Fences::missing};
   const auto connection = empty.connect();
   pqxx::work tx{*connection};
   try {

@@ -29,9 +29,10 @@ inline std::string from_environment(const char* name) {
 
 class Database {
  public:
-  Database() : name_{fmt::format("test_{}_{}", getpid(), ++count())} {
-    pqxx::connection server{from_environment("FENCEGUARD_POSTGRES_URL")};
-    pqxx::nontransaction{server}.exec("CREATE DATABASE " + name_);
+  using Fences = postgres::test::Fences;
+
+  explicit Database(Fences fences) : name_{fmt::format("test_{}_{}", getpid(), ++count())} {
+    postgres::test::create_database(name_, fences);
   }
 
   ~Database() {
@@ -68,8 +69,6 @@ class Database {
     const auto rows = run(sql);
     return rows.empty() ? "" : rows[0][0].c_str();
   }
-
-  void install() const { run("SET client_min_messages = warning;" + postgres::test::installation()); }
 
  private:
   static std::atomic<int>& count() {

@@ -57,7 +57,7 @@ class Versioned : public testing::Test {
     }
   }
 
-  Database database_;
+  Database database_{Database::Fences::missing};
   std::unique_ptr<pqxx::connection> connection_;
 };
 

@@ -53,23 +53,19 @@ inline void move_server(const std::string& line) {
 
 // Runs SQL as the superuser, and answers the first value of the last statement.
 inline std::string run_sql(const std::string& database, const std::string& sql) {
-  pqxx::connection connection{
-      fmt::format("host=127.0.0.1 port={} user=postgres dbname={}", server_port(), database)};
-  pqxx::nontransaction tx{connection};
-  const auto rows = tx.exec(sql);
+  const auto rows = postgres::test::run_sql(database, sql);
   return rows.empty() || rows.columns() == 0 || rows[0][0].is_null() ? "" : rows[0][0].as<std::string>();
 }
 
 // A fresh database, with the fences installed or not, that is dropped at the end.
 class Database {
  public:
-  enum class Fences { installed, missing };
+  using Fences = postgres::test::Fences;
 
   explicit Database(Fences fences = Fences::installed) {
     static std::atomic<int> next{0};
     name_ = fmt::format("source_{}_{}", getpid(), ++next);
-    run_sql("postgres", fmt::format("CREATE DATABASE {} TEMPLATE {}", name_,
-                                    fences == Fences::installed ? installed_template() : "template0"));
+    postgres::test::create_database(name_, fences);
   }
   ~Database() {
     try {
@@ -91,16 +87,6 @@ class Database {
   }
 
  private:
-  static const std::string& installed_template() {
-    static const std::string name = [] {
-      const auto made = fmt::format("source_template_{}", getpid());
-      run_sql("postgres", "CREATE DATABASE " + made + " TEMPLATE template0");
-      run_sql(made, postgres::test::installation());
-      return made;
-    }();
-    return name;
-  }
-
   std::string name_;
 };
 

@@ -39,9 +39,7 @@ class Database {
   Database() {
     static std::atomic<int> number{0};
     name_ = fmt::format("storage_{}_{}", ::getpid(), ++number);
-    pqxx::connection server{server_url()};
-    pqxx::nontransaction{server}.exec("CREATE DATABASE " + name_);
-    run(test::installation());
+    create_database(name_, Fences::installed);
   }
 
   // port: of a proxy before the server; 0: the server's own.

@@ -250,7 +250,7 @@ TEST_F(DeadWriter, ACutWhileTheNextGuardOpensTearsNothing) {
   bool is_over = false;
   for (int n = 1; !is_over; n += stride) {
     ASSERT_LT(n, 1'000);
-    for (int round = 0; round < scaled(20) && !HasFailure(); ++round) {
+    for (int round = 0; round < scaled(6) && !HasFailure(); ++round) {
       SCOPED_TRACE("call " + std::to_string(n) + ", round " + std::to_string(round));
       const auto path = folder_.file(std::to_string(n) + "." + std::to_string(round) + ".db");
       { const OpenStorage storage{path}; }
