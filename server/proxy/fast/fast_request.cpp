@@ -10,7 +10,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr std::size_t read_bytes_min = 16 * 1024;
 constexpr std::size_t kept_outgoing_bytes_max = 4 * 1024;
 constexpr std::size_t spare_max = 1024;
 

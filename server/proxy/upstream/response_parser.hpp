@@ -18,6 +18,8 @@
 
 namespace fenceguard::proxy {
 
+inline constexpr std::size_t read_bytes_min = 16 * 1024;  // room that each read of an answer finds at least
+
 struct ResponseHead {
   unsigned status = 0;
   std::vector<FieldView> fields;            // in the block that was read

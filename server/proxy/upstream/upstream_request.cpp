@@ -8,7 +8,6 @@
 namespace fenceguard::proxy {
 namespace {
 
-constexpr std::size_t read_bytes_min = 16 * 1024;
 constexpr std::size_t head_bytes_max = 64 * 1024;
 constexpr unsigned interim_answers_max = 16;
 
