@@ -87,11 +87,11 @@ work_ahead() {
   local -a presets=()
   [[ -z "$sanitize" ]] || presets=(asan tsan)
   # shellcheck disable=SC2016
-  FENCEGUARD_CMAKE_OPTIONS= debian_options="$debian_options" setsid bash -c 'source "$1/scripts/lib.sh"; debian="$2"; shift 2
+  FENCEGUARD_CMAKE_OPTIONS= setsid bash -c 'source "$1/scripts/lib.sh"; debian="$2" debian_options="$3"; shift 3
     renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true
     for preset in "$@"; do (build "$preset") || true; done
     [[ -z "$debian" ]] || FENCEGUARD_CMAKE_OPTIONS="$debian_options" "$ROOT/scripts/in-debian.sh" "$debian" scripts/test.sh --short' \
-    "$0" "$ROOT" "$debian" "${presets[@]}" >"$LOG_FOLDER/ahead.log" 2>&1 &
+    "$0" "$ROOT" "$debian" "$debian_options" "${presets[@]}" >"$LOG_FOLDER/ahead.log" 2>&1 &
   ahead=$!
 }
 trap '[[ -z "$ahead" ]] || kill -- "-$ahead" 2>/dev/null || true' EXIT
