@@ -1,7 +1,7 @@
 #pragma once
 
 // The token source postgres://: leases in a service's own database, with tokens from one sequence of it. The
-// SQL must be installed: 'fenceguard sql postgres | psql'. See docs/postgres-source.md.
+// SQL must be installed: 'fenceguard sql postgres | psql'. See docs/postgres/source.md.
 //
 //   postgres://…                 a row with an expiry by the server's clock (default, or ?lock=ttl)
 //   postgres://…?lock=row        a row that an open transaction keeps locked

@@ -1,7 +1,7 @@
 #pragma once
 
 // Writes to PostgreSQL under a claim, and its token source: link fenceguard::postgres. See
-// docs/postgres-library.md.
+// docs/postgres/library.md.
 
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/guard.hpp"
