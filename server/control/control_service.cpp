@@ -23,6 +23,13 @@ bool is_lease_call(Call call) {
          call == Call::raise;
 }
 
+http::Response description() {
+  http::Response response;
+  response.fields.add("Content-Type", "application/json");
+  response.body = openapi_json;
+  return response;
+}
+
 http::Response wrong_media_type() {
   return to_response(Problem::media_type, {"A body here is application/json, and says so in Content-Type."});
 }
@@ -129,6 +136,8 @@ void ControlService::call(Route route, const http::Request& request,
       return fences_.revoke(*resource, request.client, reply);
     case Call::compact:
       return fences_.compact(std::move(reply));
+    case Call::describe:
+      return reply(description());
     case Call::metrics:
     case Call::healthz:
     case Call::readyz:

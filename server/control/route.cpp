@@ -27,6 +27,7 @@ constexpr std::array table{
     RouteEntry{Call::advance, Role::lease, "POST", "/v1/fences/{resource}/advance"},
     RouteEntry{Call::revoke, Role::admin, "POST", "/v1/fences/{resource}/revoke"},
     RouteEntry{Call::compact, Role::admin, "POST", "/v1/fences/compact"},
+    RouteEntry{Call::describe, Role::open, "GET", "/v1/openapi.json"},
     RouteEntry{Call::metrics, Role::open, "GET", "/metrics"},
     RouteEntry{Call::healthz, Role::open, "GET", "/healthz"},
     RouteEntry{Call::readyz, Role::open, "GET", "/readyz"},

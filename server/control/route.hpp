@@ -28,6 +28,7 @@ enum class Call {
   advance,
   revoke,
   compact,
+  describe,
   metrics,
   healthz,
   readyz,
@@ -43,6 +44,9 @@ struct RouteEntry {
 
 // Every call of the control side, once.
 [[nodiscard]] std::span<const RouteEntry> routes() noexcept;
+
+// What GET /v1/openapi.json answers: docs/openapi.yaml, in which each of routes() is described.
+extern const std::string_view openapi_json;
 
 struct Route {
   Call call;

@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 
+import api_description
 from waiting import LIMIT_S, wait_until
 
 BINARY = os.environ["FENCEGUARD_BINARY"]
@@ -200,11 +201,16 @@ class Server:
             return log.read()
 
     def request(self, method, target, headers=None, body=None, timeout=LIMIT_S):
-        return request(self.data, method, target, headers, body, timeout)
+        """A request to the data side, whose answer is as docs/openapi.yaml says."""
+        answer = request(self.data, method, target, headers, body, timeout)
+        api_description.check("data", method, target, answer)
+        return answer
 
     def call(self, method, target, headers=None, body=None, timeout=LIMIT_S):
-        """A request to the control side."""
-        return request(self.control, method, target, headers, body, timeout)
+        """A request to the control side, likewise."""
+        answer = request(self.control, method, target, headers, body, timeout)
+        api_description.check("control", method, target, answer)
+        return answer
 
     def half_sent(self, method, target, headers, body, side=None):
         return HalfSent(side or self.data, method, target, headers, body)

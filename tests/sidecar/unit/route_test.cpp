@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <set>
+
 #include "server/control/route.hpp"
 
 namespace fenceguard {
@@ -43,6 +47,7 @@ TEST(Route, EveryCallHasItsOwn) {
   expect_call("POST", "/v1/fences/accounts/42/advance", Call::advance, Role::lease, "accounts/42");
   expect_call("POST", "/v1/fences/accounts/42/revoke", Call::revoke, Role::admin, "accounts/42");
   expect_call("POST", "/v1/fences/compact", Call::compact, Role::admin);
+  expect_call("GET", "/v1/openapi.json", Call::describe, Role::open);
   expect_call("GET", "/metrics", Call::metrics, Role::open);
   expect_call("GET", "/healthz", Call::healthz, Role::open);
   expect_call("GET", "/readyz", Call::readyz, Role::open);
@@ -59,6 +64,24 @@ TEST(Route, TheTableIsWhatIsFound) {
     if (resource) path.replace(at, placeholder.size(), *resource);
     expect_call(entry.method, path, entry.call, entry.role, resource);
   }
+}
+
+// Neither has one that the other has not.
+TEST(Route, TheTableIsWhatIsDescribed) {
+  std::set<std::string> described;
+  const auto document = boost::json::parse(openapi_json);
+  for (const auto& [path, calls] : document.at("paths").as_object()) {
+    if (path == "/{resource}") continue;  // the data side
+    for (const auto& [method, call] : calls.as_object()) {
+      if (method == "parameters") continue;
+      std::string name{method};
+      for (char& letter : name) letter = static_cast<char>(std::toupper(letter));
+      described.insert(name + " " + std::string{path});
+    }
+  }
+  std::set<std::string> found;
+  for (const auto& entry : routes()) found.insert(std::string{entry.method} + " " + std::string{entry.path});
+  EXPECT_EQ(described, found);
 }
 
 TEST(Route, EveryResourceCanBeNamed) {
