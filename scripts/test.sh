@@ -3,20 +3,28 @@
 # --short       only the demonstration and the unit tests, and builds only them
 # --sanitize    also builds with the address, undefined-behaviour and thread sanitizers and runs all tests in them but
 #               those of the command line, of which those with faults run with the first two
+# --sanitize-core  likewise, but only the tests of what has threads, buffers and lifetimes of its own
 # --debian N    also runs the short tests in a bare Debian N
 # --no-install  what is missing is yours to install
 # Safe to run again: then it takes as long as the tests themselves.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly usage="usage: scripts/test.sh [--short | --sanitize] [--debian 12|13] [--no-install]"
+readonly usage="usage: scripts/test.sh [--short | --sanitize | --sanitize-core] [--debian 12|13] [--no-install]"
 # The other Debian compiles file by file, so that each is seen to include what it needs, and without optimising.
 readonly debian_options="-DCMAKE_UNITY_BUILD=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0"
 readonly sanitized_labels='^(unit|conformance|fault|integration)$'
-short= sanitize= debian= no_install=
+readonly core_tests=(guard_test lease_test runner_test sqlite_admit_test sqlite_storage_test sqlite_conformance_test
+  redis_guard_commands_test redis_guard_pipeline_test redis_guard_fault_test redis_source_test redis_quorum_wire_test
+  redis_quorum_simulation_test postgres_guard_test zookeeper_session_test zookeeper_source_test zookeeper_attempt_test
+  etcd_client_test etcd_source_test etcd_lease_pool_test http_client_test http_server_test http_edge_test http_tls_test
+  http_unit_test lane_table_test lanes_test lane_fault_test proxy_test proxy_edge_test proxy_fast_path_test
+  proxy_unit_test upstream_test sidecar_test sidecar_unit_test)
+short= sanitize= core= debian= no_install=
 while (($# > 0)); do
   case "$1" in
     --short) short=1 ;;
     --sanitize) sanitize=1 ;;
+    --sanitize-core) sanitize=1 core=1 ;;
     --debian) debian="${2:-none}" && shift ;;
     --no-install) no_install=1 ;;
     -h | --help) echo "$usage"; exit 0 ;;
@@ -85,7 +93,7 @@ run_short_tests() {
 ahead=
 work_ahead() {
   local -a presets=()
-  [[ -z "$sanitize" ]] || presets=(asan tsan)
+  [[ -z "$sanitize" || -n "$core" ]] || presets=(asan tsan)
   # shellcheck disable=SC2016
   FENCEGUARD_CMAKE_OPTIONS= setsid bash -c 'source "$1/scripts/lib.sh"; debian="$2" debian_options="$3"; shift 3
     renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true
@@ -121,10 +129,18 @@ if [[ -n "$sanitize" ]]; then
   export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
   export LSAN_OPTIONS="suppressions=$ROOT/tests/leaks.txt:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}"
   export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$ROOT/tests/zookeeper/races.txt${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-  build asan
-  run_tests asan --label-regex "$sanitized_labels"
-  build tsan
-  run_tests tsan --label-regex "$sanitized_labels" --exclude-regex '^cli_'
+  if [[ -n "$core" ]]; then
+    pattern="^($(IFS='|' && echo "${core_tests[*]}"))(_by_coroutines)?\$"
+    for preset in asan tsan; do
+      build "$preset" "${core_tests[@]}"
+      run_tests "$preset" --tests-regex "$pattern"
+    done
+  else
+    build asan
+    run_tests asan --label-regex "$sanitized_labels"
+    build tsan
+    run_tests tsan --label-regex "$sanitized_labels" --exclude-regex '^cli_'
+  fi
 fi
 if [[ -n "$debian" ]]; then
   wait "$ahead" || true
