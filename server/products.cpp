@@ -16,6 +16,7 @@
 #endif
 #ifdef FENCEGUARD_REDIS
 #include "adapters/redis/fences/storage.hpp"
+#include "adapters/redis/wire/scripts.hpp"
 #endif
 #ifdef FENCEGUARD_SQLITE
 #include "adapters/sqlite/file/file.hpp"
@@ -116,7 +117,8 @@ std::vector<Product> all_products() {
        .open_storage = redis::open_storage,
        .open_fenced_client = redis::open_fenced_client,
        .examine_source = redis::examine_source,
-       .examine_storage = redis::examine_storage},
+       .examine_storage = redis::examine_storage,
+       .install_sql = redis::scripts::functions},
       {.schemes = {"redis-quorum"}, .open_source = open_source_at, .examine_source = redis::examine_quorum},
 #endif
 #ifdef FENCEGUARD_ZOOKEEPER

@@ -34,7 +34,7 @@ struct Product {
   std::function<std::unique_ptr<FencedClient>(const Url&, const std::string& place)> open_fenced_client{};
   std::function<Findings(const Url&)> examine_source{};
   std::function<Findings(const Url&)> examine_storage{};
-  std::function<std::string()> install_sql{};  // for services that keep the fence in their own database
+  std::function<std::string()> install_sql{};  // what a database of the user's own is given
 };
 
 class ProductTable {

@@ -90,6 +90,10 @@ std::vector<Command> sql_commands() {
     print_out(products().install_sql("sqlite"));
     return exit_done;
   };
+  const auto run_redis = [](const Settings&) {
+    print_out(products().install_sql("redis"));
+    return exit_done;
+  };
   return {{.name = "sql postgres",
            .synopsis = "[--uninstall] | psql DATABASE",
            .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",
@@ -100,7 +104,13 @@ std::vector<Command> sql_commands() {
            .synopsis = "",
            .summary = "print the SQL for services that keep fences in their own SQLite database",
            .settings = {},
-           .run = run_sqlite}};
+           .run = run_sqlite},
+          {.name = "sql redis",
+           .synopsis = "| redis-cli -x FUNCTION LOAD REPLACE",
+           .summary = "print the functions with which any client of Redis 7 guards its writes",
+           .settings = {},
+           .run = run_redis,
+           .notes = "fenceguard_write, fenceguard_advance, fenceguard_show; see docs/redis.md."}};
 }
 
 }  // namespace fenceguard::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "adapters/redis/wire/scripts.hpp"
 #include "guard/error.hpp"
 #include "guard/support/read_only_call.hpp"
 #include "guard/token.hpp"
@@ -212,6 +213,22 @@ Finding look_at_marker(ProbedServer& server) {
       "once for a new quorum, or 'fenceguard lease raise' to let it vote again"};
 }
 
+namespace {
+
+// Optional, for clients without a library of ours.
+Finding look_at_functions(ProbedServer& server) {
+  const auto answer = server.call({"FCALL_RO", "fenceguard_version", "0"});
+  const auto ours = scripts::functions_version();
+  if (answer.is_error()) return {Level::ok, "functions", fmt::format("not seen ({})", answer.text)};
+  if (answer.text == ours) return {Level::ok, "functions", fmt::format("version {}", ours)};
+  return {Level::warning, "functions",
+          fmt::format("version {}, and this is {}: run 'fenceguard sql redis | redis-cli -x FUNCTION LOAD "
+                      "REPLACE' with the newer of both",
+                      answer.text, ours)};
+}
+
+}  // namespace
+
 Findings examine(ProbedServer& server) {
   Findings findings{look_at_version(server),     look_at_role(server),     look_at_persistence(server),
                     look_at_replication(server), look_at_eviction(server), look_at_scripts(server)};
@@ -222,6 +239,7 @@ Findings examine(ProbedServer& server) {
                      "the ACL rule '+config|get'",
                      server.refusal(), fmt::join(server.unseen(), ", "))});
   }
+  if (server.use() == Use::storage) findings.push_back(look_at_functions(server));
   if (is_of_quorum(server.use())) findings.push_back(look_at_marker(server));
   if (server.is_cluster()) return findings;
   if (server.use() == Use::storage) findings.push_back(look_at_namespace(server));

@@ -59,7 +59,7 @@ class Pages(support.BinaryTest):
         self.assertEqual((shell.returncode, len(printed)), (0, len(steps) + 1), out + errors)
         for (commands, expected), said in zip(steps, printed):
             if expected is not None:
-                self.assertRegex(said, re.compile(pattern(expected)), f"after:\n{commands}")
+                self.assertRegex(said, re.compile(pattern(expected), re.DOTALL), f"after:\n{commands}")
 
     @staticmethod
     def end_group(pid):
@@ -84,6 +84,9 @@ class Pages(support.BinaryTest):
 
     def test_a_token_of_another_lock(self):
         self.run_page("instead-of.md", self.start_postgres()[1])
+
+    def test_functions_of_redis(self):
+        self.run_page("redis.md", servers={"6379": str(self.start(redis_server).port)})
 
     def test_the_doors(self):
         postgres, environment = self.start_postgres()

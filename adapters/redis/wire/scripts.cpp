@@ -1,5 +1,7 @@
 #include "adapters/redis/wire/scripts.hpp"
 
+#include <initializer_list>
+
 namespace fenceguard::redis {
 
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
@@ -8,7 +10,7 @@ extern const std::string_view lua_equal, lua_equal_one, lua_equal_run, lua_run_c
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
-    lua_init, lua_compact;
+    lua_init, lua_compact, lua_functions;
 
 namespace scripts {
 
@@ -110,6 +112,21 @@ const Script& init() {
 const Script& compact() {
   static const Script script{lua_decimal, lua_fence, lua_compact};
   return script;
+}
+
+std::string functions() {
+  std::string text = "#!lua name=fenceguard\n";
+  const auto add = [&](std::initializer_list<std::string_view> parts) {
+    for (const auto part : parts) text.append(part);
+  };
+  add({"local version = '", functions_version(), "'\n", lua_decimal, lua_fence, lua_set_fence, lua_exact});
+  add({"local function guarded(KEYS, ARGV, is_cluster)\n", lua_run_commands, lua_guarded, "end\n"});
+  add({"local function advanced(KEYS, ARGV)\n", lua_advance, "end\n"});
+  add({"local function looked(KEYS)\n", lua_look, "end\n", lua_functions});
+  return text;
+}
+std::string_view functions_version() noexcept {
+  return FENCEGUARD_VERSION;
 }
 
 }  // namespace scripts

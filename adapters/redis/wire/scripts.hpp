@@ -35,4 +35,9 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& init();
 [[nodiscard]] const Script& compact();
 
+// The library of functions for clients of Redis in any language (FUNCTION LOAD), made of the same parts, and
+// the version that its fenceguard_version answers.
+[[nodiscard]] std::string functions();
+[[nodiscard]] std::string_view functions_version() noexcept;
+
 }  // namespace fenceguard::redis::scripts
