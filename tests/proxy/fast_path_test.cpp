@@ -169,7 +169,8 @@ TEST_F(FastPathTest, TheSameBytesAreTheSameRequestsAndAnswers) {
     SCOPED_TRACE(fmt::format("seed {}, script {}:\n{}", seed, i, script.bytes().substr(0, 2'000)));
     if (!expect_same(script, path)) break;
   }
-  EXPECT_GT(served_fast(), 0U);
+  // Of the few that a sanitizer has time for, none may be plain.
+  if (slowdown == 1) EXPECT_GT(served_fast(), 0U);
 }
 
 class SilentUpstreamTest : public FastPathTest {
