@@ -3,28 +3,27 @@
 # --short       only the demonstration and the unit tests, and builds only them
 # --sanitize    also builds with the address, undefined-behaviour and thread sanitizers and runs all tests in them but
 #               those of the command line, of which those with faults run with the first two
-# --sanitize-core  likewise, but only the tests of what has threads, buffers and lifetimes of its own
+# --change      what a change must pass: without the tests that run others once more in another form, and under the
+#               sanitizers only the core: what has threads, buffers and lifetimes of its own
 # --debian N    also runs the short tests in a bare Debian N
 # --no-install  what is missing is yours to install
 # Safe to run again: then it takes as long as the tests themselves.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly usage="usage: scripts/test.sh [--short | --sanitize | --sanitize-core] [--debian 12|13] [--no-install]"
+readonly usage="usage: scripts/test.sh [--short | --sanitize | --change] [--debian 12|13] [--no-install]"
 # The other Debian compiles file by file, so that each is seen to include what it needs, and without optimising.
 readonly debian_options="-DCMAKE_UNITY_BUILD=OFF -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0"
 readonly sanitized_labels='^(unit|conformance|fault|integration)$'
-readonly core_tests=(guard_test lease_test runner_test sqlite_admit_test sqlite_storage_test sqlite_conformance_test
-  redis_guard_commands_test redis_guard_pipeline_test redis_guard_fault_test redis_source_test redis_quorum_wire_test
-  redis_quorum_simulation_test postgres_guard_test zookeeper_session_test zookeeper_source_test zookeeper_attempt_test
-  etcd_client_test etcd_source_test etcd_lease_pool_test http_client_test http_server_test http_edge_test http_tls_test
-  http_unit_test lane_table_test lanes_test lane_fault_test proxy_test proxy_edge_test proxy_fast_path_test
-  proxy_unit_test upstream_test sidecar_test sidecar_unit_test)
-short= sanitize= core= debian= no_install=
+readonly core_tests=(guard_test lease_test sqlite_conformance_test redis_guard_commands_test redis_guard_pipeline_test
+  redis_quorum_wire_test zookeeper_session_test zookeeper_attempt_test etcd_client_test etcd_lease_pool_test
+  http_client_test http_server_test http_edge_test http_tls_test lanes_test lane_fault_test proxy_edge_test
+  proxy_fast_path_test proxy_unit_test upstream_test sidecar_test)
+short= sanitize= change= debian= no_install=
 while (($# > 0)); do
   case "$1" in
     --short) short=1 ;;
     --sanitize) sanitize=1 ;;
-    --sanitize-core) sanitize=1 core=1 ;;
+    --change) change=1 ;;
     --debian) debian="${2:-none}" && shift ;;
     --no-install) no_install=1 ;;
     -h | --help) echo "$usage"; exit 0 ;;
@@ -32,7 +31,7 @@ while (($# > 0)); do
   esac
   shift || true
 done
-[[ "$debian" =~ ^(|12|13)$ && ! ("$short" && "$sanitize") ]] || { say "$usage"; exit 2; }
+[[ "$debian" =~ ^(|12|13)$ && "$short$sanitize$change" =~ ^1?$ ]] || { say "$usage"; exit 2; }
 
 skipped=
 readonly told_above=" but for what was NOT RUN, see above"
@@ -93,7 +92,7 @@ run_short_tests() {
 ahead=
 work_ahead() {
   local -a presets=()
-  [[ -z "$sanitize" || -n "$core" ]] || presets=(asan tsan)
+  [[ -z "$sanitize" ]] || presets=(asan tsan)
   # shellcheck disable=SC2016
   FENCEGUARD_CMAKE_OPTIONS= setsid bash -c 'source "$1/scripts/lib.sh"; debian="$2" debian_options="$3"; shift 3
     renice -n 19 -p $$; echo 19 >/proc/self/autogroup || true
@@ -122,15 +121,15 @@ step "check that libpqxx is called by the names of its version 7" check_libpqxx
 build release
 # Of what it left undone, or failed at, the step that follows speaks.
 [[ -z "$sanitize$debian" ]] || work_ahead
-run_tests release
+run_tests release ${change:+--label-exclude ^again$}
 run_valkey_tests release
-if [[ -n "$sanitize" ]]; then
+if [[ -n "$sanitize$change" ]]; then
   export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
   export LSAN_OPTIONS="suppressions=$ROOT/tests/leaks.txt:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}"
   export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$ROOT/tests/zookeeper/races.txt${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-  if [[ -n "$core" ]]; then
-    pattern="^($(IFS='|' && echo "${core_tests[*]}"))(_by_coroutines)?\$"
+  if [[ -n "$change" ]]; then
+    pattern="^($(IFS='|' && echo "${core_tests[*]}"))\$"
     for preset in asan tsan; do
       build "$preset" "${core_tests[@]}"
       run_tests "$preset" --tests-regex "$pattern"
