@@ -1,6 +1,7 @@
 // The etcd lease of a released grant, which is kept for the next grant of the same process.
 
 #include <atomic>
+#include <future>
 
 #include "adapters/etcd/lock/lease_pool.hpp"
 #include "tests/etcd/source/requests.hpp"
@@ -205,10 +206,11 @@ TEST_P(LateRelease, OvertakenByTheNextGrantDoesNotEndIt) {
       const auto first = take(*near_, "holder");
       const auto lease = lease_of_lock();
       const auto far = open_knowing(first);
-      std::optional<Grant> second;
+      std::promise<Grant> taken;
+      auto second = taken.get_future();
       const auto overtake = [&] {
         EXPECT_EQ(near_->release(first.claim), Release::released);
-        second = take(*near_, "holder");
+        taken.set_value(take(*near_, "holder"));
         return is_answer_lost ? Requests::Then::pass : then;
       };
       requests_.at_next_removal(overtake);
@@ -218,9 +220,10 @@ TEST_P(LateRelease, OvertakenByTheNextGrantDoesNotEndIt) {
       } catch (const Error&) {
         EXPECT_NE(then, Requests::Then::pass);
       }
-      ASSERT_TRUE(second);
-      expect_lives(*second, lease);
-      EXPECT_EQ(near_->release(second->claim), Release::released);
+      ASSERT_EQ(second.wait_for(limit), std::future_status::ready);
+      const auto grant = second.get();
+      expect_lives(grant, lease);
+      EXPECT_EQ(near_->release(grant.claim), Release::released);
       proxy_.set(Proxy::Way::open);
       requests_.forget();
     }
