@@ -128,7 +128,8 @@ class Functions(RedisTest):
                                     "-", *command)
         for key in ("fenceguard:{a}", "fenceguard:namespace", "fenceguard:lock:{a}"):
             with self.subTest(key=key):
-                self.assert_refused("^INVALID the key", "FCALL", "fenceguard_write", 1, key, 1, "h", "-", "DEL", key)
+                for keys in ([key], [key, "{a}:x"], ["{a}:x", key]):
+                    self.assert_refused("^INVALID", "FCALL", "fenceguard_write", len(keys), *keys, 1, "h", "-", "DEL", key)
         self.assertEqual(self.cli("GET", "{b}:x"), "1")
 
     def test_commands_whose_keys_are_not_told_by_their_place_are_refused(self):
@@ -148,6 +149,14 @@ class Functions(RedisTest):
         for key in ("", "a/../b", "/a", "a/", "a//b", "a\x01b", "x" * 513):
             with self.subTest(key=key):
                 self.assert_refused("^INVALID", "FCALL", "fenceguard_advance", 1, key, 1, "h")
+
+    def test_a_command_that_is_too_long_to_be_run_uses_up_no_sequence(self):
+        for words in (6999, 7000):
+            self.assert_refused("^INVALID a command has up to", "FCALL", "fenceguard_write", 1, "r", 1, "h", 1, "RPUSH", "r",
+                                *("x" for _ in range(words)))
+            self.assertEqual(self.record("r"), [None] * 4)
+        answer = self.write("r", 1, "h", 1, "RPUSH", "r", *("x" for _ in range(6998)))
+        self.assertEqual(answer, ["admitted", "1", "1", 6998])
 
     def test_a_namespace_without_a_floor_takes_no_claim(self):
         self.cli("DEL", "fenceguard:namespace")
@@ -189,19 +198,54 @@ class Functions(RedisTest):
 
 
 class InACluster(RedisTest):
-    def test_a_resource_is_guarded_in_its_slot(self):
-        cluster = redis_server.Cluster()
-        self.addCleanup(cluster.remove)
+    KEYS = ("fenceguard:{a}", "{a}:x")
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = redis_server.Cluster()
+        self.addCleanup(self.cluster.remove)
         text = self.expect(0, "sql", "redis").stdout
-        answers = []
-        for node in cluster.nodes:
+        for node in self.cluster.nodes:
             node.cli("FUNCTION", "LOAD", text)
-            try:
-                answers.append(node.cli("FCALL", "fenceguard_write", 1, "{a}:x", 5, "h", "-", "SET", "{a}:x", 1))
-                answers.append(node.cli("FCALL", "fenceguard_write", 1, "{a}:x", 4, "h", "-", "SET", "{a}:x", 2)[:2])
-            except redis_server.RedisError as error:
-                self.assertRegex(str(error), "^MOVED")
-        self.assertEqual(answers, [["admitted", "5", None, "OK"], ["stale", "5"]])
+        self.owner = next(node for node in self.cluster.nodes if self.is_owner(node))
+        self.other = next(node for node in self.cluster.nodes if node is not self.owner)
+
+    def is_owner(self, node):
+        try:
+            return self.write(node, 5, "a", 1)[0] == "admitted"
+        except redis_server.RedisError as error:
+            self.assertRegex(str(error), "^MOVED")
+            return False
+
+    def write(self, node, token, holder, value, asking=False):
+        with node.link() as link:
+            if asking:
+                link.call("ASKING")
+            return link.call("FCALL", "fenceguard_write", len(self.KEYS), *self.KEYS, token, holder, "-", "SET", "{a}:x", value)
+
+    def test_a_resource_is_guarded_in_its_slot(self):
+        self.assertEqual(self.write(self.owner, 4, "b", 2)[:2], ["stale", "5"])
+        self.assertEqual(self.owner.cli("FCALL", "fenceguard_advance", 2, *self.KEYS, 6, "b"), ["admitted", "6"])
+        self.assertEqual(self.owner.cli("FCALL", "fenceguard_show", 2, *self.KEYS), ["0", "6", None, 0])
+
+    def test_a_call_that_does_not_name_the_fence_is_refused(self):
+        for words in (["fenceguard_write", 1, "{a}:x", 9, "z", "-", "SET", "{a}:x", 9],
+                      ["fenceguard_advance", 1, "{a}:x", 9, "z"], ["fenceguard_advance", 1, "fenceguard:{a}", 9, "z"]):
+            with self.subTest(words=words), self.assertRaisesRegex(redis_server.RedisError, "^INVALID"):
+                self.owner.cli("FCALL", *words)
+
+    def test_a_stale_write_does_not_land_where_the_data_has_moved_ahead_of_its_fence(self):
+        slot = self.owner.cli("CLUSTER", "KEYSLOT", "{a}:x")
+        self.other.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", self.owner.cli("CLUSTER", "MYID"))
+        self.owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", self.other.cli("CLUSTER", "MYID"))
+        self.owner.cli("MIGRATE", "127.0.0.1", self.other.port, "{a}:x", 0, 5000)
+        for token, holder in ((4, "stale"), (6, "next")):
+            for node, asking in ((self.owner, False), (self.other, True)):
+                with self.subTest(token=token), self.assertRaisesRegex(redis_server.RedisError, "^(TRYAGAIN|ASK)"):
+                    self.write(node, token, holder, 9, asking)
+        self.owner.cli("MIGRATE", "127.0.0.1", self.other.port, "fenceguard:{a}", 0, 5000)
+        self.assertEqual(self.write(self.other, 4, "stale", 9, asking=True)[:2], ["stale", "5"])
+        self.assertEqual(self.write(self.other, 5, "a", 2, asking=True)[0], "admitted")
 
 
 if __name__ == "__main__":

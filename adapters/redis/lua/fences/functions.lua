@@ -1,5 +1,6 @@
 -- What the library of functions registers; its bodies are the scripts. Every function takes keys of one resource, which
--- is their hash tag, or all of the key where it has none; the fence is found from it, under the prefix 'fenceguard:'.
+-- is their hash tag, or all of the key where it has none; the fence is found from it, under the prefix 'fenceguard:'. In
+-- a cluster the fence's key, fenceguard:{RESOURCE}, is named before them; elsewhere it may be.
 --
 --   fenceguard_write    KEYS: those of the command. ARGV: token, holder, sequence or '-', and the command's words.
 --                       Answers {verdict, highest, sequence on record or nil, and, if it was run, the command's reply}.
@@ -39,10 +40,22 @@ local function places()
   return made
 end
 
+-- Whether this is a cluster, where the record of the namespace lies in another slot than the fence. It stays so while a
+-- server runs.
+local known_as_cluster
+local function is_cluster()
+  if known_as_cluster == nil then
+    known_as_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
+  end
+  return known_as_cluster
+end
+
+local function is_ours(key) return string.sub(key, 1, 11) == 'fenceguard:' end
+
 local function resource_of(key)
+  if is_ours(key) then fail('the key ' .. key .. ' is fenceguard\'s own') end
   local tag = string.match(key, '{([^}]*)}')
   local resource = tag and tag ~= '' and tag or key
-  if string.sub(key, 1, 11) == 'fenceguard:' then fail('the key ' .. key .. ' is fenceguard\'s own') end
   local padded = '/' .. resource .. '/'
   if #resource == 0 or #resource > 512 or string.find(resource, '[^ -~]') or string.find(padded, '//', 1, true) or
      string.find(padded, '/./', 1, true) or string.find(padded, '/../', 1, true) then
@@ -51,13 +64,21 @@ local function resource_of(key)
   return resource
 end
 
-local function resource_of_all(keys)
-  if #keys == 0 then fail('name a key of the resource') end
-  local resource = resource_of(keys[1])
-  for _, key in ipairs(keys) do
+-- The resource, and the keys of the data. In a cluster the fence's own key comes first: only a call that names it, and
+-- another, is turned away while its slot is moved and the fence may still be where it was.
+local function read_keys(keys)
+  local names_fence = keys[1] ~= nil and is_ours(keys[1])
+  local data = {}
+  for at = names_fence and 2 or 1, #keys do data[#data + 1] = keys[at] end
+  if #data == 0 then fail('name a key of the resource') end
+  local resource = resource_of(data[1])
+  for _, key in ipairs(data) do
     if resource_of(key) ~= resource then fail('the keys belong to more than one resource') end
   end
-  return resource
+  local fence_key = 'fenceguard:{' .. resource .. '}'
+  if names_fence and keys[1] ~= fence_key then fail('the key ' .. keys[1] .. ' is fenceguard\'s own') end
+  if is_cluster() and not names_fence then fail('in a cluster name ' .. fence_key .. ' first, then the other keys') end
+  return resource, data
 end
 
 local function require_claim(token, holder, sequence)
@@ -71,6 +92,8 @@ end
 -- The command's place in the table. Every key that it names is declared.
 local function require_command(keys, words)
   if #words == 0 then fail('name a command') end
+  -- unpack() raises near 8,000, when the sequence is recorded already.
+  if #words > 7000 then fail('a command has up to 7000 words') end
   local facts = places()[string.upper(words[1])]
   if not facts then fail('the command ' .. words[1] .. ' cannot be guarded by this function') end
   local declared = {}
@@ -84,16 +107,6 @@ local function require_command(keys, words)
   return facts
 end
 
--- Whether a record of the namespace can be read, which lies in another slot than the fence. It stays so while a server
--- runs.
-local known_as_cluster
-local function is_cluster()
-  if known_as_cluster == nil then
-    known_as_cluster = string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1', 1, true) ~= nil
-  end
-  return known_as_cluster
-end
-
 local function own_keys(resource)
   if is_cluster() then return {'fenceguard:{' .. resource .. '}'} end
   return {'fenceguard:{' .. resource .. '}', 'fenceguard:namespace', 'fenceguard:resources'}
@@ -103,9 +116,10 @@ local function write(keys, args)
   local token, holder, sequence = args[1], args[2], args[3]
   require_claim(token, holder, sequence)
   if not sequence then fail('give a sequence, or -') end
-  local resource = resource_of_all(keys)
-  local words = {unpack(args, 4)}
-  local facts = require_command(keys, words)
+  local resource, data = read_keys(keys)
+  local words = {}
+  for at = 4, #args do words[at - 3] = args[at] end
+  local facts = require_command(data, words)
   -- What writes nothing must not use up a sequence.
   if not facts.writes then sequence = '-' end
   local claim = table.concat({token, holder, sequence, '0', jump_max}, ' ')
@@ -121,14 +135,14 @@ end
 local function advance(keys, args)
   require_claim(args[1], args[2])
   if #args ~= 2 then fail('an advance has a token and a holder') end
-  local resource = resource_of_all(keys)
+  local resource = read_keys(keys)
   local answer = advanced(own_keys(resource), {resource, args[1], args[2], jump_max, '0'})
   if answer.err then return answer end
   return {answer[1], answer[2]}
 end
 
 local function show(keys)
-  local own = own_keys(resource_of_all(keys))
+  local own = own_keys(read_keys(keys))
   local found = looked({own[1], own[2]})
   if #found == 1 then return found end
   return {found[1], found[2], found[4], found[5]}  -- without its holder: token and holder together are a claim
