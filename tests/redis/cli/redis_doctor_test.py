@@ -25,7 +25,7 @@ class Doctor(RedisTest):
         found = self.findings(0, "storage", server.url())
         self.assertEqual({level for level, _ in found.values()}, {"ok"}, found)
         self.assertEqual(list(found), ["server", "role", "persistence", "replication", "eviction", "scripts",
-                                       "namespace"])
+                                       "functions", "namespace"])
         found = self.findings(0, "source", server.url())
         self.assertEqual({level for level, _ in found.values()}, {"ok"}, found)
         self.assertIn("counter", found)
