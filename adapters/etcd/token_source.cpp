@@ -102,10 +102,15 @@ class Wait {
       if (status.grant || status.position) return status;
       give_up();
     }
-    return client_.ask(ask_);  // the queue entry was lost: the next one is the last
+    try {
+      return client_.ask(ask_);  // the queue entry was lost: the next one is the last
+    } catch (const OutcomeUnknown&) {
+      is_ask_unknown_ = true;
+      throw;
+    }
   }
 
-  bool is_certainly_none() noexcept { return !may_be_granted_ || give_up(); }
+  bool is_certainly_none() noexcept { return (!may_be_granted_ || give_up()) && !is_ask_unknown_; }
 
   // True: there was a queue entry, and it is gone.
   bool give_up() noexcept {
@@ -120,6 +125,7 @@ class Wait {
   AcquireDeadline deadline_;
   bool is_last_look_ = false;
   bool may_be_granted_ = false;                          // by a look, or an ask, whose answer was lost
+  bool is_ask_unknown_ = false;                          // it may be granted late, under a lease of its own
   std::unique_ptr<LockClient::QueuePosition> position_;  // none: it was lost
 };
 

@@ -13,6 +13,8 @@
 //
 // Thread-safe.
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -54,8 +56,11 @@ class LeasePool {
   };
 
   void drop_ended(BootClock::time_point now);
+  // What was there before a fork is the parent's: a child that used it too would end its grants.
+  void drop_inherited() noexcept;
 
   std::mutex mutex_;
+  pid_t process_ = ::getpid();
   std::vector<Entry> entries_;  // the last to come is the first to be taken
 };
 

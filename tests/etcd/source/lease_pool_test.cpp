@@ -1,5 +1,8 @@
 // The etcd lease of a released grant, which is kept for the next grant of the same process.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <future>
 
@@ -152,6 +155,17 @@ TEST_F(LeasePoolTest, NoMoreLeasesAreKeptThanTheLimitAndNoneThatLivesForLong) {
   source->release(lasting.claim);
   EXPECT_EQ(requests_.count("/v3/lease/revoke"), more + 1);
   EXPECT_FALSE(client_.revoke(lease));
+}
+
+TEST(LeasePoolAlone, GivesAForkedProcessNothing) {
+  LeasePool pool;
+  ASSERT_TRUE(pool.put({7, seconds{10}, seconds{10}, BootClock::now(), true}));
+  const auto child = ::fork();
+  if (child == 0) ::_exit(pool.take(seconds{10}) ? 1 : 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(pool.take(seconds{10}));
 }
 
 TEST(LeasePoolAlone, KeepsNoLeaseThatIsOldOrForeign) {
