@@ -25,7 +25,9 @@ class Proxy {
 
   static constexpr std::size_t all_and_cut = ~std::size_t{0};
 
-  explicit Proxy(int server_port, Filter filter = {});
+  // piece_bytes_max: a filter that acts on a message's bytes acts before the message's end, and after the end
+  // of the one before it.
+  explicit Proxy(int server_port, Filter filter = {}, std::size_t piece_bytes_max = 16'384);
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
@@ -54,6 +56,7 @@ class Proxy {
 
   const int server_port_;
   const Filter filter_;
+  const std::size_t piece_bytes_max_;
   Loopback listener_;
   std::atomic<Way> way_{Way::open};
   std::atomic<std::size_t> turn_{0};  // of run()

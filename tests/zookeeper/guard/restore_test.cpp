@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "guard/error.hpp"
+#include "tests/process/eventually.hpp"
 #include "tests/zookeeper/guard/space.hpp"
 
 namespace fenceguard::test {
@@ -22,14 +24,17 @@ void replace_folder(const std::string& from, const std::string& to) {
 // notices late. Nothing was written then.
 template <class Write>
 Ruling once_served(Write write) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{90};
-  for (;;) {
+  std::optional<Ruling> ruling;
+  const auto is_served = [&] {
     try {
-      return write().ruling;
+      ruling = write().ruling;
+      return true;
     } catch (const Unavailable&) {
-      if (std::chrono::steady_clock::now() > deadline) throw;
+      return false;
     }
-  }
+  };
+  wait_until(is_served, std::chrono::seconds{90});
+  return *ruling;
 }
 
 // The guard remembers a fence of version 1 that the backup does not know, and its session outlives the
