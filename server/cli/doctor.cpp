@@ -63,6 +63,11 @@ int doctor(const Settings& settings) {
   return is_in_danger ? exit_refused : exit_done;
 }
 
+int print_sql(std::string_view scheme) {
+  print_out(products().install_sql(scheme));
+  return exit_done;
+}
+
 }  // namespace
 
 Command doctor_command() {
@@ -82,18 +87,12 @@ std::vector<Command> sql_commands() {
                                          "print what takes the protection off every table and then drops "
                                          "the schema with all fences and leases"};
   const auto run_postgres = [](const Settings& settings) {
-    print_out(settings.is_on("uninstall") ? "SELECT fenceguard.uninstall();\n"
-                                          : products().install_sql("postgres"));
+    if (!settings.is_on("uninstall")) return print_sql("postgres");
+    print_out("SELECT fenceguard.uninstall();\n");
     return exit_done;
   };
-  const auto run_sqlite = [](const Settings&) {
-    print_out(products().install_sql("sqlite"));
-    return exit_done;
-  };
-  const auto run_redis = [](const Settings&) {
-    print_out(products().install_sql("redis"));
-    return exit_done;
-  };
+  const auto run_sqlite = [](const Settings&) { return print_sql("sqlite"); };
+  const auto run_redis = [](const Settings&) { return print_sql("redis"); };
   return {{.name = "sql postgres",
            .synopsis = "[--uninstall] | psql DATABASE",
            .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",

@@ -167,6 +167,18 @@ Finding look_at_counter(ProbedServer& server) {
   return {Level::ok, check, fmt::format("at {}", reply.text)};
 }
 
+// Optional, for clients without a library of ours.
+Finding look_at_functions(ProbedServer& server) {
+  const auto answer = server.call({"FCALL_RO", "fenceguard_version", "0"});
+  const auto ours = scripts::functions_version();
+  if (answer.is_error()) return {Level::ok, "functions", fmt::format("not seen ({})", answer.text)};
+  if (answer.text == ours) return {Level::ok, "functions", fmt::format("version {}", ours)};
+  return {Level::warning, "functions",
+          fmt::format("version {}, and this is {}: run 'fenceguard sql redis | redis-cli -x FUNCTION LOAD "
+                      "REPLACE' with the newer of both",
+                      answer.text, ours)};
+}
+
 }  // namespace
 
 ProbedServer::ProbedServer(const Address& address, Use use)
@@ -212,22 +224,6 @@ Finding look_at_marker(ProbedServer& server) {
       "none: the server forgot its state, or never had any, and does not vote; run 'fenceguard fence init' "
       "once for a new quorum, or 'fenceguard lease raise' to let it vote again"};
 }
-
-namespace {
-
-// Optional, for clients without a library of ours.
-Finding look_at_functions(ProbedServer& server) {
-  const auto answer = server.call({"FCALL_RO", "fenceguard_version", "0"});
-  const auto ours = scripts::functions_version();
-  if (answer.is_error()) return {Level::ok, "functions", fmt::format("not seen ({})", answer.text)};
-  if (answer.text == ours) return {Level::ok, "functions", fmt::format("version {}", ours)};
-  return {Level::warning, "functions",
-          fmt::format("version {}, and this is {}: run 'fenceguard sql redis | redis-cli -x FUNCTION LOAD "
-                      "REPLACE' with the newer of both",
-                      answer.text, ours)};
-}
-
-}  // namespace
 
 Findings examine(ProbedServer& server) {
   Findings findings{look_at_version(server),     look_at_role(server),     look_at_persistence(server),

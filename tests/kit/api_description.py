@@ -24,18 +24,17 @@ def _resolved(node):
     return functools.reduce(lambda found, name: found[name], node["$ref"].removeprefix("#/").split("/"), DOCUMENT)
 
 
-@functools.lru_cache(maxsize=None)
-def _patterns():
-    """The control side's paths, those without a resource first, as the guard looks for them."""
-    paths = sorted((path for path in DOCUMENT["paths"] if path != DATA), key=lambda path: (path.count("{"), -len(path)))
-    return [(re.compile(re.escape(path).replace(re.escape("{resource}"), ".+") + "$"), path) for path in paths]
+# The control side's paths, those without a resource first, as the guard looks for them.
+_PATHS = [(re.compile(re.escape(path).replace(re.escape("{resource}"), ".+") + "$"), path)
+          for path in sorted(set(DOCUMENT["paths"]) - {DATA}, key=lambda path: (path.count("{"), -len(path)))]
+_RESOLVER = jsonschema.RefResolver("", DOCUMENT)
 
 
 def _operation(side, method, target):
     method = {"HEAD": "get"}.get(method, method.lower())
     if side == "data":
         return DOCUMENT["paths"][DATA].get(method)
-    for pattern, path in _patterns():
+    for pattern, path in _PATHS:
         operation = DOCUMENT["paths"][path].get(method)
         if operation and pattern.match(target.partition("?")[0]):
             return operation
@@ -48,8 +47,7 @@ def _require(is_so, sentence):
 
 
 def _validate(schema, value, what):
-    resolver = jsonschema.RefResolver("", DOCUMENT)
-    errors = list(jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(value))
+    errors = list(jsonschema.Draft202012Validator(schema, resolver=_RESOLVER).iter_errors(value))
     _require(not errors, f"{what} is {value!r}: {[error.message for error in errors]}")
 
 

@@ -21,12 +21,17 @@ inline std::string installation() {
 
 enum class Fences { installed, missing };
 
-// Runs SQL as the superuser of the server beside which the program runs (with_server.py), and answers its
-// rows.
+// What with_server.py says of the server beside which the program runs: PORT, URL, …
+inline std::string server_setting(const std::string& name) {
+  const char* value = std::getenv(("FENCEGUARD_POSTGRES_" + name).c_str());
+  if (value == nullptr) throw std::runtime_error{"run it through tests/postgres/with_server.py"};
+  return value;
+}
+
+// Runs SQL as the superuser, and answers its rows.
 inline pqxx::result run_sql(const std::string& database, const std::string& sql) {
-  const char* port = std::getenv("FENCEGUARD_POSTGRES_PORT");
-  if (port == nullptr) throw std::runtime_error{"run it through tests/postgres/with_server.py"};
-  pqxx::connection connection{fmt::format("host=127.0.0.1 port={} user=postgres dbname={}", port, database)};
+  pqxx::connection connection{
+      fmt::format("host=127.0.0.1 port={} user=postgres dbname={}", server_setting("PORT"), database)};
   return pqxx::nontransaction{connection}.exec(sql);
 }
 

@@ -21,11 +21,7 @@
 
 namespace fenceguard::test {
 
-inline std::string from_environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr) throw std::runtime_error{fmt::format("{} is not set: run with_server.py", name)};
-  return value;
-}
+using postgres::test::server_setting;
 
 class Database {
  public:
@@ -37,8 +33,7 @@ class Database {
 
   ~Database() {
     try {
-      pqxx::connection server{from_environment("FENCEGUARD_POSTGRES_URL")};
-      pqxx::nontransaction{server}.exec(fmt::format("DROP DATABASE {} WITH (FORCE)", name_));
+      postgres::test::run_sql("postgres", fmt::format("DROP DATABASE {} WITH (FORCE)", name_));
     } catch (const std::exception&) {
       // It goes with the server.
     }
@@ -51,7 +46,7 @@ class Database {
   // Another port: that of a proxy.
   [[nodiscard]] std::string conninfo(const std::string& port = "") const {
     return fmt::format("host=127.0.0.1 port={} user=postgres dbname={} sslmode=disable gssencmode=disable",
-                       port.empty() ? from_environment("FENCEGUARD_POSTGRES_PORT") : port, name_);
+                       port.empty() ? server_setting("PORT") : port, name_);
   }
 
   [[nodiscard]] std::unique_ptr<pqxx::connection> connect(const std::string& port = "") const {

@@ -70,8 +70,8 @@ class Standby : public Accounts {
   }
 
   Url url() const {
-    return Url::parse(fmt::format("postgres://postgres@127.0.0.1:{}/{}",
-                                  from_environment("FENCEGUARD_POSTGRES_PORT"), database_.name()));
+    return Url::parse(
+        fmt::format("postgres://postgres@127.0.0.1:{}/{}", server_setting("PORT"), database_.name()));
   }
 };
 

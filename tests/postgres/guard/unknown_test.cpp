@@ -102,7 +102,7 @@ class Unknown : public Accounts {
   }
 
   MessageCut cut_{messages()};
-  Proxy proxy_{std::stoi(from_environment("FENCEGUARD_POSTGRES_PORT")), cut_.filter()};
+  Proxy proxy_{std::stoi(server_setting("PORT")), cut_.filter()};
   int value_ = 1'000;
   bool is_numbered_ = true;  // or the write leaves the sequence out
 };

@@ -26,11 +26,7 @@
 
 namespace fenceguard::test {
 
-inline std::string server_setting(const std::string& name) {
-  const char* value = std::getenv(("FENCEGUARD_POSTGRES_" + name).c_str());
-  if (value == nullptr) throw std::runtime_error{"run it through tests/postgres/with_server.py"};
-  return value;
-}
+using postgres::test::server_setting;
 
 inline std::string server_port() {
   return server_setting("PORT");

@@ -44,7 +44,7 @@ class Database {
 
   // port: of a proxy before the server; 0: the server's own.
   [[nodiscard]] Url url(int port = 0) const {
-    Url url = Url::parse(server_url());
+    Url url = Url::parse(server_setting("URL"));
     url.path = "/" + name_;
     if (port != 0) url.authority = fmt::format("127.0.0.1:{}", port);
     return url;
@@ -78,12 +78,6 @@ class Database {
   }
 
  private:
-  static std::string server_url() {
-    const char* url = std::getenv("FENCEGUARD_POSTGRES_URL");
-    if (url == nullptr) throw std::runtime_error("FENCEGUARD_POSTGRES_URL: start it by with_server.py");
-    return url;
-  }
-
   std::string name_;
 };
 

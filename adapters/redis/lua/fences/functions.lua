@@ -50,7 +50,9 @@ local function is_cluster()
   return known_as_cluster
 end
 
-local function is_ours(key) return string.sub(key, 1, 11) == 'fenceguard:' end
+local prefix = 'fenceguard:'
+local function is_ours(key) return string.sub(key, 1, #prefix) == prefix end
+local function fence_key_of(resource) return prefix .. '{' .. resource .. '}' end
 
 local function resource_of(key)
   if is_ours(key) then fail('the key ' .. key .. ' is fenceguard\'s own') end
@@ -75,7 +77,7 @@ local function read_keys(keys)
   for _, key in ipairs(data) do
     if resource_of(key) ~= resource then fail('the keys belong to more than one resource') end
   end
-  local fence_key = 'fenceguard:{' .. resource .. '}'
+  local fence_key = fence_key_of(resource)
   if names_fence and keys[1] ~= fence_key then fail('the key ' .. keys[1] .. ' is fenceguard\'s own') end
   if is_cluster() and not names_fence then fail('in a cluster name ' .. fence_key .. ' first, then the other keys') end
   return resource, data
@@ -108,8 +110,8 @@ local function require_command(keys, words)
 end
 
 local function own_keys(resource)
-  if is_cluster() then return {'fenceguard:{' .. resource .. '}'} end
-  return {'fenceguard:{' .. resource .. '}', 'fenceguard:namespace', 'fenceguard:resources'}
+  if is_cluster() then return {fence_key_of(resource)} end
+  return {fence_key_of(resource), prefix .. 'namespace', prefix .. 'resources'}
 end
 
 local function write(keys, args)
