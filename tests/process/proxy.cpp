@@ -53,17 +53,17 @@ void Proxy::accept_one() {
 // False at the end of either side, or where the filter cut.
 bool Proxy::pass(const Pair& pair, Direction direction) {
   const bool is_forth = direction == Direction::to_server;
-  std::vector<char> buffer(piece_bytes_max_);
-  const auto size = recv(is_forth ? pair.client : pair.server, buffer.data(), buffer.size(), MSG_DONTWAIT);
+  char buffer[buffer_bytes];
+  const auto room = std::min(piece_bytes_max_, buffer_bytes);
+  const auto size = recv(is_forth ? pair.client : pair.server, buffer, room, MSG_DONTWAIT);
   if (size < 0 && errno == EAGAIN) return true;
   if (size <= 0) return false;
   const auto all = static_cast<std::size_t>(size);
-  const auto answer = filter_ ? filter_(pair.number, direction, {buffer.data(), all}) : all;
+  const auto answer = filter_ ? filter_(pair.number, direction, {buffer, all}) : all;
   const auto allowed = std::min(answer, all);
   std::size_t sent = 0;
   while (sent < allowed) {
-    const auto now =
-        send(is_forth ? pair.server : pair.client, buffer.data() + sent, allowed - sent, MSG_NOSIGNAL);
+    const auto now = send(is_forth ? pair.server : pair.client, buffer + sent, allowed - sent, MSG_NOSIGNAL);
     if (now <= 0) return false;
     sent += static_cast<std::size_t>(now);
   }

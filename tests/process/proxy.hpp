@@ -25,9 +25,11 @@ class Proxy {
 
   static constexpr std::size_t all_and_cut = ~std::size_t{0};
 
-  // piece_bytes_max: a filter that acts on a message's bytes acts before the message's end, and after the end
-  // of the one before it.
-  explicit Proxy(int server_port, Filter filter = {}, std::size_t piece_bytes_max = 16'384);
+  static constexpr std::size_t buffer_bytes = 16'384;
+
+  // piece_bytes_max, at most buffer_bytes: a filter that acts on a message's bytes acts before the message's
+  // end, and after the end of the one before it.
+  explicit Proxy(int server_port, Filter filter = {}, std::size_t piece_bytes_max = buffer_bytes);
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;

@@ -7,11 +7,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <pqxx/pqxx>
-#include <stdexcept>
 #include <string>
 #include <thread>
 

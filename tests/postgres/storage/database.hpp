@@ -8,30 +8,24 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <pqxx/pqxx>
-#include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "adapters/postgres/fences/schema.hpp"
 #include "adapters/postgres/fences/storage.hpp"
 #include "guard/store/storage.hpp"
 #include "guard/support/wait_for.hpp"
 #include "tests/postgres/installation.hpp"
+#include "tests/process/eventually.hpp"
 
 namespace fenceguard::postgres::test {
 
 inline constexpr std::chrono::seconds limit{30};
 
 inline void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it did not come about");
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
+  fenceguard::test::wait_until(condition, limit);
 }
 
 class Database {

@@ -22,7 +22,7 @@ std::string ending(Storage& storage, const Claim& claim) {
 }
 
 int server_port() {
-  return std::stoi(std::getenv("FENCEGUARD_POSTGRES_PORT"));
+  return std::stoi(server_setting("PORT"));
 }
 
 // Replaces the rule by one whose first so many calls fail with this SQLSTATE. Its calls are counted by a
