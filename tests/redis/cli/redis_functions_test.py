@@ -1,10 +1,13 @@
 """The functions that 'fenceguard sql redis' prints, in a real server: the table of rule cases, attackers, and failures."""
 
+import os
 import pathlib
+import subprocess
 import unittest
 
 import redis
 import redis_server
+import support
 from redis_case import RedisTest, setUpModule  # noqa: F401
 
 CASES = pathlib.Path(__file__).resolve().parents[2] / "judge_cases.tsv"
@@ -177,12 +180,22 @@ class Functions(RedisTest):
             with self.assertRaisesRegex(redis_server.RedisError, "^READONLY"):
                 replica.cli("FCALL", *words)
 
-    def test_the_example_in_python(self):
+    def example(self, language):
         page = (CASES.parents[1] / "docs" / "redis.md").read_text(encoding="utf-8")
-        example = page.split("```python\n")[1].split("```")[0].replace("port=6379", f"port={self.own.port}")
+        return page.split(f"```{language}\n")[1].split("```")[0].replace("6379", str(self.own.port))
+
+    def test_the_example_in_python(self):
         names = {"redis": redis, "token": 7, "holder": "a"}
-        exec(example, names)  # pylint: disable=exec-used
+        exec(self.example("python"), names)  # pylint: disable=exec-used
         self.assertEqual((names["verdict"], names["highest"], names["rest"]), ("admitted", "7", [None, "OK"]))
+        self.assertEqual(self.cli("GET", "{accounts/42}:balance"), "70")
+
+    def test_the_example_in_node(self):
+        script = (f"(async (token, holder) => {{ {self.example('js')}\n console.log(JSON.stringify([verdict, highest, rest])); "
+                  "await redis.quit(); })('7', 'a')")
+        done = subprocess.run(["node", "-e", script], env={**os.environ, "NODE_PATH": "/usr/share/nodejs"},
+                              capture_output=True, text=True, timeout=support.LIMIT_S, check=False)
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", '["admitted","7",[null,"OK"]]\n'))
         self.assertEqual(self.cli("GET", "{accounts/42}:balance"), "70")
 
     def test_the_doctor_compares_versions(self):
