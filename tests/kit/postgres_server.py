@@ -113,6 +113,7 @@ class Server(ServerProcess):
         self.settings = dict(settings or {})
         self._sessions = []
         self._ruler = None
+        self._scripts = {}  # by database
         self._names = itertools.count(1)
         super().__init__("pg")
         self.data = os.path.join(self.folder, "data")
@@ -167,13 +168,13 @@ class Server(ServerProcess):
 
     def stop(self, mode="fast", limit_s=LIMIT_S):
         """mode: 'smart', 'fast', or 'immediate', which is a crash: the next start recovers."""
-        self._dismiss_ruler()
+        self._dismiss_sessions()
         self._end({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode], limit_s)
 
     def kill(self):
         """SIGKILL to the postmaster; returns when its backends have gone, which they do by themselves when they notice.
         Those that have not after NOTICE_S are killed as well, as an operator does it."""
-        self._dismiss_ruler()
+        self._dismiss_sessions()
         super().kill()
         try:
             wait_until(lambda: not self._backends(), NOTICE_S)
@@ -234,6 +235,20 @@ class Server(ServerProcess):
             raise (ConnectionLost if done.returncode == 2 else SqlError)(done.stderr)
         return done.stdout.rstrip("\n")
 
+    def script(self, sql, dbname="postgres"):
+        """As psql(), but in one session for all scripts of the superuser in a database, which forgets everything between
+        them: a psql and a backend for each cost more than most scripts do. ALTER DATABASE and ALTER ROLE do not reach it."""
+        session = self._scripts.get(dbname)
+        if session is None or not session.is_open():
+            session = self._scripts[dbname] = self.session(dbname)
+        try:
+            answer = session.run("\\set ON_ERROR_STOP on\n" + sql)
+            session.run("rollback; discard all")
+        except SqlError:
+            self._scripts.pop(dbname).close()
+            raise
+        return answer
+
     def create_database(self, name=None, owner="postgres", install=False):
         """Answers its name. install: with the schema fenceguard."""
         name = name or f"test_{next(self._names)}"
@@ -259,10 +274,13 @@ class Server(ServerProcess):
             self._ruler = self.session()
         return self._ruler
 
-    def _dismiss_ruler(self):
+    def _dismiss_sessions(self):
         if self._ruler is not None:
             self._ruler.close()
             self._ruler = None
+        for session in self._scripts.values():
+            session.close()
+        self._scripts.clear()
 
     def wait_until_waiting(self, session, limit_s=LIMIT_S):
         """Returns when what the session has begun waits for a lock."""
@@ -337,10 +355,12 @@ class Session:
         answer, mark, has_failed = self._received.partition(self._mark)
         self._received = ""
         # psql may go on for a while after its connection was lost, of which libpq, not the server, tells.
-        if not mark or re.search(r"^(FATAL|PANIC):  |^server closed the connection|^could not (send|receive) ",
+        has_error = re.search(r"^ERROR:  ", self.notices, re.MULTILINE)
+        has_stopped = not mark and has_error and self._process.wait(LIMIT_S) == 3  # ON_ERROR_STOP
+        if not (mark or has_stopped) or re.search(r"^(FATAL|PANIC):  |^server closed the connection|^could not (send|receive) ",
                                  self.notices, re.MULTILINE):
             raise ConnectionLost(self.notices)
-        if re.search(r"^ERROR:  ", self.notices, re.MULTILINE):
+        if has_error:
             raise SqlError(self.notices)
         if has_failed != "false\n":
             raise ConnectionLost(self.notices)

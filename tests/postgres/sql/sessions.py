@@ -79,6 +79,8 @@ class ServerTest(unittest.TestCase):
         return session
 
     def sql(self, text, user="postgres"):
+        if user == "postgres" and self.dbname == self.installed:
+            return self.server.script(text, self.dbname)
         return self.server.psql(text, self.dbname, user)
 
     def assert_fails(self, sqlstates, function, *arguments):
