@@ -1,7 +1,8 @@
 """A proxy in front of one side of a guard. It knows where a request begins and ends, and does faults to one of them.
 
 Each connection of a client has one to the server; when the server closes its own, so does the proxy. Host is written
-anew, because the control side takes its own name alone. Requests have a Content-Length or no body.
+anew, because the control side takes its own name alone. Requests have a Content-Length or no body. What the guard
+answers is held to docs/openapi.yaml.
 """
 
 import collections
@@ -10,6 +11,8 @@ import select
 import socket
 import threading
 
+import api_description
+import support
 from fault_proxy import LOCAL, Listener
 from waiting import wait_until
 
@@ -67,7 +70,11 @@ class Fault:
 
 
 class HttpProxy(Listener):
-    def __init__(self, to_port):
+    """In front of one side: undescribed are the sentences about answers that docs/openapi.yaml does not have."""
+
+    def __init__(self, side, to_port):
+        self.undescribed = []
+        self._side = side
         self._to_port = to_port
         self._lock = threading.Lock()
         self._faults = []
@@ -132,10 +139,20 @@ class HttpProxy(Listener):
                     server = Messages(socket.create_connection((LOCAL, self._to_port)))
                 head = re.sub(rb"(?i)\r\nhost: [^\r]*", b"\r\nHost: %s:%d" % (LOCAL.encode(), self._to_port), head)
                 server.link.sendall(head + body)
-                self._answer(client, b"".join(server.next(method != "HEAD")), fault)
+                answer_head, answer_body = server.next(method != "HEAD")
+                self._look_up(method, head.split(b" ", 2)[1].decode(), answer_head.decode(), answer_body)
+                self._answer(client, answer_head + answer_body, fault)
         finally:
             if server:
                 server.link.close()
+
+    def _look_up(self, method, target, head, body):
+        status, *fields = head.rstrip().split("\r\n")
+        answer = support.Response(int(status.split(" ")[1]), (field.split(": ", 1) for field in fields), body)
+        try:
+            api_description.check(self._side, method, target, answer)
+        except AssertionError as error:
+            self.undescribed.append(str(error))
 
     def _take(self, method):
         with self._lock:

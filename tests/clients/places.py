@@ -46,7 +46,7 @@ class Guard:
             self._write_bearer(wish["bearer"])
             self._arguments += ["--control-token-file", "tokens"]
         self._start_on_free_ports()
-        self.proxies = {side: self._places.enter_context(HttpProxy(self._port(side))) for side in SIDES}
+        self.proxies = {side: self._places.enter_context(HttpProxy(side, self._port(side))) for side in SIDES}
 
     # -- where a client is led ------------------------------------------------------------------------------------
 
@@ -58,6 +58,9 @@ class Guard:
             return self._places.enter_context(Listener(serve_page if place == "html" else serve_banner)).url
         return {"proxy": self.proxies[side].url, "direct": f"http://{getattr(self._server, side)}",
                 "wrong-side": f"http://{getattr(self._server, other)}"}[place]
+
+    def undescribed(self):
+        return [sentence for proxy in self.proxies.values() for sentence in proxy.undescribed]
 
     def call(self, method, target, body=None):
         return self._server.call(method, target, self._admin, body)

@@ -39,6 +39,7 @@ class Scenario:
             self._test.assertTrue(has_happened(), f"{self._where}: {what} did not take place")
         self._test.assertEqual({name: driver.close() for name, driver in self._drivers.items()},
                                dict.fromkeys(self._drivers, 0))
+        self._test.assertEqual(self._guard.undescribed(), [])
 
     def _step(self, step):
         for kind in ("fault", "await", "call", "count"):
