@@ -45,7 +45,7 @@ void measure_lock(EtcdCluster& cluster, const Settings& settings) {
   const std::string name = "etcd: acquire and release";
   if (!settings.wants(name)) return;
   const auto source = etcd::open_source(Url::parse(cluster.url("/bench")));
-  Client bare{etcd::address_of(Url::parse(cluster.url()))};
+  Client bare{cluster.url()};
   const int rounds = settings.quick ? 7 : 31;
   const auto ours = [&] { return rate_of_locks(*source); };
   (void)ours();
@@ -104,7 +104,7 @@ Claim claim_of(int process, int thread, std::int64_t token) {
 // What one process does: PROGRAM --worker URL KIND COUNT. Prints writes in a second.
 double work(const std::string& url, const std::string& kind, int count) {
   const int process = getpid();
-  Client client{etcd::address_of(Url::parse(url + "/bench"))};
+  Client client{url + "/bench"};
   Guard guard{client};
   const bool advances = kind.ends_with("advancing");
   const bool is_bare = kind.starts_with("bare");
@@ -131,7 +131,7 @@ double work(const std::string& url, const std::string& kind, int count) {
 }
 
 void measure_writes(EtcdCluster& cluster, const Settings& settings) {
-  Client client{etcd::address_of(Url::parse(cluster.url()))};
+  Client client{cluster.url()};
   (void)client.txn({{}, {etcd::put("bench/floor", "0")}, {}});
   const auto count = std::to_string(settings.quick ? 100 : 300);
   for (const int processes : {1, 3}) {

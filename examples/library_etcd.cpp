@@ -32,7 +32,7 @@ Verdict add(etcd::Guard& guard, const Claim& claim, int amount, const char* who)
 }
 
 int run(const std::string& url) {
-  etcd::Client client{etcd::address_of(Url::parse(url))};
+  etcd::Client client{url};
   etcd::Guard guard{client};
   const auto source = open_source(url);
 

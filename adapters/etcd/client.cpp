@@ -6,6 +6,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "adapters/etcd/fences/address_beside_source.hpp"
 #include "adapters/etcd/wire/endpoints.hpp"
 #include "adapters/etcd/wire/errors.hpp"
 #include "adapters/etcd/wire/http.hpp"
@@ -301,6 +302,7 @@ std::string end_of_prefix(std::string prefix) {
   return std::string(1, '\0');  // to etcd: no end
 }
 
+Client::Client(std::string_view url) : Client{address_beside_source(Url::parse(url))} {}
 Client::Client(const Address& address) : wire_{std::make_unique<Wire>(address)} {}
 Client::~Client() = default;
 

@@ -25,6 +25,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/etcd/address.hpp"
@@ -44,6 +45,8 @@ struct Hedging {
 
 class Client {
  public:
+  // Connects to nothing yet. Throws InvalidInput for a bad URL.
+  explicit Client(std::string_view url);
   explicit Client(const Address& address);
   ~Client();
   Client(const Client&) = delete;

@@ -2,7 +2,7 @@
 
 // The fence in a service's own etcd: judged here, and proved, recorded and written in one transaction.
 //
-//   etcd::Client client{etcd::address_of(Url::parse("etcd://h1,h2,h3"))};
+//   etcd::Client client{"etcd://h1,h2,h3"};
 //   etcd::Guard guard{client};
 //   auto written = guard.write(lease->claim(), {etcd::put("config/x", "v")});
 //

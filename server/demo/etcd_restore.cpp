@@ -25,7 +25,7 @@ constexpr const char* balance_key = "demo/accounts/42";
 constexpr const char* mark_key = "mark/accounts/42";
 
 etcd::Client client_of(const EtcdServer& server) {
-  return etcd::Client{etcd::address_of(Url::parse(server.url()))};
+  return etcd::Client{server.url()};
 }
 
 // The etcd with the locks, and its way back.

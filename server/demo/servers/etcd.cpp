@@ -17,7 +17,7 @@ const std::string peer_url = "http://127.0.0.1:0";
 const std::string cluster = "member=" + peer_url;
 
 auto status_of(const std::string& url) {
-  etcd::Client client{etcd::address_of(Url::parse(url))};
+  etcd::Client client{url};
   return client.status(client.address().endpoints.front());
 }
 

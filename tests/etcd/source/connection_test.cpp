@@ -7,7 +7,7 @@ namespace fenceguard::test {
 namespace {
 
 etcd::Client client_of(const std::string& url) {
-  return etcd::Client{etcd::address_of(Url::parse(url))};
+  return etcd::Client{url};
 }
 
 // libcurl would send it again by itself.

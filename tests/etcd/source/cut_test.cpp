@@ -76,7 +76,7 @@ class CutConnection : public testing::TestWithParam<At> {
   }
 
   EtcdCluster cluster_{1};
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
   std::unique_ptr<TokenSource> near_ = open(cluster_.url());
   std::int64_t last_ = 0;
 };

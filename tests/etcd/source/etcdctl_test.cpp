@@ -42,7 +42,7 @@ class Etcdctl : public testing::Test {
 
   TempDir folder_;
   EtcdCluster cluster_{1};
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
   std::unique_ptr<TokenSource> source_ = open(cluster_.url());
 };
 

@@ -27,7 +27,7 @@ class LeasePoolTest : public testing::Test {
   [[nodiscard]] std::int64_t lease_of_lock() { return keys_under(client_, lock + "/").at(0).lease; }
 
   EtcdCluster cluster_{1};
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
   Requests requests_;
   Proxy proxy_{cluster_.member(0).port(), requests_.filter()};
 };

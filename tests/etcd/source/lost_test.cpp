@@ -70,7 +70,7 @@ class Lost : public testing::Test {
       open(cluster_.url_of_port(proxy_.port(), "?timeout=300ms&connect_timeout=300ms"));
   std::unique_ptr<TokenSource> here_ = open(cluster_.url_of_port(proxy_.port()));
   std::unique_ptr<TokenSource> there_ = open(cluster_.url());
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
 };
 
 TEST_F(Lost, ALeaseWhoseKeepAlivesAreNotAnsweredIsLostBeforeOthersHaveTheLock) {

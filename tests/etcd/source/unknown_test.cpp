@@ -19,7 +19,7 @@ class Unknown : public testing::Test {
   [[nodiscard]] std::size_t queue() { return keys_under(client_, lock + "/").size(); }
 
   EtcdCluster cluster_{1};
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
   std::unique_ptr<TokenSource> near_ = open(cluster_.url());
   Requests requests_;
   Proxy proxy_{cluster_.member(0).port(), requests_.filter()};

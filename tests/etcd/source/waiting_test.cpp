@@ -13,7 +13,7 @@ class Waiting : public testing::Test {
   [[nodiscard]] std::size_t line() { return keys_under(client_, lock + "/").size(); }
 
   EtcdCluster cluster_{1};
-  etcd::Client client_{etcd::address_of(Url::parse(cluster_.url()))};
+  etcd::Client client_{cluster_.url()};
   std::unique_ptr<TokenSource> source_ = open(cluster_.url());
 };
 
