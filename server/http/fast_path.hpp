@@ -49,8 +49,8 @@ class FastClient {
   // How the answer is framed; it is written to out() from here on.
   [[nodiscard]] virtual Framing frame_answer() = 0;
   [[nodiscard]] virtual std::string& out() noexcept = 0;
-  // Ends the exchange, within begin() or later: sends what is in out(), and body behind it, and releases the
-  // exchange. Or: a coroutine goes on, which may take the exchange (Stream::take_begun()).
+  // Ends the exchange, after begin() has returned: sends what is in out(), and body behind it, and releases
+  // the exchange. Or: a coroutine goes on, which may take the exchange (Stream::take_begun()).
   virtual void send_answer(std::string_view body) noexcept = 0;
   virtual void fall_back() noexcept = 0;
 

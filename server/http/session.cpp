@@ -156,6 +156,8 @@ Task<bool> Session::serve_stream() {
     has_thrown = true;
   }
   in_flight.fetch_sub(1, std::memory_order_relaxed);
+  // Of a handler that did not get so far: it is released before anything is answered.
+  (void)fast_.take_begun();
   if (connection_.is_watching()) co_await connection_.stop_watching();
   if (stream.state() == SessionStream::State::begun) connection_.transport().reset();
   if (stream.state() == SessionStream::State::none && !connection_.is_cut()) {

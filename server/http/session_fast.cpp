@@ -85,7 +85,7 @@ void FastSession::read() {
   const bool ends = is_last();
   if (!is_readable_ && !ends) return;
   buffer.reserve();
-  for (bool is_full = true; is_full;) {
+  for (auto rest = Rest::more; rest == Rest::more && buffer.size() < request_bytes_max;) {
     const auto room = buffer.room_bytes();
     const auto [error, bytes] = connection.transport().read_now(buffer.room(), room);
     if (error == asio::error::would_block) {
@@ -96,10 +96,10 @@ void FastSession::read() {
     if (error && buffer.empty()) return owner_.finish();
     if (error) return fall_back();
     buffer.commit(bytes);
-    is_full = bytes == room && buffer.size() < request_bytes_max;
+    rest = connection.transport().rest(bytes, room);
     // The end is not told again.
-    is_readable_ = has_ended_ || !connection.transport().is_drained(bytes, room);
-    if (is_full) buffer.reserve(request_bytes_max);
+    is_readable_ = has_ended_ || rest != Rest::none;
+    if (bytes == room) buffer.reserve(request_bytes_max);
   }
   if (!buffer.empty()) return serve();
   if (ends) owner_.finish();
@@ -180,14 +180,14 @@ bool FastSession::send(std::string_view& head, std::string_view& body) {
 
 void FastSession::end_answer(bool is_sent) noexcept {
   fall_backs_ = 0;
-  switch (owner_.next_after_answer(is_sent)) {
-    case Owner::Next::request:
-      if (!owner_.connection().buffer().empty() || is_readable_) return wake();
-      return wait();
-    case Owner::Next::linger:
-      return leave(false);
-    case Owner::Next::end:
-      return owner_.finish();
+  const auto next = owner_.next_after_answer(is_sent);
+  if (next == Owner::Next::linger) return leave(false);
+  if (next == Owner::Next::end) return owner_.finish();
+  if (!owner_.connection().buffer().empty() || is_readable_) return wake();
+  try {
+    wait();
+  } catch (...) {
+    owner_.finish();
   }
 }
 

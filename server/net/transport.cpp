@@ -94,8 +94,9 @@ Transport::Read Transport::read_now(char* data, std::size_t bytes) {
   return {Error{}, static_cast<std::size_t>(received)};
 }
 
-bool Transport::is_drained(std::size_t received, std::size_t room) const noexcept {
-  return tls_ ? tls_->is_drained() : received < room;
+Rest Transport::rest(std::size_t received, std::size_t room) const noexcept {
+  if (tls_) return tls_->rest();
+  return received < room ? Rest::none : Rest::more;
 }
 
 Transport::Error Transport::write_now(std::string_view& head, std::string_view& body) {

@@ -12,6 +12,7 @@
 
 #include "server/net/net.hpp"
 #include "server/net/poller.hpp"
+#include "server/net/rest.hpp"
 
 namespace fenceguard::net {
 
@@ -39,8 +40,8 @@ class Transport {
   // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
   // without a farewell is no eof, because any host on the way can forge it.
   [[nodiscard]] Read read_now(char* data, std::size_t bytes);
-  // Of received bytes that read_now() gave where there was room: nothing more had come.
-  [[nodiscard]] bool is_drained(std::size_t received, std::size_t room) const noexcept;
+  // Behind the bytes that the last read_now() gave: received, where there was room.
+  [[nodiscard]] Rest rest(std::size_t received, std::size_t room) const noexcept;
   // What the connection takes of head and then body, taken off both. would_block: nothing now.
   [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
 
@@ -52,8 +53,8 @@ class Transport {
   [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
 
   // Takes the socket out of Asio: its events are told to watcher. Until attach() there are only the calls
-  // that end in _now, looks, and ends, which end the telling. False: nothing has changed. REQUIRES: in the
-  // clear, and nothing waits on it; both outlive the telling.
+  // that end in _now, looks, and ends, which end the telling. What came before, and is not taken, is not
+  // told: see rest(). False: nothing has changed. REQUIRES: nothing waits on it; both outlive the telling.
   [[nodiscard]] bool detach(Poller& poller, Poller::Watcher& watcher) noexcept;
   // Gives it back to Asio, if it was taken out; nothing is told any more. False: it is closed.
   bool attach() noexcept;

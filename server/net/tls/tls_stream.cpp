@@ -75,14 +75,19 @@ TlsStream::Read TlsStream::read_now(bool is_open, char* data, std::size_t bytes)
   std::size_t received = 0;
   auto* const source = ::SSL_get_rbio(ssl_);
   const auto before = ::BIO_number_read(source);
+  const bool reads_ahead = is_between_records();
   const auto error = outcome(::SSL_read_ex(ssl_, data, bytes, &received));
-  if (const auto taken = ::BIO_number_read(source) - before; taken > 0) received_last_ = taken;
+  const auto taken = ::BIO_number_read(source) - before;
+  // For the head of a record OpenSSL asks the socket for as much as a record takes: where it was given less,
+  // what comes later is told. For the rest of a record that it has begun it asks for no more than that.
+  const bool is_drained = reads_ahead && taken > 0 && taken < SSL3_RT_MAX_PLAIN_LENGTH;
+  rest_ = ::SSL_has_pending(ssl_) != 0 ? Rest::more : is_drained ? Rest::none : Rest::perhaps;
   return {error, received};
 }
 
-// OpenSSL reads ahead as much as a record takes: where it was given less there was no more.
-bool TlsStream::is_drained() const noexcept {
-  return ::SSL_has_pending(ssl_) == 0 && received_last_ < SSL3_RT_MAX_PLAIN_LENGTH;
+// SSL_has_pending() alone does not tell that the head of a record has come, and nothing of its body.
+bool TlsStream::is_between_records() const noexcept {
+  return ::SSL_has_pending(ssl_) == 0 && std::string_view{::SSL_rstate_string(ssl_)} == "RH";
 }
 
 TlsStream::Error TlsStream::write_part(std::string_view& part) noexcept {

@@ -6,12 +6,12 @@
 // Thread safety: the loop's thread only, which blocks SIGPIPE: OpenSSL writes without MSG_NOSIGNAL.
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <tuple>
 
 #include "server/net/net.hpp"
+#include "server/net/rest.hpp"
 #include "server/net/tls/tls.hpp"
 
 struct ssl_st;
@@ -33,8 +33,8 @@ class TlsStream {
   // is_open: the descriptor is still the socket's.
   [[nodiscard]] Read read_now(bool is_open, char* data, std::size_t bytes);
   [[nodiscard]] Error write_now(bool is_open, std::string_view& head, std::string_view& body);
-  // The last read has taken all that had come.
-  [[nodiscard]] bool is_drained() const noexcept;
+  // Behind what the last read gave.
+  [[nodiscard]] Rest rest() const noexcept { return rest_; }
   // Waits until something can be read, or an error.
   [[nodiscard]] Task<Error> wait_bytes(Socket& socket);
   [[nodiscard]] Task<Read> read_some(Socket& socket, char* data, std::size_t bytes);
@@ -44,6 +44,7 @@ class TlsStream {
   [[nodiscard]] Error look(bool is_open) noexcept;
 
  private:
+  [[nodiscard]] bool is_between_records() const noexcept;
   // The error that goes with what an OpenSSL call returned; would_block sets what is to be waited for.
   [[nodiscard]] Error outcome(int result) noexcept;
   [[nodiscard]] Error write_part(std::string_view& part) noexcept;
@@ -54,7 +55,7 @@ class TlsStream {
 
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* ssl_;
-  std::uint64_t received_last_ = 0;  // bytes of the socket, when it last gave some
+  Rest rest_ = Rest::perhaps;
   bool wants_write_ = false;
   bool is_established_ = false;
   bool is_broken_ = false;

@@ -177,7 +177,7 @@ void FastRequest::release() noexcept {
     if (is_over_) {
       connection->clear_deadline();
       connection->buffer().consume(connection->buffer().size());
-      shared_.pool.keep(std::move(connection), idle_max_);
+      keep(std::move(connection));
     } else {
       connection->transport().reset();
     }
@@ -191,7 +191,20 @@ void FastRequest::release() noexcept {
   is_sent_ = is_given_back_ = is_over_ = false;
   if (outgoing_.capacity() > kept_outgoing_bytes_max) std::string{}.swap(outgoing_);
   std::unique_ptr<FastRequest> self{this};
-  if (shared_.spare.size() < spare_max) shared_.spare.push_back(std::move(self));
+  if (shared_.spare.size() >= spare_max) return;
+  try {
+    shared_.spare.push_back(std::move(self));
+  } catch (...) {
+    // Out of memory: it is freed instead.
+  }
+}
+
+void FastRequest::keep(std::unique_ptr<UpstreamConnection> connection) noexcept {
+  try {
+    shared_.pool.keep(std::move(connection), idle_max_);
+  } catch (...) {
+    // Out of memory: it is closed instead.
+  }
 }
 
 }  // namespace fenceguard::proxy

@@ -69,6 +69,7 @@ class FastRequest final : public http::FastExchange,
   // False: what the upstream answered may be newer than the claim.
   [[nodiscard]] bool leave_lane() noexcept;
   void note_end() noexcept;
+  void keep(std::unique_ptr<UpstreamConnection> connection) noexcept;
   void fall_back() noexcept;
 
   [[nodiscard]] bool is_write() const noexcept { return method_.kind != Method::Kind::read; }

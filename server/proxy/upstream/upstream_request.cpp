@@ -77,6 +77,7 @@ net::Task<UpstreamOutcome> UpstreamRequest::exchange() {
   auto head = outgoing_.head;
   auto body = outgoing_.body;
   auto& transport = connection_->transport();
+  is_early_ = false;  // of a read that is repeated
   connection_->release();
   if (!connection_->attach()) {
     reset();

@@ -1,0 +1,196 @@
+// The fast path of a session over TLS, whose records the test cuts where it likes, and what becomes of a
+// request that was begun there.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <openssl/bio.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "server/net/loop.hpp"
+#include "server/net/poller.hpp"
+#include "tests/http/tls/tls_support.hpp"
+
+namespace fenceguard::http {
+namespace {
+
+// What became of the requests that were begun.
+struct Counts {
+  std::atomic<int> begun = 0;
+  std::atomic<int> released = 0;
+  std::atomic<int> served_slowly = 0;
+};
+
+// Answers with its path, or gives the request back.
+class GatedExchange final : public FastExchange, public net::Poller::Deferred {
+ public:
+  GatedExchange(Counts& counts, std::string path, bool falls_back, FastClient& client)
+      : counts_{counts}, path_{std::move(path)}, falls_back_{falls_back}, client_{client} {}
+
+  void release() noexcept override {
+    counts_.released.fetch_add(1);
+    delete this;
+  }
+  void run_deferred() noexcept override {
+    if (falls_back_) return client_.fall_back();
+    const auto framing = client_.frame_answer();
+    begin_head(client_.out(), 200, framing.date);
+    end_head(client_.out(), 200, path_.size(), framing);
+    client_.send_answer(path_);
+  }
+
+ private:
+  Counts& counts_;
+  const std::string path_;
+  const bool falls_back_;
+  FastClient& client_;
+};
+
+// Begins every plain request, and ends it when the gate is open.
+class GatedStreams : public EchoStreams {
+ public:
+  enum class Ending { answered, given_back_and_thrown, given_back_and_left };
+
+  explicit GatedStreams(Ending ending = Ending::answered) : ending_{ending} {}
+
+  [[nodiscard]] bool has_fast_path() const noexcept override { return true; }
+  [[nodiscard]] FastExchangePtr begin(const PlainRequest& request, FastClient& client) override {
+    counts.begun.fetch_add(1);
+    auto exchange = std::make_unique<GatedExchange>(counts, std::string{request.path},
+                                                    ending_ != Ending::answered, client);
+    const std::scoped_lock lock{mutex_};
+    if (is_open_) {
+      client.loop().poller().defer(*exchange);
+    } else {
+      waiting_ = exchange.get();
+      loop_ = &client.loop();
+    }
+    return FastExchangePtr{exchange.release()};
+  }
+  [[nodiscard]] Task<void> serve(Stream& stream) override {
+    counts.served_slowly.fetch_add(1);
+    if (ending_ == Ending::answered) return EchoStreams::serve(stream);
+    if (ending_ == Ending::given_back_and_thrown) throw std::bad_alloc{};
+    return []() -> Task<void> { co_return; }();
+  }
+
+  void close_gate() {
+    const std::scoped_lock lock{mutex_};
+    is_open_ = false;
+  }
+  void open_gate() {
+    const std::scoped_lock lock{mutex_};
+    is_open_ = true;
+    if (auto* const exchange = std::exchange(waiting_, nullptr))
+      asio::post(loop_->context(), [exchange] { exchange->run_deferred(); });
+  }
+
+  Counts counts;
+
+ private:
+  const Ending ending_;
+  std::mutex mutex_;
+  bool is_open_ = true;
+  GatedExchange* waiting_ = nullptr;
+  net::Loop* loop_ = nullptr;
+};
+
+std::string request(const std::string& path) {
+  return fmt::format("GET {} HTTP/1.1\r\nHost: h\r\n\r\n", path);
+}
+
+class FastSessionTest : public ::testing::Test {
+ protected:
+  // What TlsClient would send, as it goes over the wire: one record.
+  static std::string record(TlsClient& client, std::string_view bytes) {
+    auto* const memory = BIO_new(BIO_s_mem());
+    auto* const socket = SSL_get_wbio(&client.ssl());
+    BIO_up_ref(socket);
+    SSL_set0_wbio(&client.ssl(), memory);
+    EXPECT_TRUE(client.send(bytes));
+    char* data = nullptr;
+    const auto size = BIO_get_mem_data(memory, &data);
+    std::string result(data, static_cast<std::size_t>(size));
+    SSL_set0_wbio(&client.ssl(), socket);
+    return result;
+  }
+  static void send_raw(TlsClient& client, std::string_view bytes) {
+    ASSERT_EQ(::send(SSL_get_fd(&client.ssl()), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  // Lets the server see what was sent so far by itself. Nothing fails where it does not; less is tried.
+  static void let_it_read() { std::this_thread::sleep_for(2ms); }
+
+  [[nodiscard]] std::string listen(GatedStreams& streams) {
+    return server.listen("127.0.0.1:0", streams, {.idle_max = 2 * patience},
+                         TlsContext::server(Certificates::get().server()));
+  }
+
+  Server server{1};
+};
+
+TEST_F(FastSessionTest, ARequestBehindARecordThatWasCutIsServedWithoutAnotherByte) {
+  GatedStreams streams;
+  TlsClient client{listen(streams)};
+  for (std::size_t at = 1, size = 2; at < size; ++at) {
+    const auto first = record(client, request("/first"));
+    const auto second = record(client, request("/next"));
+    size = first.size();
+    send_raw(client, first.substr(0, at));
+    let_it_read();
+    send_raw(client, first.substr(at) + second);
+    ASSERT_NE(client.receive_until("/first"), "");
+    ASSERT_NE(client.receive_until("/next"), "");
+  }
+  EXPECT_EQ(streams.counts.served_slowly, 0);
+}
+
+TEST_F(FastSessionTest, ARequestThatComesWhileTwoAreAtWorkIsServedWithoutAnotherByte) {
+  GatedStreams streams;
+  TlsClient client{listen(streams)};
+  ASSERT_TRUE(client.send(request("/warm")));
+  ASSERT_NE(client.receive_until("/warm"), "");
+  const int begun = streams.counts.begun;
+  streams.close_gate();
+  send_raw(client, record(client, request("/one")) + record(client, request("/two")));
+  ASSERT_TRUE(eventually([&] { return streams.counts.begun == begun + 1; }));
+  ASSERT_TRUE(client.send(request("/three")));
+  let_it_read();
+  streams.open_gate();
+  for (const char* path : {"/one", "/two", "/three"}) ASSERT_NE(client.receive_until(path), "");
+  EXPECT_EQ(streams.counts.served_slowly, 0);
+}
+
+TEST_F(FastSessionTest, ARequestInTwoRecordsThatCameTogetherIsPlain) {
+  GatedStreams streams;
+  TlsClient client{listen(streams)};
+  ASSERT_TRUE(client.send(request("/warm")));
+  ASSERT_NE(client.receive_until("/warm"), "");
+  send_raw(client, record(client, "PUT /body HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n") +
+                       record(client, "four"));
+  ASSERT_NE(client.receive_until("/body"), "");
+  EXPECT_EQ(streams.counts.served_slowly, 0);
+}
+
+TEST_F(FastSessionTest, WhatWasBegunIsReleasedBeforeTheClientHearsThatItFailed) {
+  using Ending = GatedStreams::Ending;
+  for (const auto ending : {Ending::given_back_and_thrown, Ending::given_back_and_left}) {
+    GatedStreams streams{ending};
+    Server own{1};
+    RawClient client{own.listen("127.0.0.1:0", streams, {})};
+    ASSERT_TRUE(client.send(request("/begun")));
+    EXPECT_EQ(client.receive().status, 500U);
+    EXPECT_EQ(streams.counts.begun, 1);
+    EXPECT_EQ(streams.counts.released, 1);
+  }
+}
+
+}  // namespace
+}  // namespace fenceguard::http
