@@ -8,6 +8,8 @@ condition, with a limit.
 import http.client
 import json
 import os
+import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +19,7 @@ import time
 import unittest
 
 import api_description
+from server_process import free_ports
 from waiting import LIMIT_S, wait_until
 
 BINARY = os.environ["FENCEGUARD_BINARY"]
@@ -289,6 +292,73 @@ class BinaryTest(unittest.TestCase):
         server = Server(self.folder, arguments, env, listen)
         self.addCleanup(server.kill)
         return server
+
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "--end of a block--"
+# How a block is run; psql tells errors where it tells answers, and of an error its SQLSTATE alone.
+RUN = {"sh": "{text}", "sql": "psql -XqAt -v VERBOSITY=sqlstate mydb <{file} 2>&1\n", "python": "/usr/bin/python3 {file}\n"}
+
+
+def blocks(page, section=None, languages=("sh",)):
+    """(language, text, what it prints or None) of a page, or of one of its sections, in their order."""
+    text = page.read_text(encoding="utf-8")
+    if section is not None:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found = BLOCK.findall(text)
+    return [(language, text, following[1] if following and following[0] == "text" else None)
+            for (language, text), following in zip(found, [*found[1:], None]) if language in languages]
+
+
+def pattern(text):
+    return r"\A\n*" + ".*".join(map(re.escape, text.split("…"))) + "$"
+
+
+class PageTest(BinaryTest):
+    """Blocks of a page, run in one shell as they stand; what each prints is compared with the ```text block behind it,
+    in which … stands for anything. The ports of a page are exchanged for free ones, or for those of servers."""
+
+    def run_page(self, name, environment_of_page=None, servers=None, section=None, languages=("sh",)):
+        """servers: the ports of those that run, by the ports that the page names."""
+        steps = blocks(DOCS / name, section, languages)
+        self.assertTrue(steps)
+        ports = {**dict(zip(("7420", "7421"), map(str, free_ports(2)))), **(servers or {})}
+        script = ""
+        for number, (language, text, _) in enumerate(steps):
+            for old, new in ports.items():
+                text = text.replace(f"127.0.0.1:{old}", f"127.0.0.1:{new}")
+            file = f"block{number}.{language}"
+            self.write(file, text)
+            script += RUN[language].format(text=text, file=file) + f"echo '{MARK}'\n"
+        variables = environment({"PATH": f"{os.path.dirname(BINARY)}:{os.environ['PATH']}",
+                                 "FENCEGUARD_LISTEN": f"127.0.0.1:{ports['7420']}",
+                                 "FENCEGUARD_CONTROL": f"127.0.0.1:{ports['7421']}", **(environment_of_page or {})})
+        self.write("page.sh", script + "kill $(jobs -p) 2>/dev/null || true\n")
+        with open(self.path("out"), "w") as out, open(self.path("errors"), "w") as errors:
+            shell = subprocess.Popen(["bash", "-eu", "-o", "pipefail", "page.sh"], cwd=self.folder, env=variables,
+                                     stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True)
+        self.addCleanup(end_group, shell.pid)
+        try:
+            shell.wait(2 * LIMIT_S)
+        except subprocess.TimeoutExpired:
+            end_group(shell.pid)
+            shell.wait()
+        out, errors = (pathlib.Path(self.path(name)).read_text(encoding="utf-8") for name in ("out", "errors"))
+        printed = out.split(MARK + "\n")
+        self.assertEqual((shell.returncode, len(printed)), (0, len(steps) + 1), out + errors)
+        for (language, text, expected), said in zip(steps, printed):
+            if expected is not None:
+                self.assertRegex(said, re.compile(pattern(expected), re.DOTALL), f"after:\n{text}")
+            elif language == "sql":
+                self.assertNotIn("ERROR", said, f"after:\n{text}")
+
+
+def end_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def interrupted(start, number, is_time, limit_s=LIMIT_S):
