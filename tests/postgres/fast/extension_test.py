@@ -190,6 +190,20 @@ class Extension(unittest.TestCase):
                  "alter table other inherit base, enable trigger user; select fenceguard.is_protected('other'::regclass)")
         self.assert_fails("ZF003", "insert into other values (1)")
 
+    def test_a_floor_that_is_raised_behind_an_open_claim_counts_for_the_next_row(self):
+        """As in plain SQL. Only what wrote nothing since its claim could go on without another look."""
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
+        for number, between in enumerate(("", "select count(*) from account", "lock table account in row exclusive mode",
+                                          "update account set balance = 5 where id = 1")):
+            token = 100 * (number + 1)
+            self.sql(f"select fenceguard.advance('accounts/1', {token}, 'a')")
+            with self.subTest(between), self.session() as writer:
+                writer.run(f"begin; select fenceguard.admit('accounts/1', {token}, 'a'); {between}")
+                self.sql(f"select fenceguard.init({token} + 1)")
+                with self.assertRaises(SqlError) as caught:
+                    writer.run("update account set balance = 4 where id = 1")
+                self.assertEqual(caught.exception.sqlstate, "ZF001")
+
     def test_a_transaction_that_was_admitted_before_it_was_installed_is_refused_and_may_be_repeated(self):
         self.install_plain()
         self.sql(f"{FENCES}; {TABLE}; {PROTECT}")
