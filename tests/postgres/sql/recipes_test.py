@@ -124,8 +124,10 @@ class OneServer(Recipe):
         self.sql("alter table accounts rename column number to id")
         self.assert_fails("42703", f"begin; select fenceguard.admit('accounts/42', 70, 'a'); {write}")
         self.sql(f"{PROTECT}; alter table accounts alter column id type integer")
-        self.sql(f"begin; select fenceguard.admit('accounts/42', 70, 'a'); {write}; commit")
-        self.assert_fails("ZF003", write)
+        with self.assertRaises(SqlError) as caught:
+            self.sql(write)
+        self.assertIn(caught.exception.sqlstate, ("ZF003", "42804"))  # plain SQL goes on, the extension wants protect()
+        self.sql(f"{PROTECT}; begin; select fenceguard.admit('accounts/42', 70, 'a'); {write}; commit")
 
     def test_a_table_that_is_swapped_in_by_its_name(self):
         self.sql(ACCOUNTS)
@@ -315,6 +317,22 @@ class LogicalReplication(Recipe):
         self.sql("begin; select fenceguard.admit('accounts/43', 7, 'a'); insert into accounts values (43, 1); commit")
         wait_until(lambda: "a write to 'accounts/43' without a claim" in new.log())
         self.assertEqual(self.sql("select count(*) from accounts; drop subscription app", "mydb", new), "0")
+
+    def test_a_subscriber_with_partitions_lets_the_worker_in(self):
+        new = self.start_subscriber()
+        self.sql("create publication app for table accounts")
+        subscribe = f"create subscription app connection {literal(self.server.url('mydb'))} publication app"
+        switch = "alter table accounts enable trigger user; alter table accounts_1 enable trigger user"
+        self.sql("create table accounts (id bigint primary key, balance bigint) partition by range (id);"
+                 "create table accounts_1 partition of accounts for values from (0) to (100);"
+                 f"{PROTECT}; {switch}", "mydb", new)
+        self.assertEqual(self.sql(TRIGGERS.replace("accounts", "accounts_1"), "mydb", new), "A")
+        self.sql(f"alter event trigger fenceguard_children disable; {switch};"
+                 f"alter event trigger fenceguard_children enable always; {subscribe}", "mydb", new)
+        wait_until(lambda: self.sql("select balance from accounts", "mydb", new) == "100")
+        for table in ("accounts", "accounts_1"):
+            self.assert_fails("ZF003", f"update {table} set balance = 1", "mydb", new)
+        self.sql("drop subscription app", "mydb", new)
 
     def test_a_subscriber_that_judges_statements_lets_the_worker_in(self):
         new = self.start_subscriber()
