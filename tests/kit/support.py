@@ -8,6 +8,9 @@ condition, with a limit.
 import http.client
 import json
 import os
+import pathlib
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -17,6 +20,7 @@ import time
 import unittest
 
 import api_description
+from server_process import free_ports
 from waiting import LIMIT_S, wait_until
 
 BINARY = os.environ["FENCEGUARD_BINARY"]
@@ -289,6 +293,93 @@ class BinaryTest(unittest.TestCase):
         server = Server(self.folder, arguments, env, listen)
         self.addCleanup(server.kill)
         return server
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROMPT = re.compile(r"^(?:\$|(mydb)=\*?>) ")
+MARK = "--end of a block--"
+COMMANDS = ("sh", "sql", "redis", "console")
+# psql tells errors where it tells answers; of an error of a block of SQL its SQLSTATE alone.
+SQL = "psql -XqAt -v VERBOSITY=sqlstate mydb <{} 2>&1\n"
+SQL_CONSOLE = "psql -qX -P footer=off -v SHOW_CONTEXT=never mydb <{} 2>&1\n"
+
+
+def blocks(page, section=None, languages=COMMANDS):
+    """(language, text, what it prints or None) of the text of a page, or of one of its sections, in their order."""
+    if section is not None:
+        page = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found = BLOCK.findall(page)
+    for (language, text), following in zip(found, [*found[1:], None]):
+        if language not in languages:
+            continue
+        printed = following[1] if following and following[0] == "text" else None
+        if language == "console":
+            lines = text.splitlines(keepends=True)
+            printed = "".join(line for line in lines if not PROMPT.match(line)) or None
+            language = "sql console" if PROMPT.match(lines[0])[1] else "sh"
+            text = "".join(PROMPT.sub("", line) for line in lines if PROMPT.match(line))
+        yield language, text, printed
+
+
+def without_blank_lines(text):
+    return "".join(line.rstrip() + "\n" for line in text.splitlines() if line.strip())
+
+
+def pattern(text):
+    return r"\A" + ".*".join(map(re.escape, without_blank_lines(text).split("…"))) + r"\Z"
+
+
+class PageTest(BinaryTest):
+    """Blocks of a page, run in one shell as they stand; what each prints is compared with what the page says, in which …
+    stands for anything: in a ```text block behind one of ```sh, ```sql for psql, ```redis for redis-cli or ```python, or in a
+    ```console itself. Hosts, ports and other names of a page are exchanged for those of the test."""
+
+    def run_page(self, name, environment_of_page=None, servers=None, section=None, languages=COMMANDS, names=None, before=""):
+        """servers: the ports of those that run, by the ports that the page names. names: what stands for what in it.
+        before: what the shell does first. A block of ```redis needs REDIS_PORT."""
+        ports = {**dict(zip(("7420", "7421"), map(str, free_ports(2)))), **(servers or {})}
+        page = (ROOT / name).read_text(encoding="utf-8")
+        for old, new in {**(names or {}), **{f"127.0.0.1:{old}": f"127.0.0.1:{new}" for old, new in ports.items()}}.items():
+            assert old in page or old not in (names or {}), old
+            page = page.replace(old, new)
+        steps = list(blocks(page, section, languages))
+        self.assertTrue(steps)
+        script = before
+        for number, (language, text, _) in enumerate(steps):
+            file = f"block{number}"
+            self.write(file, text)
+            script += {"sh": text, "sql": SQL.format(file), "sql console": SQL_CONSOLE.format(file),
+                       "redis": f"redis-cli -e -p $REDIS_PORT {shlex.join(text.split())} | grep -x OK\n",
+                       "python": f"/usr/bin/python3 {file}\n"}[language] + f"echo '{MARK}'\n"
+        variables = environment({"PATH": f"{os.path.dirname(BINARY)}:{os.environ['PATH']}",
+                                 "FENCEGUARD_LISTEN": f"127.0.0.1:{ports['7420']}",
+                                 "FENCEGUARD_CONTROL": f"127.0.0.1:{ports['7421']}", **(environment_of_page or {})})
+        self.write("page.sh", script + "kill $(jobs -p) 2>/dev/null || true\n")
+        with open(self.path("out"), "w") as out, open(self.path("errors"), "w") as errors:
+            shell = subprocess.Popen(["bash", "-eu", "-o", "pipefail", "page.sh"], cwd=self.folder, env=variables,
+                                     stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True)
+        self.addCleanup(end_group, shell.pid)
+        try:
+            shell.wait(2 * LIMIT_S)
+        except subprocess.TimeoutExpired:
+            end_group(shell.pid)
+            shell.wait()
+        out, errors = (pathlib.Path(self.path(name)).read_text(encoding="utf-8") for name in ("out", "errors"))
+        printed = out.split(MARK + "\n")
+        self.assertEqual((shell.returncode, len(printed)), (0, len(steps) + 1), out + errors)
+        for (language, text, expected), said in zip(steps, printed):
+            if expected is not None:
+                self.assertRegex(without_blank_lines(said), re.compile(pattern(expected), re.DOTALL), f"after:\n{text}")
+            elif language == "sql":
+                self.assertNotIn("ERROR", said, f"after:\n{text}")
+
+
+def end_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def interrupted(start, number, is_time, limit_s=LIMIT_S):

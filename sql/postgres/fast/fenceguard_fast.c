@@ -71,6 +71,7 @@ typedef struct NotedClaim
 	SubTransactionId owner;		/* whose rollback takes it back */
 	CommandId	verified_in;	/* in which the fence was last seen to equal it */
 	uint64		verified_after; /* so many rollbacks to a savepoint, each of which may have released its lock */
+	TimestampTz verified_for;	/* the client's statement that began then; before another one the floor may have risen */
 	int64		key;
 	int64		token;
 	int			resource_size;
@@ -94,6 +95,22 @@ static bool
 is_same(Bytes a, const char *data, int size)
 {
 	return a.size == size && memcmp(a.data, data, size) == 0;
+}
+
+/* Until the next command, statement of the client, or rollback to a savepoint. */
+static void
+mark_verified(NotedClaim *claim)
+{
+	claim->verified_in = GetCurrentCommandId(false);
+	claim->verified_after = rollbacks;
+	claim->verified_for = GetCurrentStatementStartTimestamp();
+}
+
+static bool
+is_verified(const NotedClaim *claim)
+{
+	return claim->verified_in == GetCurrentCommandId(false) && claim->verified_after == rollbacks &&
+		claim->verified_for == GetCurrentStatementStartTimestamp();
 }
 
 /* The newest claim to this resource, or NULL. */
@@ -127,6 +144,7 @@ note_claim(const Asked *asked)
 	claim->owner = GetCurrentSubTransactionId();
 	claim->verified_in = InvalidCommandId;
 	claim->verified_after = 0;
+	claim->verified_for = 0;
 	claim->key = asked->key;
 	claim->token = asked->token;
 	claim->resource_size = asked->name.size;
@@ -536,8 +554,7 @@ admit_equal(const Asked *asked, Writing writing)
 		return false;
 	if (noted == NULL)
 		noted = note_claim(asked);
-	noted->verified_in = GetCurrentCommandId(false);
-	noted->verified_after = rollbacks;
+	mark_verified(noted);
 	return true;
 }
 
@@ -661,7 +678,8 @@ fenceguard_kept_holder(PG_FUNCTION_ARGS)
 
 /*
  * Whether this transaction was admitted to the resource and the fence still says so. The fence's lock was taken with the
- * claim and is kept as long, so only this transaction can have changed the fence since, and not within one command.
+ * claim and is kept as long, so only this transaction can have changed the fence since, and not within one command. The
+ * floor may have been raised as well: each statement of the client looks.
  */
 static bool
 is_row_admitted(Datum resource)
@@ -678,15 +696,14 @@ is_row_admitted(Datum resource)
 	claim = find_claim(asked.key, asked.name);
 	if (claim == NULL)
 		return false;
-	if (claim->verified_in == GetCurrentCommandId(false) && claim->verified_after == rollbacks)
+	if (is_verified(claim))
 		return true;
 	asked.token = claim->token;
 	asked.holder.data = claim->text + claim->resource_size;
 	asked.holder.size = claim->holder_size;
 	if (!share_lock(&asked) || !equals_fence_now(&asked, &advanced_by))
 		return false;
-	claim->verified_in = GetCurrentCommandId(false);
-	claim->verified_after = rollbacks;
+	mark_verified(claim);
 	return true;
 }
 

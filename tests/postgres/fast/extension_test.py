@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from postgres_server import Server, SqlError, environment, program
+from postgres_server import Server, SqlError, environment, program, run_as_server
 
 FENCES = "select fenceguard.advance('accounts/1', 34, 'a'), fenceguard.advance('accounts/2', 35, 'b')"
 TABLE = "create table account (id bigint primary key, balance bigint); insert into account values (1, 100), (2, 100)"
@@ -164,6 +164,45 @@ class Extension(unittest.TestCase):
         self.assert_judged()
         self.assert_fails("ZF001", "select fenceguard.admit('gone', 4, 'g')")
         self.assertEqual(self.sql("select fenceguard.draw()"), "102")
+
+    def test_a_dump_of_children_restores_without_an_error(self):
+        """Its event trigger is there before the triggers that the dump makes. One parent is named before its children,
+        and one after."""
+        self.sql(f"""{CREATE}; create table base (id bigint); create table "my parts" (id bigint) partition by range (id);
+            select fenceguard.protect('base', $$ 'base/' || id $$), fenceguard.protect('"my parts"', $$ 'parts/' || id $$);
+            create table a_child () inherits (base); create table base_2 () inherits (base);
+            create table a_part partition of "my parts" for values from (0) to (10);
+            create table z_part partition of "my parts" for values from (10) to (20)""")
+        triggers = "select tgrelid::regclass, tgname, tgenabled from pg_trigger where tgname like 'fenceguard%' order by 1, 2"
+        before = set(self.sql(triggers).split("\n"))
+        archive = f"{self.server.folder}/children"
+        run_as_server(program("pg_dump"), "-Fc", "-d", self.server.conninfo(self.name), "-f", archive)
+        for options in (["-1"], ["-e"]):
+            self.name = self.server.create_database()
+            run_as_server(program("pg_restore"), *options, "-d", self.server.conninfo(self.name), archive)
+            self.assertEqual(set(self.sql(triggers).split("\n")), before)
+        self.sql("create table base_3 () inherits (base); create table a_part_2 partition of \"my parts\" "
+                 "for values from (20) to (30)")
+        for table in ("base_3", "a_part_2"):
+            self.assert_fails("ZF003", f"insert into {table} values (22)")
+            self.assert_fails("ZF003", f"truncate {table}")
+        self.sql("create table other (id bigint);"
+                 "alter table other inherit base, enable trigger user; select fenceguard.is_protected('other'::regclass)")
+        self.assert_fails("ZF003", "insert into other values (1)")
+
+    def test_a_floor_that_is_raised_behind_an_open_claim_counts_for_the_next_row(self):
+        """As in plain SQL. Only what wrote nothing since its claim could go on without another look."""
+        self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
+        for number, between in enumerate(("", "select count(*) from account", "lock table account in row exclusive mode",
+                                          "update account set balance = 5 where id = 1")):
+            token = 100 * (number + 1)
+            self.sql(f"select fenceguard.advance('accounts/1', {token}, 'a')")
+            with self.subTest(between), self.session() as writer:
+                writer.run(f"begin; select fenceguard.admit('accounts/1', {token}, 'a'); {between}")
+                self.sql(f"select fenceguard.init({token} + 1)")
+                with self.assertRaises(SqlError) as caught:
+                    writer.run("update account set balance = 4 where id = 1")
+                self.assertEqual(caught.exception.sqlstate, "ZF001")
 
     def test_a_transaction_that_was_admitted_before_it_was_installed_is_refused_and_may_be_repeated(self):
         self.install_plain()

@@ -27,10 +27,12 @@ ignore_startup_parameters = extra_float_digits
 
 
 class PgBouncer(ServerProcess):
-    """In front of a server, with one connection to it per database. Sessions of it are sessions of the server's kind."""
+    """In front of a server; by CONFIGURATION with one connection to it per database. Sessions of it are sessions of the
+    server's kind."""
 
-    def __init__(self, server):
+    def __init__(self, server, configuration=CONFIGURATION):
         self.server = server
+        self.configuration = configuration
         self._sessions = []
         super().__init__("bouncer")
         postgres_server.own(self.folder)
@@ -39,7 +41,7 @@ class PgBouncer(ServerProcess):
     def choose_ports(self):
         super().choose_ports()
         with open(f"{self.folder}/pgbouncer.ini", "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION.format(server=self.server, port=self.port))
+            file.write(self.configuration.format(server=self.server, port=self.port))
 
     def words(self):
         return ["/usr/sbin/pgbouncer", "-q", f"{self.folder}/pgbouncer.ini"]

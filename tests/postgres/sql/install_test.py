@@ -324,6 +324,28 @@ class Install(unittest.TestCase):
             self.assertEqual(self.server.psql(f"select fenceguard.admit('b', {9 if floor < 9 else 51}, 'h')", restored),
                              "admitted")
 
+    def test_a_publication_of_all_tables_has_nothing_refused(self):
+        """PostgreSQL refuses to delete published rows of a table without a key, unless its replica identity is full."""
+        name = self.database()
+        self.server.install(name)
+        self.server.psql("create table account (id bigint primary key, balance bigint); insert into account values (1, 1);"
+                         "alter table fenceguard.commit_looks replica identity default;"
+                         "alter table fenceguard.observations replica identity default", name)
+        self.server.install(name)  # over an older one
+        self.server.psql("""create publication everything for all tables;
+            select fenceguard.advance('a', 5, 'h'), fenceguard.compact(6), fenceguard.init(7);
+            select fenceguard.raise(10), fenceguard.draw(), fenceguard.rebase('a', 20), fenceguard.revoke('a');
+            create table granted (token bigint primary key);
+            insert into granted select token from fenceguard.acquire('l', '1 min', 'h');
+            select fenceguard.renew('l', token, 'h'), fenceguard.release('l', token, 'h') from granted;
+            select fenceguard.protect('account', $$ 'accounts/' || id $$, mode => 'observe')""", name)
+        for _ in range(2):
+            self.server.psql("update account set balance = balance + 1", name)
+        self.assertEqual(self.server.psql("select statements from fenceguard.observed", name), "2")
+        self.server.psql("select fenceguard.protect('account', $$ 'accounts/' || id $$); begin;"
+                         "select fenceguard.admit('accounts/1', 8, 'h'); update account set balance = 9; commit;"
+                         "select fenceguard.unprotect('account')", name)
+
 
 if __name__ == "__main__":
     unittest.main()
