@@ -66,6 +66,14 @@ class Pages(support.PageTest):
         key = "00112233445566778899aabbccddeeff" * 2
         self.run_page("docs/signed-claims.md", {"FENCEGUARD_INIT": "1"}, names={"KEY_IN_HEX": key}, before=SERVE)
 
+    def test_bearer_tokens(self):
+        page = (support.ROOT / "docs/control-side.md").read_text(encoding="utf-8")
+        [(_, tokens, _), *_] = support.blocks(page, "Bearer tokens", ("",))
+        server = self.serve("--init", "--control-token-file", self.write_private("tokens", tokens))
+        for token, status in (("3f9c1b7e0a5d42c8a6b1", 403), ("8d2e64f1c07b4b9c95aa", 200), ("3f9c1b7e0a5d42c8a6b2", 401)):
+            answer = server.call("POST", "/v1/fences/compact", {"Authorization": f"Bearer {token}"}, {})
+            self.assertEqual(answer.status, status, answer)
+
     def test_the_control_side(self):
         self.run_page("docs/control-side.md", names={"0.0.0.0:7422": f"0.0.0.0:{free_ports(1)[0]}"}, before=SERVE)
 
