@@ -1,5 +1,5 @@
-// The fast path of a session over TLS, whose records the test cuts where it likes, and what becomes of a
-// request that was begun there.
+// A session's fast path: over TLS, whose records the test cuts where it likes; beside clients that end, do
+// not read or say nothing; and what becomes of a request that was begun.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -28,11 +28,11 @@ struct Counts {
   std::atomic<int> served_slowly = 0;
 };
 
-// Answers with its path, or gives the request back.
+// Answers with a body, or gives the request back.
 class GatedExchange final : public FastExchange, public net::Poller::Deferred {
  public:
-  GatedExchange(Counts& counts, std::string path, bool falls_back, FastClient& client)
-      : counts_{counts}, path_{std::move(path)}, falls_back_{falls_back}, client_{client} {}
+  GatedExchange(Counts& counts, std::string body, bool falls_back, FastClient& client)
+      : counts_{counts}, body_{std::move(body)}, falls_back_{falls_back}, client_{client} {}
 
   void release() noexcept override {
     counts_.released.fetch_add(1);
@@ -42,18 +42,18 @@ class GatedExchange final : public FastExchange, public net::Poller::Deferred {
     if (falls_back_) return client_.fall_back();
     const auto framing = client_.frame_answer();
     begin_head(client_.out(), 200, framing.date);
-    end_head(client_.out(), 200, path_.size(), framing);
-    client_.send_answer(path_);
+    end_head(client_.out(), 200, body_.size(), framing);
+    client_.send_answer(body_);
   }
 
  private:
   Counts& counts_;
-  const std::string path_;
+  const std::string body_;
   const bool falls_back_;
   FastClient& client_;
 };
 
-// Begins every plain request, and ends it when the gate is open.
+// Begins every plain request, and ends it when the gate is open: the answer is padding and the path.
 class GatedStreams : public EchoStreams {
  public:
   enum class Ending { answered, given_back_and_thrown, given_back_and_left };
@@ -63,7 +63,7 @@ class GatedStreams : public EchoStreams {
   [[nodiscard]] bool has_fast_path() const noexcept override { return true; }
   [[nodiscard]] FastExchangePtr begin(const PlainRequest& request, FastClient& client) override {
     counts.begun.fetch_add(1);
-    auto exchange = std::make_unique<GatedExchange>(counts, std::string{request.path},
+    auto exchange = std::make_unique<GatedExchange>(counts, padding + std::string{request.path},
                                                     ending_ != Ending::answered, client);
     const std::scoped_lock lock{mutex_};
     if (is_open_) {
@@ -93,6 +93,7 @@ class GatedStreams : public EchoStreams {
   }
 
   Counts counts;
+  std::string padding;
 
  private:
   const Ending ending_;
@@ -193,6 +194,67 @@ TEST_F(FastSessionTest, WhatWasBegunIsReleasedBeforeTheClientHearsThatItFailed) 
     EXPECT_EQ(streams.counts.begun, 1);
     EXPECT_EQ(streams.counts.released, 1);
   }
+}
+
+// 15 MB of answers, which no buffer takes.
+TEST_F(FastSessionTest, AClientThatDoesNotReadHasEveryAnswerInItsOrder) {
+  constexpr int requests = 1000;
+  GatedStreams streams;
+  streams.padding = std::string(15'000, '.');
+  RawClient client{server.listen("127.0.0.1:0", streams, {})};
+  std::string all;
+  for (int i = 0; i < requests; ++i) all += request(fmt::format("/{}", i));
+  ASSERT_TRUE(client.send(all));
+  EXPECT_TRUE(eventually([&] { return streams.counts.begun > 10; }));
+  for (int i = 0; i < requests; ++i) {
+    const auto answer = client.receive();
+    ASSERT_NE(answer.body.find(fmt::format("/{}", i)), std::string::npos) << i;
+  }
+  EXPECT_EQ(streams.counts.begun + streams.counts.served_slowly, requests);
+}
+
+TEST_F(FastSessionTest, RequestsInFrontOfAnEndAreAnswered) {
+  GatedStreams streams;
+  RawClient client{server.listen("127.0.0.1:0", streams, {})};
+  ASSERT_TRUE(client.send(request("/one") + request("/two")));
+  client.shutdown_send();
+  EXPECT_NE(client.receive().body.find("/one"), std::string::npos);
+  EXPECT_NE(client.receive().body.find("/two"), std::string::npos);
+  EXPECT_EQ(client.receive_to_end(), "");
+}
+
+TEST_F(FastSessionTest, AResetBehindTwoRequestsReleasesWhatWasBegun) {
+  GatedStreams streams;
+  streams.close_gate();
+  RawClient client{server.listen("127.0.0.1:0", streams, {})};
+  ASSERT_TRUE(client.send(request("/one") + request("/two")));
+  ASSERT_TRUE(eventually([&] { return streams.counts.begun == 1; }));
+  client.reset();
+  streams.open_gate();
+  EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
+  EXPECT_EQ(streams.counts.released, streams.counts.begun);
+}
+
+TEST_F(FastSessionTest, AnIdleConnectionEndsAtItsLimit) {
+  GatedStreams streams;
+  RawClient client{server.listen("127.0.0.1:0", streams, {.idle_max = 50ms})};
+  ASSERT_TRUE(client.send(request("/one")));
+  EXPECT_EQ(client.receive().status, 200U);
+  EXPECT_EQ(client.receive_to_end(), "");
+  EXPECT_EQ(streams.counts.served_slowly, 0);
+}
+
+TEST_F(FastSessionTest, ADrainWaitsForWhatWasBegunAndNotForMore) {
+  GatedStreams streams;
+  streams.close_gate();
+  RawClient client{server.listen("127.0.0.1:0", streams, {})};
+  ASSERT_TRUE(client.send(request("/one")));
+  ASSERT_TRUE(eventually([&] { return streams.counts.begun == 1; }));
+  std::jthread drain{[&] { EXPECT_TRUE(server.drain(patience)); }};
+  let_it_read();
+  streams.open_gate();
+  EXPECT_EQ(client.receive().body, "/one");
+  EXPECT_EQ(client.receive_to_end(), "");
 }
 
 }  // namespace
