@@ -361,7 +361,7 @@ class PageTest(BinaryTest):
                                      stdin=subprocess.DEVNULL, stdout=out, stderr=errors, start_new_session=True)
         self.addCleanup(end_group, shell.pid)
         try:
-            shell.wait(2 * LIMIT_S)
+            shell.wait(10 * LIMIT_S)
         except subprocess.TimeoutExpired:
             end_group(shell.pid)
             shell.wait()
