@@ -529,12 +529,6 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   c record;
 begin
-  -- Beside the extension this is there before what a dump has: the dump makes the triggers of children itself, one by one.
-  -- Where a trigger of ours is enabled, and nothing else is done, there is no new child.
-  if current_query() ~* ('^\s*(create trigger fenceguard_[a-z]+ [^;]*;\s*)?'
-                         'alter table (only )?("[^"]+"|[^\s",;/-])+ enable always trigger fenceguard_[a-z]+;?\s*$') then
-    return;
-  end if;
   for c in
     with touched as (
       select d.objid as relation from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass

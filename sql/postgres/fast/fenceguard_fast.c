@@ -71,7 +71,7 @@ typedef struct NotedClaim
 	SubTransactionId owner;		/* whose rollback takes it back */
 	CommandId	verified_in;	/* in which the fence was last seen to equal it */
 	uint64		verified_after; /* so many rollbacks to a savepoint, each of which may have released its lock */
-	TimestampTz verified_for;	/* the client's statement that began then; before another one the floor may have risen */
+	uint64		verified_generation;	/* and before so many news of fences and the floor */
 	int64		key;
 	int64		token;
 	int			resource_size;
@@ -95,22 +95,6 @@ static bool
 is_same(Bytes a, const char *data, int size)
 {
 	return a.size == size && memcmp(a.data, data, size) == 0;
-}
-
-/* Until the next command, statement of the client, or rollback to a savepoint. */
-static void
-mark_verified(NotedClaim *claim)
-{
-	claim->verified_in = GetCurrentCommandId(false);
-	claim->verified_after = rollbacks;
-	claim->verified_for = GetCurrentStatementStartTimestamp();
-}
-
-static bool
-is_verified(const NotedClaim *claim)
-{
-	return claim->verified_in == GetCurrentCommandId(false) && claim->verified_after == rollbacks &&
-		claim->verified_for == GetCurrentStatementStartTimestamp();
 }
 
 /* The newest claim to this resource, or NULL. */
@@ -144,7 +128,7 @@ note_claim(const Asked *asked)
 	claim->owner = GetCurrentSubTransactionId();
 	claim->verified_in = InvalidCommandId;
 	claim->verified_after = 0;
-	claim->verified_for = 0;
+	claim->verified_generation = 0;
 	claim->key = asked->key;
 	claim->token = asked->token;
 	claim->resource_size = asked->name.size;
@@ -450,6 +434,26 @@ equals_fence_now(const Asked *asked, uint64 *advanced_by)
 	return is_equal;
 }
 
+/*
+ * Seen to equal its fence by a look that began at generation seen: that is good until the next command, rollback to a
+ * savepoint, or change of any fence or of the floor. Without news of those it is good for nothing.
+ */
+static void
+mark_verified(NotedClaim *claim, uint64 seen)
+{
+	claim->verified_in = fences.is_news_known ? GetCurrentCommandId(false) : InvalidCommandId;
+	claim->verified_after = rollbacks;
+	claim->verified_generation = seen;
+}
+
+static bool
+is_verified(const NotedClaim *claim)
+{
+	AcceptInvalidationMessages();
+	return claim->verified_in == GetCurrentCommandId(false) && claim->verified_after == rollbacks &&
+		fences.is_news_known && claim->verified_generation == generation;
+}
+
 /* ---- The judgement ----------------------------------------------------------------------------------------------- */
 
 static Bytes
@@ -546,6 +550,7 @@ static bool
 admit_equal(const Asked *asked, Writing writing)
 {
 	uint64		advanced_by;
+	uint64		seen = generation;
 	NotedClaim *noted = find_equal_claim(asked);
 
 	if (!equals_fence_now(asked, &advanced_by))
@@ -554,7 +559,7 @@ admit_equal(const Asked *asked, Writing writing)
 		return false;
 	if (noted == NULL)
 		noted = note_claim(asked);
-	mark_verified(noted);
+	mark_verified(noted, seen);
 	return true;
 }
 
@@ -678,8 +683,8 @@ fenceguard_kept_holder(PG_FUNCTION_ARGS)
 
 /*
  * Whether this transaction was admitted to the resource and the fence still says so. The fence's lock was taken with the
- * claim and is kept as long, so only this transaction can have changed the fence since, and not within one command. The
- * floor may have been raised as well: each statement of the client looks.
+ * claim and is kept as long, so only this transaction can have changed the fence since, and not within one command. But
+ * the floor may have been raised, of which there are news before a lock is released that a row may have waited for.
  */
 static bool
 is_row_admitted(Datum resource)
@@ -687,6 +692,7 @@ is_row_admitted(Datum resource)
 	NotedClaim *claim;
 	Asked		asked;
 	uint64		advanced_by;
+	uint64		seen;
 
 	if (newest == NULL || !is_judged_here())
 		return false;
@@ -701,9 +707,10 @@ is_row_admitted(Datum resource)
 	asked.token = claim->token;
 	asked.holder.data = claim->text + claim->resource_size;
 	asked.holder.size = claim->holder_size;
+	seen = generation;
 	if (!share_lock(&asked) || !equals_fence_now(&asked, &advanced_by))
 		return false;
-	mark_verified(claim);
+	mark_verified(claim, seen);
 	return true;
 }
 
