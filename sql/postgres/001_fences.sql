@@ -201,16 +201,6 @@ begin
   end if;
 end $$;
 
--- For a table without a key, of which rows are deleted: a publication of all tables would have them refused otherwise.
-create or replace function fenceguard.install_replica_identity(relation regclass) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-  if (select c.relreplident from pg_class c where c.oid = relation) <> 'f' then
-    execute format('alter table %s replica identity full', relation);
-  end if;
-end $$;
-do $do$ begin perform fenceguard.install_replica_identity('fenceguard.commit_looks'); end $do$;
-
 -- Also where nothing is written: that what is on record was said to be so, to a client that asks again, must not rest on
 -- a commit whose end was not seen.
 create or replace function fenceguard.demand_durable_commit() returns void

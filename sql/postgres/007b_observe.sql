@@ -12,7 +12,6 @@ create table if not exists fenceguard.observations (
   last_at          timestamptz not null,
   last_resource    text
 ) with (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
-do $do$ begin perform fenceguard.install_replica_identity('fenceguard.observations'); end $do$;
 
 -- The body of the check function of an observed table. Also called where a statement ends, and before a TRUNCATE.
 create or replace function fenceguard.observing_body(schema text, id text, columns text[]) returns text

@@ -86,3 +86,16 @@ do $$ begin perform fenceguard.leave_notes(); end $$;
 
 update fenceguard.schema_version set version = fenceguard.version();
 insert into fenceguard.schema_version (version) values (fenceguard.version()) on conflict do nothing;
+
+-- Where a publication has all tables, nothing can be deleted from one that has neither a key nor this identity. It locks
+-- the table until the end, so it comes last, and first where it may have to wait: each advance writes to commit_looks.
+do $do$
+declare
+  relation regclass;
+begin
+  foreach relation in array '{fenceguard.observations, fenceguard.commit_looks}'::regclass[] loop
+    if (select c.relreplident from pg_catalog.pg_class c where c.oid = relation) <> 'f' then
+      execute format('alter table %s replica identity full', relation);
+    end if;
+  end loop;
+end $do$;

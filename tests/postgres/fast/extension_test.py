@@ -5,7 +5,7 @@ import os
 import subprocess
 import unittest
 
-from postgres_server import Server, SqlError, environment, program
+from postgres_server import Server, SqlError, environment, program, run_as_server
 
 FENCES = "select fenceguard.advance('accounts/1', 34, 'a'), fenceguard.advance('accounts/2', 35, 'b')"
 TABLE = "create table account (id bigint primary key, balance bigint); insert into account values (1, 100), (2, 100)"

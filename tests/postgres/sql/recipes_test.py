@@ -103,7 +103,7 @@ class OneServer(Recipe):
         late.run("begin; select fenceguard.admit('prices/2024-05-01', 42, 'import') \\g /dev/null\n"
                  "insert into prices select i, '2024-05-01', 1 from generate_series(2001, 9000) i")
         self.sql("select fenceguard.advance('prices/2024-05-01', 43, 'next', drain => '0.1 s')")
-        self.assertFalse(self.server.is_connected(late.pid))
+        wait_until(lambda: not self.server.is_connected(late.pid))
         self.assertEqual(self.sql("select count(*) from prices"), "1000")
 
     def test_migrations(self):
@@ -292,6 +292,7 @@ class LogicalReplication(Recipe):
 
     def start_subscriber(self):
         subscriber = Server()
+        self.addCleanup(self.sql, "select pg_drop_replication_slot(slot_name) from pg_replication_slots")
         self.addCleanup(subscriber.remove)
         subscriber.create_database("mydb", install=True)
         return subscriber
