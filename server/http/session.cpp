@@ -156,8 +156,6 @@ Task<bool> Session::serve_stream() {
     has_thrown = true;
   }
   in_flight.fetch_sub(1, std::memory_order_relaxed);
-  // Of a handler that did not get so far: it is released before anything is answered.
-  (void)fast_.take_begun();
   if (connection_.is_watching()) co_await connection_.stop_watching();
   if (stream.state() == SessionStream::State::begun) connection_.transport().reset();
   if (stream.state() == SessionStream::State::none && !connection_.is_cut()) {
@@ -269,6 +267,8 @@ Response Session::refusal_response(Rejection refusal) noexcept {
 }
 
 Task<bool> Session::respond_refusal(Rejection refusal) {
+  // What a handler that failed did not take is released before its client hears of it.
+  (void)fast_.take_begun();
   co_await respond(refusal_response(refusal));
   co_return goes_on_;
 }

@@ -8,7 +8,7 @@ import redis_server
 import support
 import upstream_server
 import zookeeper_server
-from server_process import free_ports
+from server_process import PAGE_PORTS, free_ports
 
 # A page's serve stays in the foreground; here it has answered, and the next one takes its place.
 SERVE = """serving=
@@ -75,7 +75,7 @@ class Pages(support.PageTest):
             self.assertEqual(answer.status, status, answer)
 
     def test_the_control_side(self):
-        self.run_page("docs/control-side.md", names={"0.0.0.0:7422": f"0.0.0.0:{free_ports(1)[0]}"}, before=SERVE)
+        self.run_page("docs/control-side.md", names={"0.0.0.0:7422": f"0.0.0.0:{free_ports(1, PAGE_PORTS)[0]}"}, before=SERVE)
 
     def test_http(self):
         storage, shown = self.start(upstream_server), self.start(upstream_server)

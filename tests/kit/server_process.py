@@ -24,6 +24,7 @@ def program(name):
 
 
 PORT_MIN = 10_000
+PAGE_PORTS = (7_500, PORT_MIN)  # of nobody who can take another where one is taken
 STARTS_MAX = 5
 IN_USE = "address already in use"
 
@@ -35,22 +36,23 @@ def _port_of_a_server():
     return random.SystemRandom().randrange(PORT_MIN, first_of_clients) if first_of_clients >= 2 * PORT_MIN else 0
 
 
-def _bind(probe):
+def _bind(probe, among):
     for attempt in range(100):
         try:
-            probe.bind(("127.0.0.1", _port_of_a_server()))
+            port = random.SystemRandom().randrange(*among) if among else _port_of_a_server()
+            probe.bind(("127.0.0.1", port))
             return
         except OSError:
             if attempt == 99:
                 raise
 
 
-def free_ports(count):
-    """Free ports of 127.0.0.1, all different. A server that went away finds its own free again, as a rule."""
+def free_ports(count, among=None):
+    """Free ports of 127.0.0.1, all different, of a range if one is given. A server that went away finds its own free again, as a rule."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
-            _bind(probe)
+            _bind(probe, among)
         return [probe.getsockname()[1] for probe in probes]
     finally:
         for probe in probes:

@@ -20,7 +20,7 @@ import time
 import unittest
 
 import api_description
-from server_process import free_ports
+from server_process import PAGE_PORTS, free_ports
 from waiting import LIMIT_S, wait_until
 
 BINARY = os.environ["FENCEGUARD_BINARY"]
@@ -338,11 +338,11 @@ class PageTest(BinaryTest):
     def run_page(self, name, environment_of_page=None, servers=None, section=None, languages=COMMANDS, names=None, before=""):
         """servers: the ports of those that run, by the ports that the page names. names: what stands for what in it.
         before: what the shell does first. A block of ```redis needs REDIS_PORT."""
-        ports = {**dict(zip(("7420", "7421"), map(str, free_ports(2)))), **(servers or {})}
+        ports = {**dict(zip(("7420", "7421"), map(str, free_ports(2, PAGE_PORTS)))), **(servers or {})}
         page = (ROOT / name).read_text(encoding="utf-8")
-        for old, new in {**(names or {}), **{f"127.0.0.1:{old}": f"127.0.0.1:{new}" for old, new in ports.items()}}.items():
-            assert old in page or old not in (names or {}), old
-            page = page.replace(old, new)
+        self.assertEqual([old for old in names or {} if old not in page], [])
+        instead = {**(names or {}), **{f"127.0.0.1:{old}": f"127.0.0.1:{new}" for old, new in ports.items()}}
+        page = re.sub("|".join(re.escape(old) + r"(?!\d)" for old in instead), lambda found: instead[found[0]], page)
         steps = list(blocks(page, section, languages))
         self.assertTrue(steps)
         script = before
@@ -371,7 +371,7 @@ class PageTest(BinaryTest):
         for (language, text, expected), said in zip(steps, printed):
             if expected is not None:
                 self.assertRegex(without_blank_lines(said), re.compile(pattern(expected), re.DOTALL), f"after:\n{text}")
-            elif language == "sql":
+            elif language.startswith("sql"):
                 self.assertNotIn("ERROR", said, f"after:\n{text}")
 
 

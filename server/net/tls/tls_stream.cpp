@@ -18,6 +18,9 @@ TlsStream::TlsStream(Socket& socket, std::shared_ptr<const TlsContext> context)
     throw std::bad_alloc{};
   }
   ::SSL_set_read_ahead(ssl_, 1);
+  auto* const source = ::SSL_get_rbio(ssl_);
+  ::BIO_set_callback_ex(source, note_read);
+  ::BIO_set_callback_arg(source, reinterpret_cast<char*>(this));
   if (context_->is_server()) {
     ::SSL_set_accept_state(ssl_);
   } else {
@@ -73,21 +76,20 @@ TlsStream::Read TlsStream::read_now(bool is_open, char* data, std::size_t bytes)
   ::ERR_clear_error();
   errno = 0;
   std::size_t received = 0;
-  auto* const source = ::SSL_get_rbio(ssl_);
-  const auto before = ::BIO_number_read(source);
-  const bool reads_ahead = is_between_records();
+  is_socket_empty_ = false;
   const auto error = outcome(::SSL_read_ex(ssl_, data, bytes, &received));
-  const auto taken = ::BIO_number_read(source) - before;
-  // For the head of a record OpenSSL asks the socket for as much as a record takes: where it was given less,
-  // what comes later is told. For the rest of a record that it has begun it asks for no more than that.
-  const bool is_drained = reads_ahead && taken > 0 && taken < SSL3_RT_MAX_PLAIN_LENGTH;
-  rest_ = ::SSL_has_pending(ssl_) != 0 ? Rest::more : is_drained ? Rest::none : Rest::perhaps;
+  rest_ = ::SSL_has_pending(ssl_) != 0 ? Rest::more : is_socket_empty_ ? Rest::none : Rest::perhaps;
   return {error, received};
 }
 
-// SSL_has_pending() alone does not tell that the head of a record has come, and nothing of its body.
-bool TlsStream::is_between_records() const noexcept {
-  return ::SSL_has_pending(ssl_) == 0 && std::string_view{::SSL_rstate_string(ssl_)} == "RH";
+// How much OpenSSL asks the socket for is its own affair: for the head of a record much, for the rest of one
+// that it has begun no more than that. Where the last read gave less, what comes later is told.
+long TlsStream::note_read(bio_st* source, int operation, const char* /*data*/, std::size_t asked,
+                          int /*argi*/, long /*argl*/, int result, std::size_t* taken) noexcept {
+  if (operation == (BIO_CB_READ | BIO_CB_RETURN))
+    reinterpret_cast<TlsStream*>(::BIO_get_callback_arg(source))->is_socket_empty_ =
+        result > 0 && *taken < asked;
+  return result;
 }
 
 TlsStream::Error TlsStream::write_part(std::string_view& part) noexcept {

@@ -14,6 +14,7 @@
 #include "server/net/rest.hpp"
 #include "server/net/tls/tls.hpp"
 
+struct bio_st;
 struct ssl_st;
 
 namespace fenceguard::net {
@@ -44,7 +45,9 @@ class TlsStream {
   [[nodiscard]] Error look(bool is_open) noexcept;
 
  private:
-  [[nodiscard]] bool is_between_records() const noexcept;
+  // A callback of OpenSSL's, at each read of the socket.
+  static long note_read(bio_st* source, int operation, const char* data, std::size_t asked, int argi,
+                        long argl, int result, std::size_t* taken) noexcept;
   // The error that goes with what an OpenSSL call returned; would_block sets what is to be waited for.
   [[nodiscard]] Error outcome(int result) noexcept;
   [[nodiscard]] Error write_part(std::string_view& part) noexcept;
@@ -56,6 +59,7 @@ class TlsStream {
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* ssl_;
   Rest rest_ = Rest::perhaps;
+  bool is_socket_empty_ = false;
   bool wants_write_ = false;
   bool is_established_ = false;
   bool is_broken_ = false;
