@@ -129,17 +129,17 @@ class FastSessionTest : public ::testing::Test {
   // Lets the server see what was sent so far by itself. Nothing fails where it does not; less is tried.
   static void let_it_read() { std::this_thread::sleep_for(2ms); }
 
-  [[nodiscard]] std::string listen(GatedStreams& streams) {
+  [[nodiscard]] std::string listen() {
     return server.listen("127.0.0.1:0", streams, {.idle_max = 2 * patience},
                          TlsContext::server(Certificates::get().server()));
   }
 
+  GatedStreams streams;
   Server server{1};
 };
 
 TEST_F(FastSessionTest, ARequestBehindARecordThatWasCutIsServedWithoutAnotherByte) {
-  GatedStreams streams;
-  TlsClient client{listen(streams)};
+  TlsClient client{listen()};
   for (std::size_t at = 1, size = 2; at < size; ++at) {
     const auto first = record(client, request("/first"));
     const auto second = record(client, request("/next"));
@@ -154,8 +154,7 @@ TEST_F(FastSessionTest, ARequestBehindARecordThatWasCutIsServedWithoutAnotherByt
 }
 
 TEST_F(FastSessionTest, ARequestThatComesWhileTwoAreAtWorkIsServedWithoutAnotherByte) {
-  GatedStreams streams;
-  TlsClient client{listen(streams)};
+  TlsClient client{listen()};
   ASSERT_TRUE(client.send(request("/warm")));
   ASSERT_NE(client.receive_until("/warm"), "");
   const int begun = streams.counts.begun;
@@ -172,8 +171,7 @@ TEST_F(FastSessionTest, ARequestThatComesWhileTwoAreAtWorkIsServedWithoutAnother
 }
 
 TEST_F(FastSessionTest, ARequestInTwoRecordsThatCameTogetherIsPlain) {
-  GatedStreams streams;
-  TlsClient client{listen(streams)};
+  TlsClient client{listen()};
   ASSERT_TRUE(client.send(request("/warm")));
   ASSERT_NE(client.receive_until("/warm"), "");
   auto records = record(client, "PUT /body HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n");
@@ -186,20 +184,19 @@ TEST_F(FastSessionTest, ARequestInTwoRecordsThatCameTogetherIsPlain) {
 TEST_F(FastSessionTest, WhatWasBegunIsReleasedBeforeTheClientHearsThatItFailed) {
   using Ending = GatedStreams::Ending;
   for (const auto ending : {Ending::given_back_and_thrown, Ending::given_back_and_left}) {
-    GatedStreams streams{ending};
+    GatedStreams failing{ending};
     Server own{1};
-    RawClient client{own.listen("127.0.0.1:0", streams, {})};
+    RawClient client{own.listen("127.0.0.1:0", failing, {})};
     ASSERT_TRUE(client.send(request("/begun")));
     EXPECT_EQ(client.receive().status, 500U);
-    EXPECT_EQ(streams.counts.begun, 1);
-    EXPECT_EQ(streams.counts.released, 1);
+    EXPECT_EQ(failing.counts.begun, 1);
+    EXPECT_EQ(failing.counts.released, 1);
   }
 }
 
 // 15 MB of answers, which no buffer takes.
 TEST_F(FastSessionTest, AClientThatDoesNotReadHasEveryAnswerInItsOrder) {
   constexpr int requests = 1000;
-  GatedStreams streams;
   streams.padding = std::string(15'000, '.');
   RawClient client{server.listen("127.0.0.1:0", streams, {})};
   std::string all;
@@ -214,7 +211,6 @@ TEST_F(FastSessionTest, AClientThatDoesNotReadHasEveryAnswerInItsOrder) {
 }
 
 TEST_F(FastSessionTest, RequestsInFrontOfAnEndAreAnswered) {
-  GatedStreams streams;
   RawClient client{server.listen("127.0.0.1:0", streams, {})};
   ASSERT_TRUE(client.send(request("/one") + request("/two")));
   client.shutdown_send();
@@ -224,7 +220,6 @@ TEST_F(FastSessionTest, RequestsInFrontOfAnEndAreAnswered) {
 }
 
 TEST_F(FastSessionTest, AResetBehindTwoRequestsReleasesWhatWasBegun) {
-  GatedStreams streams;
   streams.close_gate();
   RawClient client{server.listen("127.0.0.1:0", streams, {})};
   ASSERT_TRUE(client.send(request("/one") + request("/two")));
@@ -232,11 +227,10 @@ TEST_F(FastSessionTest, AResetBehindTwoRequestsReleasesWhatWasBegun) {
   client.reset();
   streams.open_gate();
   EXPECT_TRUE(eventually([&] { return server.connections() == 0; }));
-  EXPECT_EQ(streams.counts.released, streams.counts.begun);
+  EXPECT_TRUE(eventually([&] { return streams.counts.released == streams.counts.begun; }));
 }
 
 TEST_F(FastSessionTest, AnIdleConnectionEndsAtItsLimit) {
-  GatedStreams streams;
   RawClient client{server.listen("127.0.0.1:0", streams, {.idle_max = 50ms})};
   ASSERT_TRUE(client.send(request("/one")));
   EXPECT_EQ(client.receive().status, 200U);
@@ -245,7 +239,6 @@ TEST_F(FastSessionTest, AnIdleConnectionEndsAtItsLimit) {
 }
 
 TEST_F(FastSessionTest, ADrainWaitsForWhatWasBegunAndNotForMore) {
-  GatedStreams streams;
   streams.close_gate();
   RawClient client{server.listen("127.0.0.1:0", streams, {})};
   ASSERT_TRUE(client.send(request("/one")));
