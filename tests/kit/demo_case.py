@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 import support
 from support import processes_with, wait_until
 
-LIMIT_S = 120
+LIMIT_S = 300
 COLUMNS_MAX = 100
 
 
