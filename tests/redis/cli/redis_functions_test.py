@@ -181,8 +181,9 @@ class Functions(RedisTest):
                 replica.cli("FCALL", *words)
 
     def example(self, language):
-        page = (CASES.parents[1] / "docs" / "redis.md").read_text(encoding="utf-8")
-        return page.split(f"```{language}\n")[1].split("```")[0].replace("6379", str(self.own.port))
+        page = (support.ROOT / "docs" / "redis.md").read_text(encoding="utf-8")
+        [(_, text, _)] = support.blocks(page, languages=(language,))
+        return text.replace("6379", str(self.own.port))
 
     def test_the_example_in_python(self):
         names = {"redis": redis, "token": 7, "holder": "a"}
