@@ -12,6 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds ttl{500};
+constexpr milliseconds ttl_of_b{60'000};       // and of A when it starts again: both give it back
 constexpr milliseconds beyond_the_lease{100};  // how much longer A is stopped, at least
 constexpr milliseconds lock_wait{8'000};
 constexpr std::string_view own_http = "http";
@@ -73,15 +74,15 @@ Outcome outcome_of(std::optional<std::int64_t> balance, const std::string& resou
 }
 
 // Asks, and waits if it is held.
-void take(Client& client) {
-  if (!client.try_take(ttl)) client.take(ttl, lock_wait);
+void take(Client& client, milliseconds lease) {
+  if (!client.try_take(lease)) client.take(lease, lock_wait);
 }
 
 // A starts again: it knows of the refusal, and nothing of its work is left.
 bool start_again(Client& a) {
   const auto first = a.token();
   a.roll_back();
-  take(a);
+  take(a, ttl_of_b);
   const bool is_done = a.add(add_a) && a.token() > first;
   return a.give_back() && is_done;
 }
@@ -99,12 +100,12 @@ Outcome run(Harness& harness, const Site& site, bool guarded) {
   Fixture fixture{harness, options};
   auto& [balance, a, b] = fixture;
 
-  take(a);
+  take(a, ttl);
   a.read();
   a.pause();
   a.begin_write(add_a);
 
-  take(b);
+  take(b, ttl_of_b);
   b.read();
   const auto written = b.write(add_b);
   b.give_back();
