@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,19 +11,24 @@
 #include <string>
 #include <thread>
 
+#include "server/proxy/upstream/upstream_pool.hpp"
 #include "tests/proxy/guarded.hpp"
 
 namespace fenceguard::test {
 namespace {
 
 constexpr std::size_t body_bytes = 4 * 1024 * 1024;
+constexpr const char* until_gone = "";
+constexpr std::size_t talkative_bytes = 1'000;
+constexpr std::string_view head_end = "\r\n\r\n";
 
-// Serves one request: takes its head, says words while the body waits to be taken, takes the body, answers.
+// Serves the requests of one connection: takes a head, says words while the body waits to be taken, takes the
+// body, answers. Its kernel takes no more than untaken_bytes ahead. A body of few bytes it takes without a
+// word.
 class Talker {
  public:
-  explicit Talker(std::vector<std::string> words) : words_{std::move(words)} {
-    const int bytes = 16 * 1024;
-    ::setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  explicit Talker(std::vector<std::string> words, int untaken_bytes = 16 * 1024) : words_{std::move(words)} {
+    ::setsockopt(listener_, SOL_SOCKET, SO_RCVBUF, &untaken_bytes, sizeof untaken_bytes);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -44,10 +50,15 @@ class Talker {
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
 
  private:
+  static std::size_t bytes_behind(const std::string& head) {
+    constexpr std::string_view name = "Content-Length: ";
+    return std::stoul(head.substr(head.find(name) + name.size()));
+  }
+
   void serve() {
     const int connection = ::accept(listener_, nullptr, nullptr);
     std::string seen;
-    std::array<char, 16384> piece;
+    std::array<char, 1024> piece;
     const auto take = [&] {
       const auto bytes = ::recv(connection, piece.data(), piece.size(), 0);
       if (bytes > 0) seen.append(piece.data(), static_cast<std::size_t>(bytes));
@@ -56,15 +67,27 @@ class Talker {
     const auto say = [&](const std::string& bytes) {
       (void)!::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     };
-    while (seen.find("\r\n\r\n") == std::string::npos && take()) continue;
-    for (const auto& word : words_) {
-      std::this_thread::sleep_for(30ms);
-      say(word);
-    }
-    const auto end = seen.find("\r\n\r\n") + 4 + body_bytes;
-    while (seen.size() < end && take()) continue;
-    if (seen.size() == end) say("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
-    while (take()) continue;
+    const auto serve_one = [&] {
+      while (seen.find(head_end) == std::string::npos) {
+        if (!take()) return false;
+      }
+      const auto body = bytes_behind(seen);
+      for (const auto& word : words_) {
+        if (body < talkative_bytes) break;
+        std::this_thread::sleep_for(30ms);
+        say(word);
+        pollfd ended{connection, 0, 0};
+        if (word == until_gone) (void)::poll(&ended, 1, -1);
+      }
+      const auto end = seen.find(head_end) + head_end.size() + body;
+      while (seen.size() < end) {
+        if (!take()) return false;
+      }
+      seen.erase(0, end);
+      say("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+      return true;
+    };
+    while (serve_one()) continue;
     ::close(connection);
   }
 
@@ -106,6 +129,23 @@ TEST_F(InterimTest, InterimAnswersWithoutEndAreNoAnswerEither) {
   std::string many;
   for (int i = 0; i < 40; ++i) many += "HTTP/1.1 103 Early Hints\r\n\r\n";
   EXPECT_EQ(put_past({many}).status, 502U);
+}
+
+// The whole request was handed to the kernel at once, and lies there.
+TEST_F(InterimTest, ASuccessBeforeTheBodyWasTakenIsUnknownOnTheFastPathToo) {
+  const Talker upstream{{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", until_gone}, 2 * 1024};
+  GuardedOptions options;
+  options.has_fast_path = true;
+  Guarded guarded{upstream.url(), options};
+  for (const auto served : {0U, 1U}) {
+    EXPECT_EQ(guarded.put("/a", 1).status, 201U);
+    EXPECT_EQ(guarded.service().served_fast(), served);
+    std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
+  }
+  const auto response = guarded.put("/a", 1, {}, std::string(12'000, 'x'));
+  EXPECT_EQ(response.status, 502U);
+  EXPECT_EQ(verdict(response), "unknown");
+  EXPECT_EQ(guarded.service().served_fast(), 1U);
 }
 
 }  // namespace
