@@ -302,9 +302,10 @@ class Upstream:
             await link.write(text[:len(text) // 2])
             return False
         for _ in range(2 if "twice" in words else 1):
-            await link.write(text, pause_s)
             if has_body:
-                await self._send_body(link, answer, words, pause_s)
+                await self._send_body(link, text, answer, words, pause_s)
+            else:
+                await link.write(text, pause_s)
         if "half" in words:
             return False
         self._log.add("answered", link, status=answer.status)
@@ -331,16 +332,20 @@ class Upstream:
         lines += [f"{name}: {value}" for name, value in fields.items()]
         return "\r\n".join(lines).encode() + HEAD_END
 
-    async def _send_body(self, link, answer, words, pause_s):
+    async def _send_body(self, link, text, answer, words, pause_s):
+        """The head's text is in one piece with the first of the body."""
         is_chunked = "chunked" in words or "both-framings" in words
         end = answer.first + answer.size // 2 if "half" in words else answer.last + 1
         for first in range(answer.first, end, PIECE_BYTES):
             piece = answer.content.part(first, min(first + PIECE_BYTES, end) - 1)
-            await link.write(b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece, pause_s)
+            await link.write(text + (b"%x\r\n%s\r\n" % (len(piece), piece) if is_chunked else piece), pause_s)
+            text = b""
             if "await-mid" in words:
                 await self._await_effects(words["await-mid"])
         if is_chunked and "half" not in words:
-            await link.write(b"0\r\n\r\n", pause_s)
+            text += b"0\r\n\r\n"
+        if text:
+            await link.write(text, pause_s)
 
 
 async def main():

@@ -1,4 +1,4 @@
-#include "tests/proxy/fast_path_script.hpp"
+#include "tests/proxy/fast/fast_path_script.hpp"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 
 #include <iostream>
 
-#include "tests/proxy/fast_path_case.hpp"
+#include "tests/proxy/fast/fast_path_case.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/proxy/fast_path_case.hpp"
+#include "tests/proxy/fast/fast_path_case.hpp"
 
 #include <fmt/format.h>
 

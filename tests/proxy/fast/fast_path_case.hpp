@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/proxy/fast_path_script.hpp"
+#include "tests/proxy/fast/fast_path_script.hpp"
 #include "tests/proxy/guarded.hpp"
 #include "tests/proxy/upstream/upstream.hpp"
 
