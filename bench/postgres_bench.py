@@ -126,7 +126,7 @@ class Bench:
         for _ in range(self.rounds):
             for side, script in zip(sides, (ours, other)):
                 side.run(lambda: self.load(script, clients))
-        figures.tell_rates(what + self.form, *sides, target)
+        figures.tell_rates(what + self.form, *sides, IN_C.get(what, target) if self.form else target)
 
     def advance_against_a_stream(self):
         """How long advances take while 16 writers under the present token never leave the fence's lock free."""
@@ -188,6 +188,9 @@ PROTECTED = [
     ("admitted() over a plain UPDATE once a table is protected", "admitted", "plain", "none", 8),
     ("UPDATE of a protected table over a plain one", "protected", "plain", ">= 0.5", 8),
 ]
+WRITERS = "16 writers under one token of one resource over 16 without a guard"
+# What the extension is to reach, where that is another target.
+IN_C = {LINES[0][0]: ">= 0.92", PROTECTED[-1][0]: ">= 0.85", WRITERS: ">= 0.9"}
 
 
 def measure(benches, quick):
@@ -197,8 +200,7 @@ def measure(benches, quick):
             if not bench.form or line[1] not in WITHOUT_FUNCTIONS:
                 bench.compare(*line)
     for bench in benches:
-        bench.compare("16 writers under one token of one resource over 16 without a guard", "one resource", "plain",
-                      ">= 0.78", clients=16)
+        bench.compare(WRITERS, "one resource", "plain", ">= 0.78", clients=16)
     for bench in benches:
         bench.protect()
     for line in PROTECTED:
