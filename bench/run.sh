@@ -1,21 +1,23 @@
 #!/bin/bash
-# Builds and runs every benchmark, and writes the tables of bench/README.md and bench/figures.json.
+# Installs what is missing, builds and runs every benchmark, and writes the tables of bench/README.md and
+# bench/figures.json.
 # --quick          short rounds, for a look
 # --folder PATH    the disk to measure; the build folder's by default
+# --no-install     what is missing is yours to install
 # PROGRAM …        those alone, such as redis_bench
-set -euo pipefail
+source "$(dirname -- "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
-cd "$(dirname -- "${BASH_SOURCE[0]}")/.."
 readonly build="$PWD/build/release"
 readonly compiled=(cache_bench advance_bench memory_bench redis_bench zookeeper_bench etcd_bench)
-quick=
+quick= no_install=
 folder="$build"
 wanted=()
 while (($# > 0)); do
   case "$1" in
     --quick) quick=--quick ;;
+    --no-install) no_install=1 ;;
     --folder) folder="${2:?--folder wants a path}"; shift ;;
-    -*) echo "usage: bench/run.sh [--quick] [--folder PATH] [PROGRAM …]" >&2; exit 2 ;;
+    -*) echo "usage: bench/run.sh [--quick] [--folder PATH] [--no-install] [PROGRAM …]" >&2; exit 2 ;;
     *) wanted+=("$1") ;;
   esac
   shift
@@ -26,6 +28,7 @@ for one in "${wanted[@]}"; do
   [[ "$known" == *" $one "* ]] || { echo "bench/run.sh: there is no $one, only$known" >&2; exit 2; }
 done
 
+[[ -n "$no_install" ]] || install_packages run short test bench
 cmake --preset release -DFENCEGUARD_BENCH=ON >/dev/null
 cmake --build --preset release --target fenceguard "${compiled[@]}" >&2
 
