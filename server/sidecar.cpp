@@ -15,7 +15,7 @@
 namespace fenceguard {
 namespace {
 
-std::shared_ptr<const net::TlsContext> open_tls(const SidecarOptions& options) {
+std::shared_ptr<net::TlsContext> open_tls(const SidecarOptions& options) {
   return options.tls.certificate_file.empty() ? nullptr : net::TlsContext::server(options.tls);
 }
 
@@ -149,7 +149,7 @@ class Sidecar::Impl {
   SidecarOptions options_;
   std::unique_ptr<AccessTokens> tokens_;
   std::unique_ptr<ClaimKeys> keys_;
-  std::shared_ptr<const net::TlsContext> tls_;
+  std::shared_ptr<net::TlsContext> tls_;
   SignatureRules signatures_;
   Metrics metrics_;
   RefusalLog log_;
@@ -191,6 +191,13 @@ bool Sidecar::reload_tokens() {
 bool Sidecar::reload_keys() {
   if (impl_->keys_) impl_->keys_->reload();
   return impl_->keys_ != nullptr;
+}
+bool Sidecar::reload_certificates() {
+  if (impl_->tls_) impl_->tls_->reload();
+  return impl_->tls_ != nullptr;
+}
+bool Sidecar::reload_upstream_certificates() {
+  return impl_->service_ && impl_->service_->reload_upstream_certificates();
 }
 bool Sidecar::stop() {
   return impl_->stop();

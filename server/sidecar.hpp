@@ -63,6 +63,10 @@ class Sidecar {
   bool reload_tokens();
   // Likewise the keys of signed claims.
   bool reload_keys();
+  // Likewise the files of TLS, for connections that are made from then on: those of the data side, and those
+  // towards the storage.
+  bool reload_certificates();
+  bool reload_upstream_certificates();
 
   // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.
   bool stop();

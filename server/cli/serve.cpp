@@ -164,6 +164,8 @@ void reload(std::string_view what, const std::function<bool()>& read) {
 void reload(Sidecar& sidecar) {
   reload("tokens", [&] { return sidecar.reload_tokens(); });
   reload("keys", [&] { return sidecar.reload_keys(); });
+  reload("certificates", [&] { return sidecar.reload_certificates(); });
+  reload("upstream_certificates", [&] { return sidecar.reload_upstream_certificates(); });
 }
 
 // Ends the process at once when told a second time, while the sidecar drains.
@@ -221,7 +223,7 @@ Command serve_command() {
           "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
           "storage whose clients write to it themselves (postgres:), and probe=HOST:PORT at its end where "
           "there is a --probe. SIGTERM and SIGINT drain and end it, "
-          "SIGHUP reads the files of bearer tokens and of claim keys again."};
+          "SIGHUP reads the files of bearer tokens, claim keys and certificates again."};
 }
 
 }  // namespace fenceguard::cli

@@ -48,6 +48,10 @@ class DataService {
   // then; calls to the storage are over when it returns.
   virtual bool drain(std::chrono::milliseconds timeout) = 0;
 
+  // Reads the files of TLS towards the storage again; on InvalidInput the old ones stay. False: there are
+  // none.
+  virtual bool reload_upstream_certificates() { return false; }
+
   // Requests that are not answered.
   [[nodiscard]] virtual std::int64_t in_flight() const noexcept = 0;
 

@@ -53,6 +53,11 @@ class ProxyService::Impl : public http::StreamHandler {
     return server_.drain(timeout);
   }
 
+  bool reload_upstream_certificates() {
+    if (options_.tls) options_.tls->reload();
+    return options_.tls != nullptr;
+  }
+
   [[nodiscard]] std::int64_t in_flight() const noexcept { return server_.in_flight(); }
   [[nodiscard]] LaneScheduler& lanes() const noexcept { return lanes_; }
 
@@ -128,6 +133,10 @@ std::string ProxyService::listen(const std::string& address) {
 
 bool ProxyService::drain(std::chrono::milliseconds timeout) {
   return impl_->drain(timeout);
+}
+
+bool ProxyService::reload_upstream_certificates() {
+  return impl_->reload_upstream_certificates();
 }
 
 std::int64_t ProxyService::in_flight() const noexcept {

@@ -73,9 +73,7 @@ int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_bytes, c
   return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-}  // namespace
-
-std::shared_ptr<const TlsContext> TlsContext::server(const TlsServerFiles& files) {
+SSL_CTX* read_server(const TlsServerFiles& files) {
   auto context = make_context(::TLS_server_method());
   use_own_certificate(*context, files.certificate_file, files.key_file);
   // Sessions that are taken up again belong to this context and its clients' certificates.
@@ -90,11 +88,10 @@ std::shared_ptr<const TlsContext> TlsContext::server(const TlsServerFiles& files
     ::SSL_CTX_set_client_CA_list(context.get(), names);
     ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
-  return std::shared_ptr<const TlsContext>{new TlsContext{context.release(), {}}};
+  return context.release();
 }
 
-std::shared_ptr<const TlsContext> TlsContext::client(const TlsClientFiles& files, std::string host) {
-  if (host.empty()) throw InvalidInput("a server's certificate is checked against a name, and there is none");
+SSL_CTX* read_client(const TlsClientFiles& files) {
   auto context = make_context(::TLS_client_method());
   if (files.ca_file.empty()) {
     ::SSL_CTX_set_default_verify_paths(context.get());
@@ -103,11 +100,33 @@ std::shared_ptr<const TlsContext> TlsContext::client(const TlsClientFiles& files
   }
   if (!files.certificate_file.empty()) use_own_certificate(*context, files.certificate_file, files.key_file);
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  return std::shared_ptr<const TlsContext>{new TlsContext{context.release(), std::move(host)}};
+  return context.release();
+}
+
+}  // namespace
+
+std::shared_ptr<TlsContext> TlsContext::server(const TlsServerFiles& files) {
+  return std::shared_ptr<TlsContext>{new TlsContext{[files] { return read_server(files); }, {}}};
+}
+
+std::shared_ptr<TlsContext> TlsContext::client(const TlsClientFiles& files, std::string host) {
+  if (host.empty()) throw InvalidInput("a server's certificate is checked against a name, and there is none");
+  return std::shared_ptr<TlsContext>{new TlsContext{[files] { return read_client(files); }, std::move(host)}};
 }
 
 TlsContext::~TlsContext() {
   ::SSL_CTX_free(context_);
+}
+
+void TlsContext::reload() {
+  Context fresh{read_()};
+  const std::lock_guard lock{mutex_};
+  fresh.reset(std::exchange(context_, fresh.release()));
+}
+
+ssl_st* TlsContext::make_connection() const {
+  const std::lock_guard lock{mutex_};
+  return ::SSL_new(context_);
 }
 
 void TlsContext::name_server(ssl_st& connection) const {

@@ -2,9 +2,11 @@
 
 // TlsContext: certificates and rules of one side of TLS, from files in PEM. TLS 1.2 and 1.3 only.
 //
-// Immutable; thread-safe.
+// Thread-safe.
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -28,15 +30,18 @@ struct TlsClientFiles {
 class TlsContext {
  public:
   // Throw InvalidInput with a sentence that names the file.
-  [[nodiscard]] static std::shared_ptr<const TlsContext> server(const TlsServerFiles& files);
+  [[nodiscard]] static std::shared_ptr<TlsContext> server(const TlsServerFiles& files);
   // host: the name that the server's certificate must be for.
-  [[nodiscard]] static std::shared_ptr<const TlsContext> client(const TlsClientFiles& files,
-                                                                std::string host);
+  [[nodiscard]] static std::shared_ptr<TlsContext> client(const TlsClientFiles& files, std::string host);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  [[nodiscard]] ssl_ctx_st* native() const noexcept { return context_; }
+  // Reads the files again, for connections that are made from now on; on InvalidInput the old ones stay.
+  void reload();
+
+  // A connection under the present certificates, which the caller frees. Null: there is no memory for it.
+  [[nodiscard]] ssl_st* make_connection() const;
   [[nodiscard]] bool is_server() const noexcept { return host_.empty(); }
   [[nodiscard]] const std::string& host() const noexcept { return host_; }
   // Sets the name of the server that a client's connection asks for, and whose certificate alone it takes.
@@ -44,9 +49,14 @@ class TlsContext {
   void name_server(ssl_st& connection) const;
 
  private:
-  TlsContext(ssl_ctx_st* context, std::string host) : context_{context}, host_{std::move(host)} {}
+  using Read = std::function<ssl_ctx_st*()>;
+  TlsContext(Read read, std::string host)
+      : read_{std::move(read)}, context_{read_()}, host_{std::move(host)} {}
+
+  const Read read_;
+  mutable std::mutex mutex_;  // guards context_, of which each connection holds a share
   ssl_ctx_st* context_;
-  std::string host_;
+  const std::string host_;  // empty: of a server
 };
 
 }  // namespace fenceguard::net

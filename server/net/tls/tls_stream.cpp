@@ -11,7 +11,7 @@
 namespace fenceguard::net {
 
 TlsStream::TlsStream(Socket& socket, std::shared_ptr<const TlsContext> context)
-    : context_{std::move(context)}, ssl_{::SSL_new(context_->native())} {
+    : context_{std::move(context)}, ssl_{context_->make_connection()} {
   if (!ssl_) throw std::bad_alloc{};
   if (::SSL_set_fd(ssl_, socket.native_handle()) != 1) {
     ::SSL_free(ssl_);

@@ -2,7 +2,7 @@
 
 // UpstreamOptions: where the upstream is and how it is spoken to.
 //
-// Immutable once made; thread-safe then.
+// Immutable once made, but for the files of TLS, which can be read again; thread-safe then.
 
 #include <chrono>
 #include <memory>
@@ -20,7 +20,7 @@ namespace fenceguard::proxy {
 struct UpstreamOptions {
   std::vector<net::Endpoint> endpoints;  // of the same server, in the order in which they are tried
   Origin origin;
-  std::shared_ptr<const net::TlsContext> tls;  // null: in the clear
+  std::shared_ptr<net::TlsContext> tls;  // null: in the clear
   std::chrono::milliseconds upstream_timeout{30'000};
   // Our kernel gives up what was sent and is not acknowledged so long before the lane opens again.
   std::chrono::milliseconds settle{30'000};

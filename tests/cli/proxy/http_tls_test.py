@@ -20,6 +20,7 @@ import certificates
 import server_process
 import support
 import upstream_server
+from waiting import wait_until
 
 
 class Nginx(server_process.ServerProcess):
@@ -176,6 +177,65 @@ class HttpTls(support.BinaryTest):
         server = self.guard(url, *trusted, "--upstream-certificate", self.shown.file("client"), "--upstream-key",
                             self.shown.key("client"))
         self.assertEqual(self.ask(server).status, 201)
+
+    def own(self, name):
+        """NAME's certificate and key, where ours are looked for."""
+        for kind, path in (("pem", self.shown.file(name)), ("key", self.shown.key(name))):
+            shutil.copy(path, self.path(f"own.{kind}"))
+        return self.path("own.pem"), self.path("own.key")
+
+    def presented(self, server):
+        context = ssl.create_default_context(cafile=self.shown.file("ca"))
+        context.check_hostname = False
+        host, _, port = server.data.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as link, context.wrap_socket(link) as secured:
+            return ssl.DER_cert_to_PEM_cert(secured.getpeercert(binary_form=True))
+
+    def certificate(self, name):
+        with open(self.shown.file(name), encoding="ascii") as file:
+            return file.read()
+
+    def hang_up(self, server, line):
+        told = server.log().count(line)
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: server.log().count(line) > told, what=line)
+
+    def test_sighup_reads_our_certificate_again_and_leaves_connections_alone(self):
+        certificate, key = self.own("server")
+        server = self.serve("--tls-certificate", certificate, "--tls-key", key)
+        context = ssl.create_default_context(cafile=self.shown.file("ca"))
+        link = http.client.HTTPSConnection("localhost", int(server.data.rpartition(":")[2]), context=context, timeout=30)
+        self.addCleanup(link.close)
+
+        def ask():
+            link.request("GET", "/r")
+            answer = link.getresponse()
+            answer.read()
+            return answer.status
+        self.assertEqual((ask(), self.presented(server)), (404, self.certificate("server")))
+        used = link.sock
+        self.own("elsewhere")
+        self.hang_up(server, "event=certificates_reloaded")
+        self.assertEqual(self.presented(server), self.certificate("elsewhere"))
+        shutil.copy(self.shown.key("server"), key)
+        self.hang_up(server, "event=certificates_kept")
+        self.assertIn(key, server.log())
+        self.assertEqual((ask(), self.presented(server)), (404, self.certificate("elsewhere")))
+        self.assertIs(link.sock, used)
+        self.assertEqual(server.stop(), 0)
+
+    def test_sighup_reads_what_we_show_the_storage_again(self):
+        nginx = self.nginx(asks=True)
+        certificate, key = self.own("intruder")
+        server = self.serve("--storage", f"https://127.0.0.1:{nginx.port}", "--state", "sqlite:state.db", "--init",
+                            "--upstream-ca", self.shown.file("ca"), "--upstream-certificate", certificate, "--upstream-key",
+                            key)
+        self.assertEqual(self.ask(server).status, 400)
+        self.own("client")
+        self.hang_up(server, "event=upstream_certificates_reloaded")
+        self.assertNotIn("event=certificates_", server.log())
+        self.assertEqual(self.ask(server).status, 201)
+        self.assertEqual(server.stop(), 0)
 
     def test_files_that_cannot_be_used_are_named_at_the_start(self):
         absent, noise = self.path("absent"), self.write("noise", "no certificate\n")
