@@ -94,6 +94,12 @@ class Sidecar::Impl {
     return was_clean_;
   }
 
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit) {
+    const bool is_data_side_well = service_ ? service_->answers(limit) : data_.answers(limit);
+    if (!is_data_side_well || !control_.answers(limit)) return false;
+    return !lease_service_ || lease_service_->answers(limit);
+  }
+
   void make_data_side(Storage& storage) {
     // Elsewhere only the operator knows by which names it is called.
     if (!options_.data_hosts.empty() || net::is_loopback(options_.listen)) {
@@ -198,6 +204,9 @@ bool Sidecar::reload_certificates() {
 }
 bool Sidecar::reload_upstream_certificates() {
   return impl_->service_ && impl_->service_->reload_upstream_certificates();
+}
+bool Sidecar::answers(std::chrono::milliseconds limit) {
+  return impl_->answers(limit);
 }
 bool Sidecar::stop() {
   return impl_->stop();

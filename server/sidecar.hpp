@@ -68,6 +68,10 @@ class Sidecar {
   bool reload_certificates();
   bool reload_upstream_certificates();
 
+  // Whether each event loop, of the data side, the control side and the leases, answers within limit. Blocks
+  // until then.
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit);
+
   // Not ready from now on; drains within the drain timeout; blocks until done. True if nothing had to be cut.
   bool stop();
 

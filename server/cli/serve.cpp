@@ -18,6 +18,7 @@
 #include "server/cli/target/open_target.hpp"
 #include "server/control/refusal_log.hpp"
 #include "server/products.hpp"
+#include "server/service_manager.hpp"
 #include "server/sidecar.hpp"
 #include "server/standby.hpp"
 
@@ -26,6 +27,10 @@ namespace {
 
 // Opening takes no longer where no other process has the state.
 constexpr std::chrono::milliseconds standby_after{300};
+// What a service manager is asked for beyond what we mean to take.
+constexpr std::chrono::milliseconds allowance{30'000};
+// Looks at the event loops for each interval of the watchdog, and how much of it one look may take.
+constexpr int looks_per_interval = 4;
 constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "off"};
 
 void start_log(const std::string& level) {
@@ -122,13 +127,15 @@ std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
 // Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
 // (healthy, not ready). A signal to stop ends the process: nothing has been served yet.
 Parts await_parts(const Settings& settings, const Url& storage_url, const sigset_t& signals,
-                  SidecarOptions& options) {
+                  const ServiceManager& manager, SidecarOptions& options) {
   const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
   auto source = is_separate ? products().open_source(*settings.url("source")) : nullptr;
   auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url),
                             std::move(source));
   if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
   const auto standby = open_standby(options);
+  manager.waiting("opens the state, or waits for another guard that has it",
+                  settings.duration("lock-wait") + allowance);
   while (opening.wait_for(std::chrono::milliseconds{0}) != std::future_status::ready) {
     constexpr timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     const int number = sigtimedwait(&signals, nullptr, &pause);
@@ -152,20 +159,59 @@ void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOp
                               storage.scheme)));
 }
 
-// A file that is bad is told, and what was read before stays.
-void reload(std::string_view what, const std::function<bool()>& read) {
+// A file that is bad is told, and what was read before stays: false.
+bool reload(std::string_view what, const std::function<bool()>& read) {
   try {
     if (read()) spdlog::info("event={}_reloaded", what);
+    return true;
   } catch (const Error& error) {
     spdlog::error("event={}_kept reason={}", what, fenceguard::quoted(error.what()));
+    return false;
   }
 }
 
-void reload(Sidecar& sidecar) {
-  reload("tokens", [&] { return sidecar.reload_tokens(); });
-  reload("keys", [&] { return sidecar.reload_keys(); });
-  reload("certificates", [&] { return sidecar.reload_certificates(); });
-  reload("upstream_certificates", [&] { return sidecar.reload_upstream_certificates(); });
+void reload(Sidecar& sidecar, const ServiceManager& manager, const std::string& status) {
+  manager.reloading();
+  const std::array taken{
+      reload("tokens", [&] { return sidecar.reload_tokens(); }),
+      reload("keys", [&] { return sidecar.reload_keys(); }),
+      reload("certificates", [&] { return sidecar.reload_certificates(); }),
+      reload("upstream_certificates", [&] { return sidecar.reload_upstream_certificates(); })};
+  const bool is_whole = std::ranges::count(taken, false) == 0;
+  manager.ready(
+      is_whole ? status
+               : status + "; a file was bad at the last reload, and what it said before stays: see the log");
+}
+
+// The next signal; 0 where none came within limit.
+int next_signal(const sigset_t& signals, std::chrono::milliseconds limit) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const timespec pause{.tv_sec = seconds.count(),
+                       .tv_nsec = std::chrono::nanoseconds{limit - seconds}.count()};
+  return std::max(0, sigtimedwait(&signals, nullptr, &pause));
+}
+
+// Until a signal to stop, which it answers. The watchdog hears of us as long as every event loop answers: one
+// that hangs holds up its share of the connections, and only a new process helps. It does not hear whether
+// the storage answers, because a new process would find that as it is; /readyz tells that.
+int serve_until_signal(Sidecar& sidecar, const ServiceManager& manager, const sigset_t& signals,
+                       const std::string& status) {
+  constexpr std::chrono::hours no_look{1};
+  const auto pause = manager.watchdog() ? *manager.watchdog() / looks_per_interval : no_look;
+  for (;;) {
+    const int number = next_signal(signals, pause);
+    if (number == SIGHUP) {
+      reload(sidecar, manager, status);
+    } else if (number != 0) {
+      return number;
+    }
+    if (!manager.watchdog()) continue;
+    if (sidecar.answers(pause)) {
+      manager.keep_alive();
+    } else {
+      spdlog::error("event=hanging reason=\"an event loop did not answer within {} ms\"", pause.count());
+    }
+  }
 }
 
 // Ends the process at once when told a second time, while the sidecar drains.
@@ -188,10 +234,11 @@ int serve(const Settings& settings) {
   }
   start_log(settings.text("log-level"));
   const auto signals = block_signals();
+  const ServiceManager manager;
   raise_descriptor_limit();
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
-  const auto parts = await_parts(settings, storage_url, signals, options);
+  const auto parts = await_parts(settings, storage_url, signals, manager, options);
   if (parts.storage->objects() == nullptr && !products().find(storage_url).needs_state) {
     leave_out_data_side(settings, storage_url, options);
   }
@@ -201,9 +248,12 @@ int serve(const Settings& settings) {
   spdlog::info("event=listening data={} control={}{} storage={} version={}", data, sidecar.control_address(),
                probe, storage_url.redacted(), FENCEGUARD_VERSION);
   print_out(fmt::format("listening data={} control={}{}\n", data, sidecar.control_address(), probe));
-  int number = 0;
-  while (sigwait(&signals, &number) == 0 && number == SIGHUP) reload(sidecar);
+  const auto status =
+      fmt::format("guards {}: data {}, control {}", storage_url.redacted(), data, sidecar.control_address());
+  manager.ready(status);
+  const int number = serve_until_signal(sidecar, manager, signals, status);
   spdlog::info("event=stopping signal={}", number);
+  manager.stopping(settings.duration("drain-timeout") + allowance);
   end_at_second_signal();
   const bool is_clean = sidecar.stop();
   spdlog::info("event=stopped clean={}", is_clean);
@@ -223,7 +273,8 @@ Command serve_command() {
           "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
           "storage whose clients write to it themselves (postgres:), and probe=HOST:PORT at its end where "
           "there is a --probe. SIGTERM and SIGINT drain and end it, "
-          "SIGHUP reads the files of bearer tokens, claim keys and certificates again."};
+          "SIGHUP reads the files of bearer tokens, claim keys and certificates again. Under systemd it is a "
+          "service of Type=notify, with a watchdog."};
 }
 
 }  // namespace fenceguard::cli

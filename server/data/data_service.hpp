@@ -52,6 +52,9 @@ class DataService {
   // none.
   virtual bool reload_upstream_certificates() { return false; }
 
+  // As http::Server.
+  [[nodiscard]] virtual bool answers(std::chrono::milliseconds limit) = 0;
+
   // Requests that are not answered.
   [[nodiscard]] virtual std::int64_t in_flight() const noexcept = 0;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <mutex>
 #include <system_error>
 #include <vector>
@@ -22,6 +23,7 @@ class Server::Impl {
   std::string listen(const std::string& text, Handler* handler, StreamHandler* streams, const Limits& limits,
                      std::shared_ptr<const TlsContext> tls);
   bool drain(std::chrono::milliseconds timeout);
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit);
   [[nodiscard]] std::int64_t in_flight() const noexcept;
   [[nodiscard]] std::int64_t connections() const;
 
@@ -91,6 +93,18 @@ bool Server::Impl::drain(std::chrono::milliseconds timeout) {
   return false;
 }
 
+bool Server::Impl::answers(std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::vector<std::future<void>> answers;
+  for (const auto& loop : loops_) {
+    const auto asked = std::make_shared<std::promise<void>>();
+    answers.push_back(asked->get_future());
+    loop->post([asked] { asked->set_value(); });
+  }
+  return std::ranges::all_of(
+      answers, [&](const auto& answer) { return answer.wait_until(deadline) == std::future_status::ready; });
+}
+
 std::int64_t Server::Impl::in_flight() const noexcept {
   std::int64_t sum = 0;
   for (const auto& loop : loops_) sum += loop->in_flight.load(std::memory_order_relaxed);
@@ -119,6 +133,10 @@ std::string Server::listen(const std::string& address, StreamHandler& handler, c
 
 bool Server::drain(std::chrono::milliseconds timeout) {
   return impl_->drain(timeout);
+}
+
+bool Server::answers(std::chrono::milliseconds limit) {
+  return impl_->answers(limit);
 }
 
 std::int64_t Server::in_flight() const noexcept {

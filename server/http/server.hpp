@@ -42,6 +42,10 @@ class Server {
   // one after the server is gone does nothing. REQUIRES: not called by a handler.
   bool drain(std::chrono::milliseconds timeout);
 
+  // Whether every event loop comes round to what it is given within limit: none hangs. Blocks until then.
+  // REQUIRES: not called by a handler.
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit);
+
   // Requests that have been handed to a handler and not been answered.
   [[nodiscard]] std::int64_t in_flight() const noexcept;
   // Open connections.

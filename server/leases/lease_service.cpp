@@ -383,6 +383,13 @@ bool LeaseService::run_renewal(std::function<void()> call) {
 void LeaseService::run_after(std::chrono::milliseconds delay, std::function<void()> call) {
   impl_->run_after(delay, std::move(call));
 }
+bool LeaseService::answers(std::chrono::milliseconds limit) {
+  const auto asked = std::make_shared<std::promise<void>>();
+  const auto answer = asked->get_future();
+  run_after(std::chrono::milliseconds{0}, [asked] { asked->set_value(); });
+  return answer.wait_for(limit) == std::future_status::ready;
+}
+
 void LeaseService::close() {
   impl_->close();
 }

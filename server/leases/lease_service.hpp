@@ -62,6 +62,9 @@ class LeaseService {
   // finished.
   void run_after(std::chrono::milliseconds delay, std::function<void()> call);
 
+  // Whether the service's own thread comes round to what it is given within limit. Blocks until then.
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit);
+
   // Dismisses all waiting asks and takes no more.
   void close();
 

@@ -58,6 +58,7 @@ class ProxyService::Impl : public http::StreamHandler {
     return options_.tls != nullptr;
   }
 
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit) { return server_.answers(limit); }
   [[nodiscard]] std::int64_t in_flight() const noexcept { return server_.in_flight(); }
   [[nodiscard]] LaneScheduler& lanes() const noexcept { return lanes_; }
 
@@ -137,6 +138,10 @@ bool ProxyService::drain(std::chrono::milliseconds timeout) {
 
 bool ProxyService::reload_upstream_certificates() {
   return impl_->reload_upstream_certificates();
+}
+
+bool ProxyService::answers(std::chrono::milliseconds limit) {
+  return impl_->answers(limit);
 }
 
 std::int64_t ProxyService::in_flight() const noexcept {

@@ -25,6 +25,7 @@ class ProxyService : public DataService {
   std::string listen(const std::string& address) override;
   bool drain(std::chrono::milliseconds timeout) override;
   bool reload_upstream_certificates() override;
+  [[nodiscard]] bool answers(std::chrono::milliseconds limit) override;
   [[nodiscard]] std::int64_t in_flight() const noexcept override;
   [[nodiscard]] LaneFigures lanes() const override;
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const override;

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -31,6 +33,31 @@ TEST_F(ServerTest, AnswersOneRequestAfterAnotherOnOneConnection) {
     EXPECT_FALSE(answer.field("Connection"));
   }
   EXPECT_EQ(server.connections(), 1);
+}
+
+// A handler that never gives its event loop back: the other loop goes on, and the server says that one hangs.
+TEST(ServerAnswers, UnlessOneOfItsLoopsHangs) {
+  class Hanging : public EchoHandler {
+   public:
+    void handle(Request request, std::shared_ptr<Caller> caller, Reply reply) override {
+      has_begun.set_value();
+      may_end.get_future().wait();
+      EchoHandler::handle(std::move(request), std::move(caller), std::move(reply));
+    }
+    std::promise<void> has_begun;
+    std::promise<void> may_end;
+  };
+  using namespace std::chrono_literals;
+  Hanging handler;
+  Server server{2};
+  RawClient client{server.listen("127.0.0.1:0", handler, {})};
+  EXPECT_TRUE(server.answers(10min));
+  ASSERT_TRUE(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));
+  handler.has_begun.get_future().wait();
+  EXPECT_FALSE(server.answers(10ms));
+  handler.may_end.set_value();
+  EXPECT_EQ(client.receive().status, 200U);
+  EXPECT_TRUE(server.answers(10min));
 }
 
 TEST_F(ServerTest, AnswersPipelinedRequestsInOrder) {
