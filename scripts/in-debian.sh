@@ -5,11 +5,13 @@
 # keys, passwords; the mirror, where it is a Debian), and kept in ~/.cache/fenceguard with what was installed in it.
 # There the checkout is /fenceguard and cannot be written, but for its build/, which is a folder beside the root; the
 # compiler cache is this machine's. Needs root or sudo, because it mounts.
+# With --bare it is a root in which nothing has been installed, and what is done to it is lost.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly usage="usage: scripts/in-debian.sh [--fresh] 12|13 COMMAND...    (--fresh: as if it were the first time)"
-fresh=
+readonly usage="usage: scripts/in-debian.sh [--fresh] [--bare] 12|13 COMMAND...    (--fresh: as if it were the first time)"
+fresh= bare=
 if [[ "${1:-}" == --fresh ]]; then fresh=1 && shift; fi
+if [[ "${1:-}" == --bare ]]; then bare=1 && shift; fi
 case "${1:-}" in
   12) suite=bookworm ;;
   13) suite=trixie ;;
@@ -24,7 +26,7 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/fenceguard"
 mkdir -p "$ROOT/build"
 if ((EUID != 0)); then
   command -v sudo >/dev/null || fail "this mounts: run it as root, there is no sudo"
-  exec sudo XDG_CACHE_HOME="${cache%/*}" "$ROOT/scripts/in-debian.sh" ${fresh:+--fresh} "$release" "$@"
+  exec sudo XDG_CACHE_HOME="${cache%/*}" "$ROOT/scripts/in-debian.sh" ${fresh:+--fresh} ${bare:+--bare} "$release" "$@"
 fi
 
 # The mirror that this machine uses, where it is a Debian.
@@ -57,12 +59,18 @@ make_root() {
   rm "$1.options"
 }
 
-# In a mount namespace of its own: makes ROOT the root, and runs the command there.
+# In a mount namespace of its own: makes ROOT the root, and runs the command there. Where there are CHANGES, a folder, what
+# the command does to the root is kept there.
 # shellcheck disable=SC2016
 readonly enter='
-  root="$1" checkout="$2" build="$3" ccache="$4"
-  shift 4
-  mount --bind "$root" "$root"
+  root="$1" checkout="$2" build="$3" ccache="$4" changes="$5"
+  shift 5
+  if [[ -n "$changes" ]]; then
+    mkdir "$changes/upper" "$changes/work"
+    mount -t overlay overlay -o "lowerdir=$root,upperdir=$changes/upper,workdir=$changes/work" "$root"
+  else
+    mount --bind "$root" "$root"
+  fi
   for part in proc sys dev; do mount --rbind "/$part" "$root/$part"; done
   mount --bind "$checkout" "$root/fenceguard"
   mount -o remount,bind,ro "$root/fenceguard"
@@ -72,7 +80,7 @@ readonly enter='
   pivot_root . mnt
   exec chroot . bash -c "umount -l /mnt && cd /fenceguard && exec \"\$@\"" bash "$@"'
 
-root="$cache/debian-$release"
+root="$cache/debian-$release${bare:+.bare}"
 work="$cache/debian-$release.build/${ROOT//\//%}"
 # The compiler cache of root is used as it is; that of somebody who came by sudo would get files of root.
 ccache="${CCACHE_DIR:-}" ccache_size="${CCACHE_MAXSIZE:-}"
@@ -100,6 +108,13 @@ exec 8>&-
 mkdir -p "$work"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 
-exec env -u TMPDIR -u XDG_CACHE_HOME HOME=/root LC_ALL=C.UTF-8 CCACHE_DIR=/var/cache/ccache \
-  ${ccache_size:+CCACHE_MAXSIZE="$ccache_size"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-  unshare --mount --propagation private bash -euc "$enter" bash "$root" "$ROOT" "$work" "$ccache" "$@"
+changes=
+if [[ -n "$bare" ]]; then
+  changes="$(mktemp -d "$root.XXXXXX")"
+  trap 'rm -rf --one-file-system "$changes"' EXIT
+fi
+in_root=(env -u TMPDIR -u XDG_CACHE_HOME HOME=/root LC_ALL=C.UTF-8 CCACHE_DIR=/var/cache/ccache
+  ${ccache_size:+CCACHE_MAXSIZE="$ccache_size"} PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+  unshare --mount --propagation private bash -euc "$enter" bash "$root" "$ROOT" "$work" "$ccache" "$changes" "$@")
+[[ -n "$bare" ]] || exec "${in_root[@]}"
+"${in_root[@]}"

@@ -12,8 +12,7 @@ README_LINES_MAX = 200
 
 def pages():
     return sorted(ROOT.glob("*.md")) + [page for folder in ("adapters", "bench", "clients", "docs", "examples", "guard",
-                                                           "scripts",
-                                                       "server", "sql", "tests")
+                                                           "packaging", "scripts", "server", "sql", "tests")
                                    for page in sorted((ROOT / folder).rglob("*.md"))]
 
 

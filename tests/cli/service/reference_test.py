@@ -109,6 +109,15 @@ class Installed(support.BinaryTest):
         for complete in (shells.bash, shells.fish):
             self.expect_offered(complete, ["fenceguard", "demo", "gc"], {"gc-pause"})
 
+    def test_the_configuration_is_the_example_with_every_default(self):
+        installed = self.prefix / "etc" / "fenceguard" / "fenceguard.ini"
+        self.assertEqual(installed.read_text(encoding="utf-8"), self.expect(0, "serve", "--example-config").stdout)
+
+    def test_the_unit_starts_the_program_that_was_installed_with_it(self):
+        unit = (self.prefix / "lib" / "systemd" / "system" / "fenceguard.service").read_text(encoding="utf-8")
+        self.assertNotRegex(unit, "@[A-Za-z_]+@")
+        self.assertRegex(unit, r"(?m)^ExecStart=/\S+/bin/fenceguard serve --config /\S+/fenceguard\.ini$")
+
 
 if __name__ == "__main__":
     unittest.main()
