@@ -117,10 +117,12 @@ class ProxyService::Impl : public http::StreamHandler {
 
 ProxyService::ProxyService(const ServiceContext& context, LaneScheduler& lanes, UpstreamOptions options)
     : impl_{std::make_unique<Impl>(context, lanes, std::move(options))} {
+  lanes.watch_raises([&log = context.log](const Claim& claim) { log.taken_over(claim); });
 }
 
 ProxyService::~ProxyService() {
   impl_->drain(std::chrono::milliseconds{0});
+  impl_->lanes().watch_raises(nullptr);
 }
 
 std::string ProxyService::listen(const std::string& address) {
