@@ -57,6 +57,7 @@ struct Ruling {
   std::int64_t highest = 0;    // highest token of the resource after the ruling; 0 if none
   std::optional<Fence> fence;  // the resource's record after the ruling, if it has one
   bool changed = false;        // the record must be stored, durably, before any client is told the ruling
+  bool raised = false;         // judge(): the token is higher than the fence was
 };
 
 // A record where it lies, for callers that keep many and do not want to copy one to have it judged.

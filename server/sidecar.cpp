@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "guard/claim_keys.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "server/control/access_tokens.hpp"
 #include "server/control/control_service.hpp"
 #include "server/control/json_body.hpp"
@@ -54,10 +55,12 @@ class Sidecar::Impl {
         control_hosts_{HostCheck::Side::control, options_.control_hosts},
         probe_side_{storage.fences(), metrics_, [this, &storage] { return look_at_data_side(storage); },
                     [this] { return quarantine({}); }},
+        watch_{metrics_, log_.events(), [this](std::string_view name) { return quarantine(name); }},
         control_side_{
             {storage.fences(), source, lease_service_.get(), metrics_, log_, pending_, signatures_,
              options_.listen.empty() ? 0 : options_.resource_depth,
              [this](std::string_view resource) { return quarantine(resource); }, options_.source_wait},
+            watch_context(storage, source),
             control_hosts_,
             *tokens_,
             probe_side_},
@@ -79,6 +82,7 @@ class Sidecar::Impl {
     if (is_stopped_) return was_clean_;
     is_stopped_ = true;
     probe_side_.set_draining();
+    watch_.stop();
     if (lease_service_) lease_service_->close();
     const auto begun = BootClock::now();
     was_clean_ = service_ ? service_->drain(options_.drain_timeout) : data_.drain(options_.drain_timeout);
@@ -124,6 +128,23 @@ class Sidecar::Impl {
     data_side_.emplace(*objects, context);
   }
 
+  [[nodiscard]] WatchContext watch_context(Storage& storage, const TokenSource* source) {
+    return {
+        .fences = storage.fences(),
+        .watch = watch_,
+        .storage = options_.storage_name,
+        .source = source != nullptr ? options_.source_name : std::string{},
+        .lists_leases = dynamic_cast<const LeaseLister*>(source) != nullptr,
+        .in_flight = [this] { return service_ ? service_->in_flight() : data_.in_flight(); },
+        .figures = [this] { return service_ ? service_->lanes() : DataService::LaneFigures{}; },
+        .lanes =
+            [this](const FenceListing& listing, DataService::Lanes which) {
+              return service_ ? service_->list_lanes(listing, which) : DataService::LanePage{};
+            },
+        .quarantine = [this] { return quarantine({}); },
+    };
+  }
+
   // Requests that are not answered. Brings the metrics of the lanes up to the moment.
   [[nodiscard]] std::int64_t look_at_data_side(Storage& storage) {
     if (!service_) return data_.in_flight();
@@ -146,6 +167,7 @@ class Sidecar::Impl {
     control_address_ = control_.listen(options_.control, control_side_, limits);
     control_hosts_.set_address(control_address_);
     if (!options_.probe.empty()) probe_address_ = control_.listen(options_.probe, probe_side_, limits);
+    watch_.start();
     // Last, so that nothing is written by a guard that then fails to start.
     if (const auto why = quarantine({})) log_.quarantined("*", *why);
     if (service_) data_address_ = service_->listen(options_.listen);
@@ -166,6 +188,7 @@ class Sidecar::Impl {
   std::optional<ObjectService> data_side_;
   std::shared_ptr<DataService> service_;
   ProbeService probe_side_;
+  Watch watch_;
   ControlService control_side_;
   std::string data_address_;
   std::string control_address_;

@@ -30,7 +30,9 @@ struct SidecarOptions {
   // Likewise of the data side. None, and it listens on loopback: by its address and loopback's names; and
   // elsewhere: by any.
   std::vector<std::string> data_hosts;
-  std::string storage_scheme;      // the label of the metrics: 'sqlite'
+  std::string storage_scheme;  // the label of the metrics: 'sqlite'
+  std::string storage_name;    // what /v1/status tells: URLs without their passwords
+  std::string source_name;
   std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};

@@ -17,7 +17,7 @@ namespace fenceguard::postgres {
 namespace {
 
 // Leases by the server's clock.
-class TtlSource : public TokenSource {
+class TtlSource : public TokenSource, public LeaseLister {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -42,6 +42,7 @@ class TtlSource : public TokenSource {
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
   Token draw() override { return calls_.draw(); }
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
+  LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
 
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                     const AcquireOptions& options) override {

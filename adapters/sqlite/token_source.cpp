@@ -16,7 +16,7 @@ T run(Committer& committer, Recipe recipe) {
 }
 
 // A source with a file of its own.
-class OwnFileSource : public TokenSource {
+class OwnFileSource : public TokenSource, public LeaseLister {
  public:
   explicit OwnFileSource(const std::string& path)
       : cache_{0},
@@ -36,6 +36,7 @@ class OwnFileSource : public TokenSource {
   void raise(const Resource& resource, Token mark) override { source_.raise(resource, mark); }
   Token draw() override { return source_.draw(); }
   std::optional<Token> lowest_live() override { return source_.lowest_live(); }
+  LeasePage list_leases(const FenceListing& listing) override { return source_.list_leases(listing); }
 
  private:
   FenceCache cache_;
@@ -84,6 +85,21 @@ Token LeaseSource::draw() {
 
 std::optional<Token> LeaseSource::lowest_live() {
   return run<Token>(committer_, [](LeaseTable& table) { return table.lowest_live(); });
+}
+
+LeasePage LeaseSource::list_leases(const FenceListing& listing) {
+  LeasePage page;
+  auto after = listing.after;
+  do {
+    auto part = run<LeaseTable::Part>(
+        committer_, [&listing, &after](LeaseTable& table) { return table.list(listing.prefix, after); });
+    after = std::move(part.next);
+    for (auto& lease : part.live) page.entries.push_back(std::move(lease));
+  } while (!after.empty() && page.entries.size() <= listing.limit);
+  page.has_more = page.entries.size() > listing.limit;
+  if (page.has_more)
+    page.entries.erase(page.entries.begin() + static_cast<std::ptrdiff_t>(listing.limit), page.entries.end());
+  return page;
 }
 
 std::unique_ptr<TokenSource> open_source(const std::string& path) {

@@ -9,12 +9,13 @@
 #include <memory>
 
 #include "adapters/sqlite/file/committer.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/source/url.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::sqlite {
 
-class LeaseSource : public TokenSource {
+class LeaseSource : public TokenSource, public LeaseLister {
  public:
   // On a committer that outlives the source.
   explicit LeaseSource(Committer& committer) : committer_{committer} {}
@@ -28,6 +29,7 @@ class LeaseSource : public TokenSource {
   void raise(const Resource& resource, Token mark) override;
   [[nodiscard]] Token draw() override;
   [[nodiscard]] std::optional<Token> lowest_live() override;
+  [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override;
 
  private:
   Committer& committer_;

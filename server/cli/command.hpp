@@ -30,6 +30,7 @@ struct Command {
 [[nodiscard]] Command demo_command();
 [[nodiscard]] Command serve_command();
 [[nodiscard]] Command exec_command();
+[[nodiscard]] Command status_command();
 [[nodiscard]] Command doctor_command();
 [[nodiscard]] std::vector<Command> sql_commands();
 [[nodiscard]] std::vector<Command> lease_commands();

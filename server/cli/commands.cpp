@@ -8,6 +8,7 @@ const std::vector<Command>& commands() {
     for (auto&& command : lease_commands()) list.push_back(command);
     for (auto&& command : fence_commands()) list.push_back(command);
     for (auto&& command : sql_commands()) list.push_back(command);
+    list.push_back(status_command());
     list.push_back(doctor_command());
     return list;
   }();

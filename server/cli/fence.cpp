@@ -110,12 +110,8 @@ int show(const Settings& settings) {
 }
 
 int list(const Settings& settings) {
-  const auto limit = settings.number("limit");
-  if (limit < 1 || limit > 1000) throw InvalidInput("--limit: 1 to 1000");
-  const auto page = open_fences(settings, StorageOptions::Mode::inspect)
-                        ->list({.prefix = settings.text("prefix"),
-                                .after = settings.text("after"),
-                                .limit = static_cast<std::size_t>(limit)});
+  const auto listing = listing_of(settings);
+  const auto page = open_fences(settings, StorageOptions::Mode::inspect)->list(listing);
   if (settings.is_on("json")) {
     boost::json::array fences;
     for (const auto& entry : page.entries) fences.push_back(fence_report(entry.resource, entry.fence).json());
@@ -125,7 +121,8 @@ int list(const Settings& settings) {
   }
   std::string lines;
   for (const auto& [resource, fence] : page.entries) {
-    lines += fmt::format("{} {}{}\n", resource.name(), to_string(fence.token), fence.closed ? " closed" : "");
+    lines += fmt::format("{} {}{}\n", shown(resource.name()), to_string(fence.token),
+                         fence.closed ? " closed" : "");
   }
   print_out(lines);
   if (page.has_more) {
@@ -307,15 +304,6 @@ std::vector<Command> changing_commands() {
 }  // namespace
 
 std::vector<Command> fence_commands() {
-  const Setting prefix{
-      .name = "prefix", .placeholder = "TEXT", .help = "only resources that start with this"};
-  const Setting after{
-      .name = "after", .placeholder = "RESOURCE", .help = "only resources that sort after this"};
-  const Setting limit{.name = "limit",
-                      .kind = Kind::number,
-                      .placeholder = "COUNT",
-                      .fallback = "100",
-                      .help = "at most so many"};
   std::vector<Command> all{
       {.name = "fence show",
        .synopsis = "--storage URL | --server URL  --resource RESOURCE",
@@ -325,7 +313,7 @@ std::vector<Command> fence_commands() {
       {.name = "fence list",
        .synopsis = "--storage URL | --server URL  [--prefix TEXT] [--after RESOURCE] [--limit COUNT]",
        .summary = "list fences in the order of their resources",
-       .settings = with_guard({prefix, after, limit}),
+       .settings = with_guard({prefix_setting, after_setting, limit_setting}),
        .run = list},
   };
   for (auto&& command : changing_commands()) all.push_back(command);

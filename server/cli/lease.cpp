@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
 #include "guard/error.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "server/cli/command.hpp"
 #include "server/cli/exec/hold_lease.hpp"
 #include "server/cli/output.hpp"
@@ -105,6 +109,12 @@ int release(const Settings& settings) {
   return exit_done;
 }
 
+Report lease_report(const LeaseRecord& record) {
+  Report report;
+  report.add("resource", record.claim.resource.name()).add("token", record.claim.token);
+  return std::move(report.add_number("remaining_ms", record.remaining.count()));
+}
+
 int show(const Settings& settings) {
   require_one_way(settings);
   const auto record = open_source(settings)->show(settings.resource());
@@ -112,9 +122,36 @@ int show(const Settings& settings) {
     complain("not found: nobody holds a lease of this resource");
     return exit_refused;
   }
-  Report report;
-  report.add("resource", record->claim.resource.name()).add("token", record->claim.token);
-  report.add_number("remaining_ms", record->remaining.count()).print(settings.is_on("json"));
+  lease_report(*record).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int list(const Settings& settings) {
+  require_one_way(settings);
+  const auto listing = listing_of(settings);
+  const auto source = open_source(settings);
+  auto* lister = dynamic_cast<LeaseLister*>(source.get());
+  if (lister == nullptr) {
+    throw Unavailable(
+        "this token source cannot list its leases; ask for one by its name with 'fenceguard lease show'");
+  }
+  const auto page = lister->list_leases(listing);
+  if (settings.is_on("json")) {
+    boost::json::array leases;
+    for (const auto& record : page.entries) leases.push_back(lease_report(record).json());
+    const boost::json::object whole{{"leases", std::move(leases)}, {"has_more", page.has_more}};
+    print_out(boost::json::serialize(whole) + "\n");
+    return exit_done;
+  }
+  std::string lines;
+  for (const auto& [claim, remaining] : page.entries)
+    lines +=
+        fmt::format("{} {} {}ms\n", shown(claim.resource.name()), to_string(claim.token), remaining.count());
+  print_out(lines);
+  if (page.has_more) {
+    complain(
+        fmt::format("there are more: go on with --after '{}'", page.entries.back().claim.resource.name()));
+  }
   return exit_done;
 }
 
@@ -171,6 +208,13 @@ std::vector<Command> lease_commands() {
        .summary = "show the present lease of a resource",
        .settings = with_way({source_of_setting, resource_setting}),
        .run = show},
+      {.name = "lease list",
+       .synopsis = "--source URL | --server URL  [--prefix TEXT] [--after RESOURCE] [--limit COUNT]",
+       .summary = "list the live leases in the order of their resources",
+       .settings = with_way({source_of_setting, prefix_setting, after_setting, limit_setting}),
+       .run = list,
+       .notes = "Each line is a resource, its token and what is left of the lease. A source that cannot say "
+                "which leases there are is told, with exit 3."},
       {.name = "lease raise",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER",
        .summary = "lift a source that has fallen behind its guard",

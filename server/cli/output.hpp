@@ -29,6 +29,10 @@ inline constexpr std::size_t columns_min = 60;
 inline constexpr std::size_t columns_max = 100;
 [[nodiscard]] std::size_t output_columns();
 
+// A name or sentence as it can be put on a terminal: what would move, hide or turn round the text beside it
+// (control characters, marks of direction, characters without width) is written '\u{202E}'.
+[[nodiscard]] std::string shown(std::string_view text);
+
 // Named values in the order in which they were added.
 class Report {
  public:

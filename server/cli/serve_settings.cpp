@@ -130,6 +130,8 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
     throw InvalidInput("--require-signature needs the keys of --claim-key");
   }
   options.storage_scheme = products().find(storage).schemes.front();
+  options.storage_name = storage.redacted();
+  options.source_name = settings.url("source").value_or(fence_keeper(settings, storage)).redacted();
   options.resource_depth =
       static_cast<std::size_t>(number_within(settings, "resource-depth", 0, Resource::bytes_max));
   options.threads = static_cast<unsigned>(number_within(settings, "threads", 0, 256));

@@ -19,8 +19,8 @@ bool is_json(std::string_view content_type) {
 }
 
 bool is_lease_call(Call call) {
-  return call == Call::acquire || call == Call::renew || call == Call::release || call == Call::show_lease ||
-         call == Call::raise;
+  return call == Call::acquire || call == Call::list_leases || call == Call::renew || call == Call::release ||
+         call == Call::show_lease || call == Call::raise;
 }
 
 http::Response description() {
@@ -116,6 +116,8 @@ void ControlService::call(Route route, const http::Request& request,
   switch (route.call) {
     case Call::acquire:
       return leases_.acquire(request, caller, std::move(reply));
+    case Call::list_leases:
+      return leases_.list(route.listing, reply);
     case Call::renew:
       return leases_.renew(*resource, request, std::move(reply));
     case Call::release:
@@ -136,6 +138,17 @@ void ControlService::call(Route route, const http::Request& request,
       return fences_.revoke(*resource, request.client, reply);
     case Call::compact:
       return fences_.compact(std::move(reply));
+    case Call::status:
+      return reply(
+          watch_.status(tokens_.role_of(request.fields.single("Authorization")).value_or(Role::lease)));
+    case Call::list_lanes:
+      return reply(watch_.lanes(route.listing));
+    case Call::follow_events:
+      // A token may be withdrawn while its client follows.
+      return reply(watch_.events(
+          request, [this, head = request, role = route.role] { return !refuse_role(role, head); }));
+    case Call::console:
+      return reply(WatchHandlers::console(!tokens_.role_of(std::nullopt)));
     case Call::describe:
       return reply(description());
     case Call::metrics:

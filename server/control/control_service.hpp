@@ -8,14 +8,15 @@
 #include "server/control/handlers.hpp"
 #include "server/control/host_check.hpp"
 #include "server/control/probe_service.hpp"
+#include "server/control/watch/watch_handlers.hpp"
 
 namespace fenceguard {
 
 class ControlService : public http::Handler {
  public:
-  ControlService(ControlContext context, const HostCheck& hosts, const AccessTokens& tokens,
-                 ProbeService& probe)
-      : context_{context}, hosts_{hosts}, tokens_{tokens}, probe_{probe} {}
+  ControlService(ControlContext context, WatchContext watch, const HostCheck& hosts,
+                 const AccessTokens& tokens, ProbeService& probe)
+      : context_{context}, hosts_{hosts}, tokens_{tokens}, probe_{probe}, watch_{std::move(watch)} {}
 
   [[nodiscard]] std::optional<http::Response> preview(http::Request& request) override;
   void handle(http::Request request, std::shared_ptr<http::Caller> caller, http::Reply reply) override;
@@ -34,6 +35,7 @@ class ControlService : public http::Handler {
   ProbeService& probe_;
   LeaseHandlers leases_{context_};
   FenceHandlers fences_{context_};
+  WatchHandlers watch_;
 };
 
 }  // namespace fenceguard

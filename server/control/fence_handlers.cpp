@@ -97,9 +97,8 @@ void FenceHandlers::list(FenceListing listing, http::Reply reply) {
     const FencePage& page = outcome.value();
     boost::json::array fences;
     for (const auto& entry : page.entries) fences.push_back(fence_body(entry.resource, entry.fence));
-    boost::json::object body{{"fences", std::move(fences)}, {"has_more", page.has_more}};
-    body["next"] = nullptr;
-    if (page.has_more && !page.entries.empty()) body["next"] = page.entries.back().resource.name();
+    boost::json::object body{{"fences", std::move(fences)}};
+    add_page_end(body, page.has_more, page.entries.empty() ? "" : page.entries.back().resource.name());
     reply(json_response(200, body));
   };
   context_.fences.list(std::move(listing), context_.pending.track<FencePage>(answer));
@@ -115,7 +114,7 @@ void FenceHandlers::advance(const Resource& resource, const http::Request& reque
                        reply = std::move(reply)](const Outcome<Ruling>& outcome) {
     if (!outcome.ok()) {
       context_.metrics.count(outcome.fault().kind);
-      context_.log.failed("advance", claim.resource, outcome.fault(), client);
+      context_.log.failed("advance", claim, outcome.fault(), client);
       return reply(fault_response(outcome.fault(), &claim.resource));
     }
     const Ruling& ruling = outcome.value();
@@ -241,7 +240,7 @@ void FenceHandlers::answer_revoked(const Revocation& revocation, const FenceView
   }
   if (!view.record && !is_ended) return revocation.reply(no_fence(resource, view));
   context_.metrics.count(LeaseEvent::revoked);
-  spdlog::warn("event=revoked resource={} lease_ended={}", fenceguard::quoted(resource.name()), is_ended);
+  context_.log.revoked(resource, view.record ? view.record->token.value() : 0, is_ended, revocation.client);
   boost::json::object body{{"resource", resource.name()}};
   if (view.record) body = fence_body(resource, *view.record);
   body["lease_ended"] = is_ended;

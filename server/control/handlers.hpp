@@ -52,6 +52,8 @@ class LeaseHandlers {
   void renew(const Resource& resource, const http::Request& request, http::Reply reply);
   void release(const Resource& resource, const http::Request& request, http::Reply reply);
   void show(const Resource& resource, http::Reply reply);
+  // 501 where the source cannot say which leases there are.
+  void list(const FenceListing& listing, const http::Reply& reply);
   // Lifts the source, so that it draws above a mark that is at most jump_max above what the guard has seen.
   void raise(const Resource& resource, const http::Request& request, http::Reply reply);
   static constexpr std::int64_t jump_max = std::int64_t{1} << 40;
@@ -60,7 +62,7 @@ class LeaseHandlers {
   // Runs call, which blocks, and sends its answer; a fault becomes one, and so does a service that is too
   // busy.
   enum class Kind { renewal, other };
-  void run(Kind kind, const Resource& resource, const http::Reply& reply,
+  void run(Kind kind, const std::optional<Resource>& resource, const http::Reply& reply,
            std::function<http::Response()> call);
   void count_fault(const Fault& fault);
 

@@ -102,4 +102,10 @@ http::Response json_response(unsigned status, const json::object& body) {
   return response;
 }
 
+void add_page_end(boost::json::object& body, bool has_more, std::string_view last) {
+  body["has_more"] = has_more;
+  body["next"] = nullptr;
+  if (has_more && !last.empty()) body["next"] = last;
+}
+
 }  // namespace fenceguard

@@ -42,4 +42,7 @@ class JsonBody {
 // An answer with a JSON body. It is not to be cached: it shows a state that changes.
 [[nodiscard]] http::Response json_response(unsigned status, const boost::json::object& body);
 
+// What a page ends with: whether there are more, and after which resource they come.
+void add_page_end(boost::json::object& body, bool has_more, std::string_view last);
+
 }  // namespace fenceguard

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "guard/claim_keys.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "server/control/handlers.hpp"
 #include "server/control/json_body.hpp"
 #include "server/data/claim_fields.hpp"
@@ -176,6 +177,28 @@ void LeaseHandlers::show(const Resource& resource, http::Reply reply) {
   });
 }
 
+void LeaseHandlers::list(const FenceListing& listing, const http::Reply& reply) {
+  auto* lister = dynamic_cast<LeaseLister*>(context_.source);
+  if (lister == nullptr) {
+    return reply(to_response(
+        Problem::not_listable,
+        {"This token source cannot list its leases; ask for one by its name at /v1/leases/RESOURCE."}));
+  }
+  run(Kind::other, std::nullopt, reply, [this, lister, listing] {
+    const auto asked_at = BootClock::now();
+    const auto page = lister->list_leases(listing);
+    boost::json::array leases;
+    for (const auto& [claim, remaining] : page.entries) {
+      auto body = lease_body(claim, remaining);
+      add_left(body, *context_.source, remaining, asked_at);
+      leases.push_back(std::move(body));
+    }
+    boost::json::object body{{"leases", std::move(leases)}};
+    add_page_end(body, page.has_more, page.entries.empty() ? "" : page.entries.back().claim.resource.name());
+    return json_response(200, body);
+  });
+}
+
 void LeaseHandlers::raise(const Resource& resource, const http::Request& request, http::Reply reply) {
   JsonBody body{request.body};
   const auto mark = body.token("token");
@@ -198,7 +221,7 @@ void LeaseHandlers::raise(const Resource& resource, const http::Request& request
   });
 }
 
-void LeaseHandlers::run(Kind kind, const Resource& resource, const http::Reply& reply,
+void LeaseHandlers::run(Kind kind, const std::optional<Resource>& resource, const http::Reply& reply,
                         std::function<http::Response()> call) {
   auto task = [this, resource, reply, call = std::move(call)] {
     http::Response response;
@@ -207,7 +230,7 @@ void LeaseHandlers::run(Kind kind, const Resource& resource, const http::Reply& 
     } catch (...) {
       const Fault fault = current_fault();
       count_fault(fault);
-      response = fault_response(fault, &resource);
+      response = fault_response(fault, resource ? &*resource : nullptr);
     }
     reply(std::move(response));
   };
@@ -216,7 +239,7 @@ void LeaseHandlers::run(Kind kind, const Resource& resource, const http::Reply& 
       kind == Kind::renewal ? service.run_renewal(std::move(task)) : service.run_blocking(std::move(task));
   if (is_run) return;
   count_fault(source_is_busy());
-  reply(fault_response(source_is_busy(), &resource));
+  reply(fault_response(source_is_busy(), resource ? &*resource : nullptr));
 }
 
 void LeaseHandlers::count_fault(const Fault& fault) {

@@ -165,6 +165,17 @@ void Metrics::set_lanes(const Lanes& lanes) {
   settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
 }
 
+Metrics::VerdictCounts Metrics::verdict_counts() const {
+  VerdictCounts counts{};
+  for (std::size_t i = 0; i < verdict_count; ++i)
+    counts[i] = static_cast<std::uint64_t>(verdicts_[i]->Value());
+  return counts;
+}
+
+std::span<const char* const, Metrics::verdict_count> Metrics::verdict_words() noexcept {
+  return words;
+}
+
 std::string Metrics::render(const StoreStatus& status, std::int64_t in_flight) {
   in_flight_->Set(static_cast<double>(in_flight));
   resources_->Set(static_cast<double>(status.resources));

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -76,11 +77,16 @@ class Metrics {
   };
   void set_lanes(const Lanes& lanes);
 
+  // How often each verdict was given since the start, in the order of verdict_words().
+  static constexpr std::size_t verdict_count = 9;
+  using VerdictCounts = std::array<std::uint64_t, verdict_count>;
+  [[nodiscard]] VerdictCounts verdict_counts() const;
+  [[nodiscard]] static std::span<const char* const, verdict_count> verdict_words() noexcept;
+
   // Everything as Prometheus text, with these values of the moment.
   [[nodiscard]] std::string render(const StoreStatus& status, std::int64_t in_flight);
 
  private:
-  static constexpr std::size_t verdict_count = 9;
   static constexpr std::size_t event_count = 10;
 
   std::shared_ptr<prometheus::Registry> registry_;

@@ -30,6 +30,17 @@ RefusalLog::Allowance RefusalLog::take(std::string_view resource, BootClock::tim
 void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
                        std::string_view client) {
   const bool is_refusal = ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict;
+  // What changed without a sequence is the token.
+  const bool is_takeover = ruling.raised || (ruling.changed && !claim.sequence);
+  if (is_refusal || is_takeover) {
+    events_.add({.kind = is_refusal ? EventKind::refusal : EventKind::takeover,
+                 .resource = claim.resource.name(),
+                 .operation = std::string{operation},
+                 .verdict = to_string(ruling.verdict),
+                 .token = claim.token.value(),
+                 .highest = ruling.highest,
+                 .client = std::string{client}});
+  }
   const auto level = ruling.verdict == Verdict::conflict ? spdlog::level::warn
                      : is_refusal                        ? spdlog::level::info
                                                          : spdlog::level::debug;
@@ -47,6 +58,11 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
 }
 
 void RefusalLog::not_signed(std::string_view operation, const Claim& claim, std::string_view client) {
+  events_.add({.resource = claim.resource.name(),
+               .operation = std::string{operation},
+               .verdict = "unsigned",
+               .token = claim.token.value(),
+               .client = std::string{client}});
   if (!spdlog::should_log(spdlog::level::warn)) return;
   const auto allowance = take(claim.resource.name(), BootClock::now());
   if (!allowance.granted) return;
@@ -55,22 +71,75 @@ void RefusalLog::not_signed(std::string_view operation, const Claim& claim, std:
                allowance.suppressed);
 }
 
+void RefusalLog::missing(std::string_view operation, const Resource& resource, std::string_view client) {
+  events_.add({.resource = resource.name(),
+               .operation = std::string{operation},
+               .verdict = "missing",
+               .client = std::string{client}});
+  if (!spdlog::should_log(spdlog::level::info)) return;
+  const auto allowance = take(resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  spdlog::info("event=refused operation={} verdict=missing resource={} client={} suppressed={}", operation,
+               fenceguard::quoted(resource.name()), client, allowance.suppressed);
+}
+
+void RefusalLog::taken_over(const Claim& claim) {
+  events_.add({.kind = EventKind::takeover,
+               .resource = claim.resource.name(),
+               .verdict = to_string(Verdict::admitted),
+               .token = claim.token.value(),
+               .highest = claim.token.value()});
+}
+
+void RefusalLog::revoked(const Resource& resource, std::int64_t token, bool is_lease_ended,
+                         std::string_view client) {
+  events_.add({.kind = EventKind::revoke,
+               .resource = resource.name(),
+               .token = token,
+               .highest = token,
+               .client = std::string{client}});
+  spdlog::warn("event=revoked resource={} lease_ended={}", fenceguard::quoted(resource.name()),
+               is_lease_ended);
+}
+
 void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
+  events_.add({.kind = EventKind::quarantine,
+               .resource = std::string{resource},
+               .detail = why.message,
+               .left = why.retry_after});
   if (!spdlog::should_log(spdlog::level::warn)) return;
   spdlog::warn("event=quarantined resource={} reason={} left_ms={}", fenceguard::quoted(resource),
                fenceguard::quoted(why.message), why.retry_after.count());
 }
 
+void RefusalLog::failed(std::string_view operation, const Claim& claim, const Fault& fault,
+                        std::string_view client) {
+  write_failure({.resource = claim.resource.name(),
+                 .operation = std::string{operation},
+                 .token = claim.token.value(),
+                 .client = std::string{client}},
+                fault);
+}
+
 void RefusalLog::failed(std::string_view operation, const Resource& resource, const Fault& fault,
                         std::string_view client) {
+  write_failure(
+      {.resource = resource.name(), .operation = std::string{operation}, .client = std::string{client}},
+      fault);
+}
+
+void RefusalLog::write_failure(Event event, const Fault& fault) {
+  event.verdict = to_string(fault.kind);
+  event.detail = fault.message;
+  if (fault.kind != FaultKind::invalid_input) events_.add(event);
   const auto level = fault.kind == FaultKind::unknown ? spdlog::level::err : spdlog::level::warn;
   if (!spdlog::should_log(level)) return;
-  const auto allowance = take(resource.name(), BootClock::now());
+  const auto allowance = take(event.resource, BootClock::now());
   if (!allowance.granted) return;
   spdlog::log(level,
               "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}",
-              operation, to_string(fault.kind), fenceguard::quoted(resource.name()),
-              fenceguard::quoted(fault.message), client, allowance.suppressed);
+              event.operation, event.verdict, fenceguard::quoted(event.resource),
+              fenceguard::quoted(fault.message), event.client, allowance.suppressed);
 }
 
 }  // namespace fenceguard

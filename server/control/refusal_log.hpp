@@ -2,7 +2,8 @@
 
 // RefusalLog: a structured line for a refusal, at most one a second per resource, however many there are;
 // what was left out is counted in the next line. Admissions are written at debug only. Never a holder's name.
-// client: whose request it was (http::Request::client).
+// client: whose request it was (http::Request::client). Refusals, take-overs, revokes and quarantines are
+// kept as events as well, each of them.
 //
 // Memory is fixed: resources share a table of slots by their hash, so two of them may share one allowance.
 //
@@ -17,18 +18,30 @@
 #include "guard/error.hpp"
 #include "guard/judge.hpp"
 #include "guard/support/clock.hpp"
+#include "server/control/watch/event_log.hpp"
 
 namespace fenceguard {
 
 class RefusalLog {
  public:
-  // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug.
+  // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug. An admission that
+  // raised the fence is a take-over.
   void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling, std::string_view client);
 
   // A claim without its signature, or with a wrong one; at warning.
   void not_signed(std::string_view operation, const Claim& claim, std::string_view client);
 
-  // A claim that was not judged because of a fault.
+  // A write without a token.
+  void missing(std::string_view operation, const Resource& resource, std::string_view client);
+
+  // A fence was raised, where the ruling that is told does not say so. An event only.
+  void taken_over(const Claim& claim);
+
+  // A fence was closed by hand; at warning. token: the one that it cut off, 0: there is no fence.
+  void revoked(const Resource& resource, std::int64_t token, bool is_lease_ended, std::string_view client);
+
+  // A claim, or a call without one, that was not judged because of a fault.
+  void failed(std::string_view operation, const Claim& claim, const Fault& fault, std::string_view client);
   void failed(std::string_view operation, const Resource& resource, const Fault& fault,
               std::string_view client);
 
@@ -42,12 +55,17 @@ class RefusalLog {
   };
   [[nodiscard]] Allowance take(std::string_view resource, BootClock::time_point now);
 
+  [[nodiscard]] EventLog& events() noexcept { return events_; }
+
  private:
   struct Slot {
     std::int64_t second = -1;  // of the last line
     std::uint64_t suppressed = 0;
   };
 
+  void write_failure(Event event, const Fault& fault);
+
+  EventLog events_;
   std::mutex mutex_;
   std::array<Slot, 1024> slots_{};
 };

@@ -18,6 +18,7 @@ constexpr std::string_view placeholder = "{resource}";
 // Methods of one path stand in the order in which Allow lists them.
 constexpr std::array table{
     RouteEntry{Call::acquire, Role::lease, "POST", "/v1/leases"},
+    RouteEntry{Call::list_leases, Role::lease, "GET", "/v1/leases"},
     RouteEntry{Call::show_lease, Role::lease, "GET", "/v1/leases/{resource}"},
     RouteEntry{Call::renew, Role::lease, "PUT", "/v1/leases/{resource}"},
     RouteEntry{Call::release, Role::lease, "DELETE", "/v1/leases/{resource}"},
@@ -27,7 +28,11 @@ constexpr std::array table{
     RouteEntry{Call::advance, Role::lease, "POST", "/v1/fences/{resource}/advance"},
     RouteEntry{Call::revoke, Role::admin, "POST", "/v1/fences/{resource}/revoke"},
     RouteEntry{Call::compact, Role::admin, "POST", "/v1/fences/compact"},
+    RouteEntry{Call::status, Role::lease, "GET", "/v1/status"},
+    RouteEntry{Call::list_lanes, Role::lease, "GET", "/v1/lanes"},
+    RouteEntry{Call::follow_events, Role::lease, "GET", "/v1/events"},
     RouteEntry{Call::describe, Role::open, "GET", "/v1/openapi.json"},
+    RouteEntry{Call::console, Role::open, "GET", "/ui"},
     RouteEntry{Call::metrics, Role::open, "GET", "/metrics"},
     RouteEntry{Call::healthz, Role::open, "GET", "/healthz"},
     RouteEntry{Call::readyz, Role::open, "GET", "/readyz"},
@@ -35,6 +40,10 @@ constexpr std::array table{
 
 http::Response not_found() {
   return to_response(Problem::not_found, {"This path is not on the control side."});
+}
+
+http::Response no_query() {
+  return malformed("There is no query here.");
 }
 
 Found on_resource(Call call, Role role, std::string_view name) {
@@ -72,7 +81,9 @@ std::string_view read_parameter(std::string_view parameter, FenceListing& listin
     return "A parameter comes more than once.";
   seen += std::string{name} + ",";
   if (name == "prefix") {
-    if (!value->empty() && !Resource::objection(*value + "x").empty())
+    // What has no room for more is a resource's whole name.
+    const auto longer = value->size() < Resource::bytes_max ? *value + "x" : *value;
+    if (!value->empty() && !Resource::objection(longer).empty())
       return "No resource starts with this prefix.";
     listing.prefix = std::move(*value);
   } else if (name == "after") {
@@ -89,8 +100,12 @@ std::string_view read_parameter(std::string_view parameter, FenceListing& listin
   return {};
 }
 
-Found list_route(std::string_view query) {
-  Route route{Call::list_fences, Role::lease};
+bool is_list(Call call) {
+  return call == Call::list_fences || call == Call::list_leases || call == Call::list_lanes;
+}
+
+Found list_route(const RouteEntry& entry, std::string_view query) {
+  Route route{entry.call, entry.role};
   std::string seen = ",";
   while (!query.empty()) {
     const auto end = std::min(query.find('&'), query.size());
@@ -125,15 +140,19 @@ Found find_route(std::string_view method, std::string_view target) {
   if (auto* bad = std::get_if<BadPath>(&decoded)) return malformed(std::move(bad->reason));
   const std::string_view path = std::get<std::string>(decoded);
   const bool has_query = question != std::string_view::npos;
-  if (has_query && path != "/v1/fences") return malformed("There is no query here.");
   for (const auto& entry : table) {
     const auto resource = match(entry.path, path);
     if (!resource || entry.method != method) continue;
+    if (is_list(entry.call)) return list_route(entry, has_query ? target.substr(question + 1) : "");
+    if (has_query) return no_query();
     if (entry.path.find(placeholder) != std::string_view::npos)
       return on_resource(entry.call, entry.role, *resource);
-    if (entry.call == Call::list_fences) return list_route(has_query ? target.substr(question + 1) : "");
     return Route{entry.call, entry.role};
   }
+  const auto is_listed = [path](const RouteEntry& entry) {
+    return is_list(entry.call) && entry.path == path;
+  };
+  if (has_query && std::ranges::none_of(table, is_listed)) return no_query();
   return without_method(path);
 }
 

@@ -19,6 +19,7 @@ namespace fenceguard {
 
 enum class Call {
   acquire,
+  list_leases,
   renew,
   release,
   show_lease,
@@ -28,7 +29,11 @@ enum class Call {
   advance,
   revoke,
   compact,
+  status,
+  list_lanes,
+  follow_events,
   describe,
+  console,
   metrics,
   healthz,
   readyz,
@@ -52,7 +57,7 @@ struct Route {
   Call call;
   Role role;  // that it takes
   std::optional<Resource> resource{};
-  FenceListing listing{};  // of list_fences
+  FenceListing listing{};  // of list_fences, list_leases and list_lanes
 };
 
 // The route, or the 400, 404 or 405 to answer. HEAD is as GET.

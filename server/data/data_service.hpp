@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "guard/error.hpp"
+#include "guard/store/fence_store.hpp"
 #include "server/control/host_check.hpp"
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
@@ -66,6 +68,22 @@ class DataService {
     std::int64_t settle_closures = 0;  // how often one was, since the start
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
+
+  struct LaneView {
+    std::string resource;
+    std::int64_t waiting = 0, in_flight = 0;
+    std::chrono::milliseconds quarantined{};  // for so long; 0: it is open
+  };
+  struct LanePage {
+    std::vector<LaneView> entries;  // sorted by resource, bytewise
+    bool has_more = false;          // ask again after the last entry's resource
+  };
+  enum class Lanes { all, quarantined };
+  // The lanes in which something is in flight, waits or is quarantined. What quarantines every resource is
+  // not told of each.
+  [[nodiscard]] virtual LanePage list_lanes(const FenceListing& /*listing*/, Lanes /*which*/) const {
+    return {};
+  }
 
   // Why no write on this resource is admitted for now, and how long; nothing where none is kept out. Of no
   // name: whether that is so of every resource.

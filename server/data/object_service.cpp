@@ -75,6 +75,7 @@ std::variant<ObjectService::Operation, http::Response> ObjectService::parse(cons
     if (auto refused = refuse_unsigned(operation, head)) return std::move(*refused);
   } else if (*method == Method::put || *method == Method::remove) {
     metrics_.count_missing();
+    log_.missing("write", operation.at.resource, head.client);
     ProblemDetails details{
         "A write carries the token of a lease in Fencing-Token, and its holder in Fencing-Holder."};
     details.resource = &operation.at.resource;
@@ -141,7 +142,7 @@ void ObjectService::write(Operation operation, http::Request request, http::Repl
 
 http::Response ObjectService::answer_write(const Claim& claim, std::string_view client,
                                            const Outcome<WriteReport>& outcome) {
-  if (!outcome.ok()) return answer_fault("write", claim.resource, outcome.fault(), client);
+  if (!outcome.ok()) return answer_fault("write", claim, outcome.fault(), client);
   const WriteReport& report = outcome.value();
   note("write", claim, report.ruling, client);
   if (report.ruling.verdict == Verdict::stale || report.ruling.verdict == Verdict::conflict) {
@@ -185,6 +186,7 @@ void ObjectService::read(Operation operation, std::string client, http::Reply re
 
 http::Response ObjectService::answer_read(const Asked& asked, Outcome<ReadReport> outcome) {
   const auto& [claim, resource, conditions, client] = asked;
+  if (!outcome.ok() && claim) return answer_fault("read", *claim, fault_of_read(outcome.fault()), client);
   if (!outcome.ok()) return answer_fault("read", resource, fault_of_read(outcome.fault()), client);
   ReadReport& report = outcome.value();
   if (claim && report.ruling) {
@@ -217,6 +219,13 @@ http::Response ObjectService::answer_read(const Asked& asked, Outcome<ReadReport
   response.head_length = static_cast<std::size_t>(report.object->size_bytes);
   response.body = std::move(report.object->body);
   return response;
+}
+
+http::Response ObjectService::answer_fault(std::string_view what, const Claim& claim, const Fault& fault,
+                                           std::string_view client) {
+  metrics_.count(fault.kind);
+  log_.failed(what, claim, fault, client);
+  return fault_response(fault, &claim.resource);
 }
 
 http::Response ObjectService::answer_fault(std::string_view what, const Resource& resource,

@@ -61,6 +61,8 @@ class ObjectService : public http::Handler {
   [[nodiscard]] http::Response answer_write(const Claim& claim, std::string_view client,
                                             const Outcome<WriteReport>& outcome);
   [[nodiscard]] http::Response answer_read(const Asked& asked, Outcome<ReadReport> outcome);
+  [[nodiscard]] http::Response answer_fault(std::string_view what, const Claim& claim, const Fault& fault,
+                                            std::string_view client);
   [[nodiscard]] http::Response answer_fault(std::string_view what, const Resource& resource,
                                             const Fault& fault, std::string_view client);
   void note(std::string_view what, const Claim& claim, const Ruling& ruling, std::string_view client);

@@ -81,6 +81,7 @@ const ProblemKind& kind_of(Problem problem) noexcept {
       {"lost", 412, "The lease is lost"},
       {"no-source", 501, "There is no token source"},
       {"not-compactable", 409, "The fences cannot be compacted"},
+      {"not-listable", 501, "The token source cannot list its leases"},
       {"unavailable", 503, "Unavailable, nothing was written"},
       {"unknown", 500, "The outcome is unknown"},
   };

@@ -46,6 +46,7 @@ enum class Problem {
   lost,
   no_source,
   not_compactable,
+  not_listable,
   // Faults.
   unavailable,
   unknown,

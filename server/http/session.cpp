@@ -140,6 +140,7 @@ Task<bool> Session::serve_request() {
     while (!answer_ && !connection_.is_cut()) co_await connection_.wakeup().wait();
     if (!answer_) co_return false;
   }
+  if (answer_->feed) co_return co_await serve_feed();
   co_await respond(std::move(*answer_));
   co_return goes_on_;
 }

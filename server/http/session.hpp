@@ -129,6 +129,8 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   // From the stream.
   [[nodiscard]] Connection& connection() noexcept override { return connection_; }
   [[nodiscard]] BodyReader& body() noexcept { return body_; }
+  [[nodiscard]] bool is_head() const noexcept { return is_head_; }
+  [[nodiscard]] bool is_http_1_0() const noexcept { return is_http_1_0_; }
   [[nodiscard]] RequestReader& head() noexcept { return *reader_; }
   [[nodiscard]] const std::string& peer() const noexcept override { return peer_; }
   [[nodiscard]] Response refusal_response(Rejection refusal) noexcept;
@@ -164,6 +166,8 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   // One request and its answer. False: the connection ends.
   Task<bool> serve_request();
   Task<bool> serve_stream();
+  // The present answer, which has a feed: session_feed.cpp.
+  Task<bool> serve_feed();
   // Why no head came; a status of 0: no answer is due.
   Task<std::optional<Rejection>> await_head(HeadScanner& scanner);
   Task<void> pay_answer();

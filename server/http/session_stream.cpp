@@ -62,9 +62,9 @@ Task<bool> SessionStream::respond(Response response) {
 
 SessionStream::Coding SessionStream::coding_for(unsigned status,
                                                 std::optional<std::uint64_t> body_bytes) const noexcept {
-  if (!may_have_body(status) || session_.head().request().method == "HEAD") return Coding::none;
+  if (!may_have_body(status) || session_.is_head()) return Coding::none;
   if (body_bytes) return Coding::length;
-  return session_.head().is_http_1_0() ? Coding::until_close : Coding::chunks;
+  return session_.is_http_1_0() ? Coding::until_close : Coding::chunks;
 }
 
 Task<bool> SessionStream::begin(Response head, std::optional<std::uint64_t> body_bytes) {

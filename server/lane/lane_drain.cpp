@@ -130,13 +130,6 @@ Fault LaneTable::closed_fault(const Lane* lane, Time now) const {
   return {FaultKind::unavailable, is_own ? own : all, left};
 }
 
-std::optional<Fault> LaneTable::quarantine(std::string_view name, Time now) const {
-  const Lane* lane = book_.find_lane(name);
-  const bool is_open = lane != nullptr ? !is_closed(*lane, now) : all_closed_until_ <= now;
-  if (is_open) return std::nullopt;
-  return closed_fault(lane, now);
-}
-
 // What was made durable on the way here stands, and is told.
 void LaneTable::fail_closed(Admission& admission, const Lane& lane, Step step) {
   Fault fault = closed_fault(&lane, step.now);
@@ -357,23 +350,6 @@ bool LaneTable::is_overtaken(const Resource& resource, Token token) const {
   if (lane == nullptr) return false;
   const auto& record = lane->view.record;
   return lane->view.highest() > token.value() || (record && record->closed && record->token == token);
-}
-
-std::optional<Time> LaneTable::due() const {
-  if (timers_.empty()) return std::nullopt;
-  return timers_.front().until;
-}
-
-bool LaneTable::is_settled(Time now) const {
-  if (in_flight_ > 0 || all_closed_until_ > now) return false;
-  if (!timers_.empty() && timers_.back().until > now) return false;
-  bool is_recorded = true;
-  book_.for_each_lane([&](const Lane& lane) { is_recorded &= !lane.unrecorded; });
-  return is_recorded;
-}
-
-LaneTable::Figures LaneTable::figures() const {
-  return {book_.lane_count(), waiting_, in_flight_, closed_, settle_closures_};
 }
 
 }  // namespace fenceguard::proxy

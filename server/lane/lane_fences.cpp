@@ -57,6 +57,26 @@ std::optional<Fault> LaneScheduler::quarantine(std::string_view name) const {
   return table_.quarantine(name, now());
 }
 
+std::vector<LaneTable::View> LaneScheduler::list_lanes(const FenceListing& listing,
+                                                       LaneTable::Which which) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.list(listing, which, now());
+}
+
+void LaneScheduler::watch_raises(std::function<void(const Claim&)> told) {
+  const std::scoped_lock lock{raises_mutex_};
+  told_of_raise_ = std::move(told);
+}
+
+void LaneScheduler::tell_raise(const Claim& claim) noexcept {
+  try {
+    const std::scoped_lock lock{raises_mutex_};
+    if (told_of_raise_) told_of_raise_(claim);
+  } catch (...) {
+    // Out of memory: an event is missing, and the fence is raised all the same.
+  }
+}
+
 LaneTable::Figures LaneScheduler::figures() const {
   const std::scoped_lock lock{mutex_};
   return table_.figures();

@@ -325,6 +325,7 @@ LaneScheduler::Job LaneScheduler::raise(Raise call) {
   ++calls_;
   return [this, call = std::move(call)] {
     const auto answer = [this, claim = call.claim](const Outcome<Ruling>& outcome) {
+      if (outcome.ok() && outcome.value().changed) tell_raise(claim);
       feed_answer([&](Actions& actions) { table_.raised(claim, outcome, {now(), actions}); });
     };
     call_store(answer, [&] {

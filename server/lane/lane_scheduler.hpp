@@ -84,6 +84,12 @@ class LaneScheduler : public FenceStore {
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view name) const;
 
   [[nodiscard]] LaneTable::Figures figures() const;
+  [[nodiscard]] std::vector<LaneTable::View> list_lanes(const FenceListing& listing,
+                                                        LaneTable::Which which) const;
+
+  // Has told called, on the store's thread, with each claim that raised its fence; null: no more, and no call
+  // is under way when this returns.
+  void watch_raises(std::function<void(const Claim&)> told);
 
   // The fences: lane_fences.cpp.
   [[nodiscard]] StoreStatus status() const override { return store_.status(); }
@@ -116,6 +122,7 @@ class LaneScheduler : public FenceStore {
   [[nodiscard]] Job revoke_answer(Revoke revoke, const Entry& entry) const;
   [[nodiscard]] Job load(Resource resource);
   [[nodiscard]] Job raise(Raise call);
+  void tell_raise(const Claim& claim) noexcept;
   [[nodiscard]] Job close(Resource resource, const std::optional<Claim>& lease, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
 
@@ -157,6 +164,8 @@ class LaneScheduler : public FenceStore {
   bool timer_is_set_ = false;
   bool is_stopping_ = false;
   std::thread timer_;
+  std::mutex raises_mutex_;  // guards told_of_raise_, and is held while that is called
+  std::function<void(const Claim&)> told_of_raise_;
   PendingCalls pending_;  // of the fences that go past the lanes
 };
 

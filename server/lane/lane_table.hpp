@@ -22,10 +22,12 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "guard/store/fence_cache.hpp"
+#include "guard/store/fence_store.hpp"
 #include "server/lane/lane.hpp"
 #include "server/lane/lane_events.hpp"
 
@@ -96,6 +98,16 @@ class LaneTable {
     std::uint64_t settle_closures = 0;  // since the start
   };
   [[nodiscard]] Figures figures() const;
+
+  // A lane as an operator sees it.
+  struct View {
+    std::string resource;
+    std::size_t waiting = 0, in_flight = 0;
+    Time quarantined{};  // for so long; 0: it is open
+  };
+  enum class Which { all, quarantined };
+  // A page of them, in the order of their resources. What closes every resource is not told of each.
+  [[nodiscard]] std::vector<View> list(const FenceListing& listing, Which which, Time now) const;
 
  private:
   // Deciding: lane_decision.cpp.

@@ -43,7 +43,7 @@ void GrantStep::advance(Grant grant) {
 void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   if (!outcome.ok()) {
     context_.metrics.count(outcome.fault().kind);
-    context_.log.failed("lease", request_.resource, outcome.fault(), request_.client);
+    context_.log.failed("lease", grant.claim, outcome.fault(), request_.client);
     context_.run_blocking([self = shared_from_this(), grant, message = outcome.fault().message] {
       self->end_refused(grant, "The guard could not be advanced, so no lease is handed out: " + message);
     });

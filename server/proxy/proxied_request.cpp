@@ -98,7 +98,10 @@ net::Task<bool> ProxiedRequest::reject() {
     co_return false;
   }
   auto& rejection = std::get<Rejection>(parsed);
-  if (rejection.why == Rejection::Why::missing) context_.metrics.count_missing();
+  if (rejection.why == Rejection::Why::missing) {
+    context_.metrics.count_missing();
+    context_.log.missing("write", *rejection.resource, client());
+  }
   if (rejection.why == Rejection::Why::not_signed) {
     context_.metrics.count_unsigned();
     context_.log.not_signed("request", *rejection.claim, client());
@@ -362,8 +365,10 @@ http::Response ProxiedRequest::unanswered_read(UpstreamOutcome seen) {
 
 void ProxiedRequest::note_fault(FaultKind kind, std::string_view why) {
   context_.metrics.count(kind);
-  context_.log.failed(operation_->is_write() ? "write" : "read", resource(), Fault{kind, std::string{why}},
-                      client());
+  const char* const what = operation_->is_write() ? "write" : "read";
+  const Fault fault{kind, std::string{why}};
+  if (!is_fenced()) return context_.log.failed(what, resource(), fault, client());
+  context_.log.failed(what, own_claim(), fault, client());
 }
 
 void ProxiedRequest::note_quarantine() {

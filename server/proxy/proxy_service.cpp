@@ -122,10 +122,13 @@ class ProxyService::Impl : public http::StreamHandler {
 };
 
 ProxyService::ProxyService(const ServiceContext& context, LaneScheduler& lanes, UpstreamOptions options)
-    : impl_{std::make_unique<Impl>(context, lanes, std::move(options))} {}
+    : impl_{std::make_unique<Impl>(context, lanes, std::move(options))} {
+  lanes.watch_raises([&log = context.log](const Claim& claim) { log.taken_over(claim); });
+}
 
 ProxyService::~ProxyService() {
   impl_->drain(std::chrono::milliseconds{0});
+  impl_->lanes().watch_raises(nullptr);
 }
 
 std::string ProxyService::listen(const std::string& address) {
@@ -160,6 +163,21 @@ DataService::LaneFigures ProxyService::lanes() const {
   const auto figures = impl_->lanes().figures();
   return {static_cast<std::int64_t>(figures.waiting), static_cast<std::int64_t>(figures.in_flight),
           static_cast<std::int64_t>(figures.closed), static_cast<std::int64_t>(figures.settle_closures)};
+}
+
+DataService::LanePage ProxyService::list_lanes(const FenceListing& listing, Lanes which) const {
+  auto one_more = listing;
+  ++one_more.limit;
+  const bool is_all = which == Lanes::all;
+  auto views =
+      impl_->lanes().list_lanes(one_more, is_all ? LaneTable::Which::all : LaneTable::Which::quarantined);
+  LanePage page{{}, views.size() > listing.limit};
+  if (page.has_more) views.pop_back();
+  for (auto& view : views) {
+    page.entries.push_back({std::move(view.resource), static_cast<std::int64_t>(view.waiting),
+                            static_cast<std::int64_t>(view.in_flight), view.quarantined});
+  }
+  return page;
 }
 
 }  // namespace fenceguard::proxy

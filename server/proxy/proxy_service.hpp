@@ -28,6 +28,7 @@ class ProxyService : public DataService {
   [[nodiscard]] bool answers(std::chrono::milliseconds limit) override;
   [[nodiscard]] std::int64_t in_flight() const noexcept override;
   [[nodiscard]] LaneFigures lanes() const override;
+  [[nodiscard]] LanePage list_lanes(const FenceListing& listing, Lanes which) const override;
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const override;
 
   // How many requests were answered without a coroutine.

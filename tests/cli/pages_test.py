@@ -75,7 +75,8 @@ class Pages(support.PageTest):
             self.assertEqual(answer.status, status, answer)
 
     def test_the_control_side(self):
-        self.run_page("docs/control-side.md", names={"0.0.0.0:7422": f"0.0.0.0:{free_ports(1, PAGE_PORTS)[0]}"}, before=SERVE)
+        self.run_page("docs/control-side.md", names={"0.0.0.0:7422": f"0.0.0.0:{free_ports(1, PAGE_PORTS)[0]}"},
+                      before=SERVE + "fenceguard serve --init\n")
 
     def test_http(self):
         storage, shown = self.start(upstream_server), self.start(upstream_server)

@@ -245,9 +245,9 @@ TEST_F(ControlSideTest, AWebPageCannotDriveIt) {
 
 TEST_F(ControlSideTest, UnknownRoutesAre404AndOtherMethods405) {
   EXPECT_EQ(running_.control("GET", "/v1/nothing").status, 404U);
-  const auto refused = running_.control("GET", "/v1/leases");
+  const auto refused = running_.control("PUT", "/v1/leases");
   EXPECT_EQ(refused.status, 405U);
-  EXPECT_EQ(field(refused, "Allow"), "POST");
+  EXPECT_EQ(field(refused, "Allow"), "POST, GET, HEAD");
 }
 
 TEST_F(ControlSideTest, ProbesAnswer) {

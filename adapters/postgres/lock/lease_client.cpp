@@ -140,6 +140,28 @@ std::optional<LeaseClient::Shown> LeaseClient::show(const Resource& resource) {
   return shown;
 }
 
+LeasePage LeaseClient::list(const FenceListing& listing) {
+  const auto rows = pool_.call(
+      "listing leases",
+      [&](pqxx::connection& connection) {
+        return fmt::format(
+            "SELECT resource, token, CASE kept_by WHEN 'ttl' THEN {} END FROM fenceguard.lease "
+            "WHERE resource > {} AND pg_catalog.starts_with(resource, {}) ORDER BY resource LIMIT {}",
+            ms_of("remaining"), connection.quote(listing.after), connection.quote(listing.prefix),
+            listing.limit + 1);
+      },
+      never);
+  LeasePage page;
+  for (const auto& row : rows) {
+    page.has_more = page.entries.size() == listing.limit;
+    if (page.has_more) break;
+    const Ms remaining{row[2].is_null() ? AcquireOptions{}.ttl.count() : row[2].as<std::int64_t>()};
+    page.entries.push_back(
+        {{Resource{row[0].as<std::string>()}, token_in(row[1]), {}, std::nullopt}, remaining});
+  }
+  return page;
+}
+
 void LeaseClient::raise(Token mark) {
   pool_.call(
       "raising the counter",

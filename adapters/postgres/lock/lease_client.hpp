@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "adapters/postgres/lock/lease_pool.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::postgres {
@@ -41,6 +42,9 @@ class LeaseClient {
     std::optional<Ms> remaining;  // nothing for a lease that is kept by a connection
   };
   [[nodiscard]] std::optional<Shown> show(const Resource& resource);
+
+  // Without their holders. What is kept by a connection has the usual time to live.
+  [[nodiscard]] LeasePage list(const FenceListing& listing);
 
   void raise(Token mark);
   [[nodiscard]] Token draw();

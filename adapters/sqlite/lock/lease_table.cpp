@@ -11,6 +11,8 @@
 namespace fenceguard::sqlite {
 namespace {
 
+constexpr std::int64_t rows_at_once = 1'000;
+
 std::string read_boot_id() {
   std::ifstream file{"/proc/sys/kernel/random/boot_id"};
   std::string id;
@@ -29,6 +31,9 @@ LeaseTable::LeaseTable(sqlite3* connection)
       store_{connection, "INSERT OR REPLACE INTO fenceguard_lease VALUES (?1, ?2, ?3, ?4, ?5)"},
       remove_{connection, "DELETE FROM fenceguard_lease WHERE resource = ?1"},
       lowest_{connection, "SELECT min(token) FROM fenceguard_lease WHERE boot_id = ?1 AND expires_ms > ?2"},
+      list_{connection,
+            "SELECT resource, token, expires_ms, boot_id FROM fenceguard_lease "
+            "WHERE resource > ?1 AND resource >= ?2 ORDER BY resource LIMIT ?3"},
       load_counter_{connection, "SELECT last, checksum FROM fenceguard_counter WHERE id = 1"},
       store_counter_{connection, "INSERT OR REPLACE INTO fenceguard_counter VALUES (1, ?1, ?2)"} {}
 
@@ -43,6 +48,23 @@ std::optional<LeaseRecord> LeaseTable::find(const Resource& resource) {
   if (!row.step()) return std::nullopt;
   return LeaseRecord{{resource, Token{row.integer(0)}, Holder{std::string{row.text(1)}}, std::nullopt},
                      std::chrono::milliseconds{row.integer(2) - now}};
+}
+
+LeaseTable::Part LeaseTable::list(const std::string& prefix, const std::string& after) {
+  const std::int64_t now = now_ms();
+  auto& row = list_.bind(std::string_view{after}, std::string_view{prefix}, rows_at_once);
+  const ResetAtEnd reset{row};
+  Part part;
+  // What starts with the prefix stands together, from the prefix itself on.
+  std::int64_t rows = 0;
+  for (; row.step() && row.text(0).starts_with(prefix); ++rows) {
+    part.next = row.text(0);
+    if (row.text(3) != boot_id_ || row.integer(2) <= now) continue;
+    part.live.push_back({{Resource{part.next}, Token{row.integer(1)}, {}, std::nullopt},
+                         std::chrono::milliseconds{row.integer(2) - now}});
+  }
+  if (rows < rows_at_once) part.next.clear();
+  return part;
 }
 
 std::variant<Grant, Held> LeaseTable::acquire(const Resource& resource, const Holder& holder,

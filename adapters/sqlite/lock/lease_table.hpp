@@ -10,6 +10,7 @@
 #include <string>
 
 #include "adapters/sqlite/file/database.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::sqlite {
@@ -27,6 +28,13 @@ class LeaseTable {
   Release release(const Claim& claim);
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> find(const Resource& resource);
+  // A part of a listing: looks at a bounded number of rows, live or not, so that nobody waits long for it.
+  // next: where to go on; empty: that was the last part.
+  struct Part {
+    std::vector<LeaseRecord> live;  // in order, without their holders
+    std::string next;
+  };
+  [[nodiscard]] Part list(const std::string& prefix, const std::string& after);
   void raise(Token mark);
   [[nodiscard]] Token draw();
   [[nodiscard]] Token lowest_live();
@@ -43,6 +51,7 @@ class LeaseTable {
   Statement store_;
   Statement remove_;
   Statement lowest_;
+  Statement list_;
   Statement load_counter_;
   Statement store_counter_;
 };

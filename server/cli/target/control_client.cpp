@@ -9,12 +9,12 @@
 #include "guard/error.hpp"
 #include "guard/support/percent.hpp"
 #include "guard/support/sleep.hpp"
+#include "server/cli/target/answer_body.hpp"
 #include "server/http/client.hpp"
 
 namespace fenceguard::cli {
 namespace {
 
-namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds wait_slice_max{10'000};
@@ -106,36 +106,9 @@ bool could_be_elsewhere(const ControlClient::Call& call, const ControlClient::An
   return status == 400 || status == 404 || status == 405 || status == 428 || status == 501 || is_empty;
 }
 
-// A field that the answer must have; without it the answer is not whole.
-std::string text_in(const json::object& body, std::string_view name) {
-  const auto* value = body.if_contains(name);
-  if (value == nullptr || !value->is_string()) {
-    throw OutcomeUnknown(fmt::format("the server's answer has no '{}'", name));
-  }
-  return std::string{value->get_string()};
-}
-
-Token token_in(const json::object& body) {
-  const auto token = Token::parse(text_in(body, "token"));
-  if (!token) throw OutcomeUnknown("the server's answer holds no valid token");
-  return *token;
-}
-
-std::optional<std::int64_t> number_in(const json::object& body, std::string_view name) {
-  const auto* value = body.if_contains(name);
-  if (value == nullptr) return std::nullopt;
-  if (value->is_string()) return parse_decimal(value->get_string());
-  boost::system::error_code error;
-  const auto number = value->to_number<std::int64_t>(error);
-  return error ? std::nullopt : std::optional{number};
-}
-
-Fence fence_in(const json::object& body) {
-  Fence fence{.token = token_in(body), .holder = {}, .sequence = std::nullopt};
-  if (const auto number = number_in(body, "sequence")) fence.sequence = Sequence{*number};
-  const auto* closed = body.if_contains("closed");
-  fence.closed = closed != nullptr && closed->is_bool() && closed->get_bool();
-  return fence;
+std::string listing_query(const FenceListing& listing) {
+  return fmt::format("prefix={}&after={}&limit={}", query_value(listing.prefix), query_value(listing.after),
+                     listing.limit);
 }
 
 }  // namespace
@@ -256,6 +229,18 @@ std::optional<LeaseRecord> RemoteSource::show(const Resource& resource) {
   return record;
 }
 
+LeasePage RemoteSource::list_leases(const FenceListing& listing) {
+  const auto answer = client_.send({.method = "GET", .target = "/v1/leases?" + listing_query(listing)});
+  LeasePage page;
+  for (const auto& lease : entries_in(answer.body, "leases")) {
+    const auto left = number_in(lease, "expires_in_ms").value_or(number_in(lease, "ttl_ms").value_or(0));
+    page.entries.push_back(
+        {{Resource{text_in(lease, "resource")}, token_in(lease), {}, std::nullopt}, milliseconds{left}});
+  }
+  page.has_more = has_more_in(answer.body);
+  return page;
+}
+
 void RemoteSource::raise(const Resource& resource, Token mark) {
   const auto answer = client_.send({.method = "POST",
                                     .target = lease_target(resource) + "/raise",
@@ -326,19 +311,11 @@ ShownFence RemoteFences::show(const Resource& resource) {
 }
 
 FencePage RemoteFences::list(const FenceListing& listing) {
-  const auto target = fmt::format("/v1/fences?prefix={}&after={}&limit={}", query_value(listing.prefix),
-                                  query_value(listing.after), listing.limit);
-  const auto answer = client_.send({.method = "GET", .target = target});
+  const auto answer = client_.send({.method = "GET", .target = "/v1/fences?" + listing_query(listing)});
   FencePage page;
-  const auto* entries = answer.body.if_contains("fences");
-  if (entries == nullptr || !entries->is_array()) throw OutcomeUnknown("the server's answer has no 'fences'");
-  for (const auto& entry : entries->get_array()) {
-    if (!entry.is_object()) throw OutcomeUnknown("the server's answer has a malformed fence");
-    const auto& fence = entry.get_object();
+  for (const auto& fence : entries_in(answer.body, "fences"))
     page.entries.push_back({Resource{text_in(fence, "resource")}, fence_in(fence)});
-  }
-  const auto* more = answer.body.if_contains("has_more");
-  page.has_more = more != nullptr && more->is_bool() && more->get_bool();
+  page.has_more = has_more_in(answer.body);
   return page;
 }
 

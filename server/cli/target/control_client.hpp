@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 #include "server/cli/target/fences.hpp"
 #include "server/http/wire/message.hpp"
@@ -50,7 +51,7 @@ class ControlClient {
 };
 
 // The leases of a running guard. A token that it grants has been advanced at the guard already.
-class RemoteSource : public TokenSource {
+class RemoteSource : public TokenSource, public LeaseLister {
  public:
   // signature: of a claim that was granted before, to renew or release it; empty: none. Those that are
   // granted from now on are remembered.
@@ -68,6 +69,7 @@ class RemoteSource : public TokenSource {
   // Throws InvalidInput: not offered over the wire.
   [[nodiscard]] Token draw() override;
   [[nodiscard]] std::optional<Token> lowest_live() override { return std::nullopt; }
+  [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override;
 
   // Waits at the server, a slice at a time and always as the same holder, so that a lost answer is asked for
   // again; and waits for a server that is unavailable for now and says when to ask again.

@@ -111,6 +111,12 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
 
 }  // namespace
 
+FenceListing listing_of(const Settings& settings) {
+  const auto limit = settings.number("limit");
+  if (limit < 1 || limit > 1000) throw InvalidInput("--limit: 1 to 1000");
+  return {settings.text("prefix"), settings.text("after"), static_cast<std::size_t>(limit)};
+}
+
 void require_one_way(const Settings& settings) {
   const bool is_local = settings.is_given("source") || settings.is_given("storage");
   if (settings.is_given("server") && is_local) {

@@ -77,6 +77,18 @@ inline constexpr Setting signature_setting{
     .placeholder = "TEXT",
     .help = "with --server: the claim's signature, as granted, for a guard that asks for it"};
 
+inline constexpr Setting prefix_setting{
+    .name = "prefix", .placeholder = "TEXT", .help = "only resources that start with this"};
+inline constexpr Setting after_setting{
+    .name = "after", .placeholder = "RESOURCE", .help = "only resources that sort after this"};
+inline constexpr Setting limit_setting{.name = "limit",
+                                       .kind = Kind::number,
+                                       .placeholder = "COUNT",
+                                       .fallback = "100",
+                                       .help = "at most so many"};
+// What these three say. Throws InvalidInput.
+[[nodiscard]] FenceListing listing_of(const Settings& settings);
+
 // Throws InvalidInput if --server is given together with --storage or --source, or if none of the three is.
 void require_one_way(const Settings& settings);
 

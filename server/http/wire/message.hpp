@@ -44,6 +44,16 @@ struct Request {
   std::any head{};            // what Handler::preview() made of the head
 };
 
+// A body that goes on: what there is to tell is asked for again and again, until the client goes away or the
+// server stops. A client that does not take it in time is cut, so that no more than one piece is ever kept.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  // Appends what there is to tell by now, some tens of KiB at most. False: that was the end. Called on the
+  // connection's thread, several times a second. Must not block.
+  [[nodiscard]] virtual bool read(std::string& out) = 0;
+};
+
 struct Response {
   unsigned status = 200;
   Fields fields;  // without Content-Length, Connection and Date, which the server writes
@@ -54,6 +64,7 @@ struct Response {
   // Called, on the connection's thread, if the answer could not be handed to the client: it was gone, or the
   // write failed. For what must be taken back then, such as a lease.
   std::function<void()> undelivered{};
+  std::shared_ptr<Feed> feed{};  // in place of a body
 };
 
 // The client of a request that is still being answered.

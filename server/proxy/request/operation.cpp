@@ -19,7 +19,7 @@ Rejection turned_missing(const Resource& resource, std::string detail) {
   ProblemDetails details{std::move(detail)};
   details.verdict = "missing";
   details.resource = &resource;
-  return {to_response(Problem::missing, details), Rejection::Why::missing, std::nullopt};
+  return {to_response(Problem::missing, details), Rejection::Why::missing, std::nullopt, resource};
 }
 
 // The fields of the second claim, under the names of a first one. known is false where one is not.

@@ -40,7 +40,8 @@ struct Rejection {
   enum class Why { malformed, missing, not_signed };
   http::Response response;
   Why why = Why::malformed;
-  std::optional<Claim> claim;  // that was not signed as it must be
+  std::optional<Claim> claim;          // that was not signed as it must be
+  std::optional<Resource> resource{};  // for which the claim is missing
 };
 
 struct OperationRules {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "guard/source/lease_lister.hpp"
 #include "tests/conformance/source/token_source_fixture.hpp"
 
 namespace fenceguard::test {
@@ -22,6 +23,29 @@ TEST_P(TokenSourceSuite, AskingAgainNeverShortensALease) {
   (void)take(*here_, r_, a_, long_ttl);
   (void)take(*here_, r_, a_, short_ttl);
   EXPECT_GT(here_->show(r_)->remaining, long_ttl / 2);
+}
+
+TEST_P(TokenSourceSuite, ASourceThatListsLeasesListsTheLiveOnesInOrderAndNoHolders) {
+  auto* lister = dynamic_cast<LeaseLister*>(there_.get());
+  if (lister == nullptr) return;  // not every source can
+  const auto named = [this](const char* end) { return Resource{r_.name() + end}; };
+  (void)take(*here_, named("/c"), a_, long_ttl);
+  const auto first = take(*here_, named("/a"), a_, long_ttl);
+  (void)take(*here_, named("/b"), a_, short_ttl);
+  (void)take(*here_, named("/'d%_"), b_, long_ttl);
+  ASSERT_TRUE(wait_until_free(*there_, named("/b")));
+  const auto page = lister->list_leases({.prefix = r_.name() + "/", .after = {}, .limit = 2});
+  ASSERT_EQ(page.entries.size(), 2U);
+  EXPECT_TRUE(page.has_more);
+  EXPECT_EQ(page.entries[0].claim.resource, named("/'d%_"));
+  EXPECT_EQ(page.entries[1].claim.resource, named("/a"));
+  EXPECT_EQ(page.entries[1].claim.token, first.claim.token);
+  EXPECT_EQ(page.entries[1].claim.holder, Holder{});
+  EXPECT_GT(page.entries[1].remaining, long_ttl / 2);
+  const auto rest = lister->list_leases({.prefix = r_.name() + "/", .after = r_.name() + "/a", .limit = 2});
+  ASSERT_EQ(rest.entries.size(), 1U);
+  EXPECT_FALSE(rest.has_more);
+  EXPECT_EQ(rest.entries[0].claim.resource, named("/c"));
 }
 
 TEST_P(TokenSourceSuite, AnExpiredLeaseIsHandedOverWithAHigherToken) {

@@ -37,6 +37,7 @@ void expect_call(std::string_view method, std::string_view target, Call call, Ro
 
 TEST(Route, EveryCallHasItsOwn) {
   expect_call("POST", "/v1/leases", Call::acquire, Role::lease);
+  expect_call("GET", "/v1/leases", Call::list_leases, Role::lease);
   expect_call("PUT", "/v1/leases/accounts/42", Call::renew, Role::lease, "accounts/42");
   expect_call("DELETE", "/v1/leases/accounts/42", Call::release, Role::lease, "accounts/42");
   expect_call("GET", "/v1/leases/accounts/42", Call::show_lease, Role::lease, "accounts/42");
@@ -47,6 +48,10 @@ TEST(Route, EveryCallHasItsOwn) {
   expect_call("POST", "/v1/fences/accounts/42/advance", Call::advance, Role::lease, "accounts/42");
   expect_call("POST", "/v1/fences/accounts/42/revoke", Call::revoke, Role::admin, "accounts/42");
   expect_call("POST", "/v1/fences/compact", Call::compact, Role::admin);
+  expect_call("GET", "/v1/status", Call::status, Role::lease);
+  expect_call("GET", "/v1/lanes", Call::list_lanes, Role::lease);
+  expect_call("GET", "/v1/events", Call::follow_events, Role::lease);
+  expect_call("GET", "/ui", Call::console, Role::open);
   expect_call("GET", "/v1/openapi.json", Call::describe, Role::open);
   expect_call("GET", "/metrics", Call::metrics, Role::open);
   expect_call("GET", "/healthz", Call::healthz, Role::open);
@@ -113,8 +118,10 @@ TEST(Route, OtherMethodsAre405WithAllow) {
     EXPECT_EQ(response.status, 405U);
     return std::string{response.fields.single("Allow").value_or("")};
   };
-  EXPECT_EQ(allow("GET", "/v1/leases"), "POST");
-  EXPECT_EQ(allow("OPTIONS", "/v1/leases"), "POST");
+  EXPECT_EQ(allow("PUT", "/v1/leases"), "POST, GET, HEAD");
+  EXPECT_EQ(allow("OPTIONS", "/v1/leases"), "POST, GET, HEAD");
+  EXPECT_EQ(allow("POST", "/v1/events"), "GET, HEAD");
+  EXPECT_EQ(allow("POST", "/v1/fences?prefix=a"), "GET, HEAD");
   EXPECT_EQ(allow("POST", "/v1/leases/a"), "GET, HEAD, PUT, DELETE");
   EXPECT_EQ(allow("PATCH", "/v1/leases/a/raise"), "GET, HEAD, PUT, DELETE, POST");
   EXPECT_EQ(allow("POST", "/v1/fences"), "GET, HEAD");
@@ -134,6 +141,11 @@ TEST(Route, AListHasItsParameters) {
   EXPECT_EQ(route->listing.limit, 7U);
   EXPECT_TRUE(read("GET", "/v1/fences?prefix=&after=&limit=1000"));
   EXPECT_TRUE(read("GET", "/v1/fences?"));
+  EXPECT_EQ(read("GET", "/v1/leases?limit=7")->listing.limit, 7U);
+  EXPECT_EQ(read("GET", "/v1/lanes?limit=7")->listing.limit, 7U);
+  for (const char* other : {"/v1/status?limit=7", "/v1/events?limit=7", "/ui?a=b"})
+    EXPECT_EQ(status("GET", other), 400U) << other;
+  EXPECT_EQ(status("POST", "/v1/leases?limit=7"), 400U);
 }
 
 TEST(Route, BadParametersAre400) {

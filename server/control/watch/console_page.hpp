@@ -1,0 +1,19 @@
+#pragma once
+
+// ConsolePage: the page of /ui, one document with its style and script in it. Its policy lets it load nothing
+// and call nothing but this guard, and run no other script and no other style.
+//
+// Pure; safe to use from any thread.
+
+#include <string>
+
+namespace fenceguard {
+
+struct ConsolePage {
+  std::string html;
+  std::string html_with_tokens;  // where callers need one
+  std::string policy;            // what Content-Security-Policy says
+};
+[[nodiscard]] const ConsolePage& console_page();
+
+}  // namespace fenceguard
