@@ -1,11 +1,15 @@
 // Refusals in the log: one line a second per resource, in one shape, without a holder.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <ctime>
 #include <sstream>
+#include <vector>
 
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
@@ -90,6 +94,7 @@ TEST(Metrics, HaveTheNamesOfTheDesign) {
   StoreStatus status;
   status.floor = 12;
   status.resources = 3;
+  metrics.set_ready(true);
   const auto text = metrics.render(status, 2);
   for (const char* line :
        {"fenceguard_verdicts_total{storage=\"sqlite\",verdict=\"conflict\"} 1",
@@ -98,9 +103,43 @@ TEST(Metrics, HaveTheNamesOfTheDesign) {
         "fenceguard_leases_total{event=\"acquired\"} 1", "fenceguard_token_conflicts_total 1",
         "fenceguard_unknown_total 1", "fenceguard_in_flight 2", "fenceguard_resources 3",
         "fenceguard_floor 12", "fenceguard_advances_total 0", "fenceguard_source_regressions_total 0",
-        "fenceguard_write_duration_seconds_count 1", "fenceguard_build_info{"}) {
+        "fenceguard_write_duration_seconds_count 1", "fenceguard_ready 1", "fenceguard_build_info{"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// The value of a metric without labels.
+double value_of(const std::string& text, const std::string& name) {
+  const auto at = text.find("\n" + name + " ");
+  EXPECT_NE(at, std::string::npos) << name << "\n" << text;
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+}
+
+TEST(Metrics, TellTheProcessAsPrometheusClientsDo) {
+  const auto before = Metrics::render_standby();
+  const auto now = static_cast<double>(std::time(nullptr));
+  const int opened = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::vector<char> memory(64 << 20, 'x');
+  const auto begun = std::clock();
+  while (std::clock() - begun < CLOCKS_PER_SEC / 100) {
+  }
+  const auto after = Metrics::render_standby();
+  ::close(opened);
+  const auto rise = [&](const char* name) { return value_of(after, name) - value_of(before, name); };
+  EXPECT_EQ(rise("process_open_fds"), 1);
+  EXPECT_GE(rise("process_resident_memory_bytes"), static_cast<double>(memory.size() / 2));
+  EXPECT_GT(rise("process_cpu_seconds_total"), 0);
+  EXPECT_EQ(rise("process_start_time_seconds"), 0);
+  EXPECT_LE(value_of(after, "process_start_time_seconds"), now + 2);
+  EXPECT_GE(value_of(after, "process_start_time_seconds"), now - 3600);
+  EXPECT_GE(value_of(after, "process_max_fds"), value_of(after, "process_open_fds"));
+}
+
+TEST(Metrics, OfAStandbyAreThatItIsThereAndNotReady) {
+  const auto text = Metrics::render_standby();
+  EXPECT_EQ(value_of(text, "fenceguard_ready"), 0);
+  EXPECT_THAT(text, HasSubstr("fenceguard_build_info{"));
+  EXPECT_THAT(text, Not(HasSubstr("fenceguard_verdicts_total")));
 }
 
 }  // namespace
