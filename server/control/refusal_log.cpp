@@ -4,7 +4,22 @@
 
 #include <functional>
 
+#include "server/data/trace_id.hpp"
+
 namespace fenceguard {
+namespace {
+
+// What a line ends with where its request is part of a trace.
+std::string trace_of(const Requester& requester) {
+  const auto id = requester.trace_id();
+  return id.empty() ? std::string{} : " trace_id=" + std::string{id};
+}
+
+}  // namespace
+
+std::string_view Requester::trace_id() const noexcept {
+  return fields_ != nullptr ? trace_id_of(*fields_) : trace_id_;
+}
 
 std::string quoted(std::string_view text) {
   std::string result = "\"";
@@ -28,7 +43,7 @@ RefusalLog::Allowance RefusalLog::take(std::string_view resource, BootClock::tim
 }
 
 void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
-                       std::string_view client) {
+                       const Requester& requester) {
   const bool is_refusal = ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict;
   const auto level = ruling.verdict == Verdict::conflict ? spdlog::level::warn
                      : is_refusal                        ? spdlog::level::info
@@ -40,19 +55,19 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
   std::string_view event = is_refusal ? "refused" : "ruled";
   if (ruling.verdict == Verdict::conflict) event = "source issued one number twice";
   spdlog::log(level,
-              "event={} operation={} verdict={} resource={} token={} highest={} client={} suppressed={}",
+              "event={} operation={} verdict={} resource={} token={} highest={} client={} suppressed={}{}",
               fenceguard::quoted(event), operation, to_string(ruling.verdict),
-              fenceguard::quoted(claim.resource.name()), claim.token.value(), ruling.highest, client,
-              allowance.suppressed);
+              fenceguard::quoted(claim.resource.name()), claim.token.value(), ruling.highest,
+              requester.client(), allowance.suppressed, trace_of(requester));
 }
 
-void RefusalLog::not_signed(std::string_view operation, const Claim& claim, std::string_view client) {
+void RefusalLog::not_signed(std::string_view operation, const Claim& claim, const Requester& requester) {
   if (!spdlog::should_log(spdlog::level::warn)) return;
   const auto allowance = take(claim.resource.name(), BootClock::now());
   if (!allowance.granted) return;
-  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} client={} suppressed={}",
-               operation, fenceguard::quoted(claim.resource.name()), claim.token.value(), client,
-               allowance.suppressed);
+  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} client={} suppressed={}{}",
+               operation, fenceguard::quoted(claim.resource.name()), claim.token.value(), requester.client(),
+               allowance.suppressed, trace_of(requester));
 }
 
 void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
@@ -62,15 +77,15 @@ void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
 }
 
 void RefusalLog::failed(std::string_view operation, const Resource& resource, const Fault& fault,
-                        std::string_view client) {
+                        const Requester& requester) {
   const auto level = fault.kind == FaultKind::unknown ? spdlog::level::err : spdlog::level::warn;
   if (!spdlog::should_log(level)) return;
   const auto allowance = take(resource.name(), BootClock::now());
   if (!allowance.granted) return;
-  spdlog::log(level,
-              "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}",
-              operation, to_string(fault.kind), fenceguard::quoted(resource.name()),
-              fenceguard::quoted(fault.message), client, allowance.suppressed);
+  spdlog::log(
+      level, "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}{}",
+      operation, to_string(fault.kind), fenceguard::quoted(resource.name()),
+      fenceguard::quoted(fault.message), requester.client(), allowance.suppressed, trace_of(requester));
 }
 
 }  // namespace fenceguard

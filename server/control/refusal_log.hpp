@@ -2,13 +2,13 @@
 
 // RefusalLog: a structured line for a refusal, at most one a second per resource, however many there are;
 // what was left out is counted in the next line. Admissions are written at debug only. Never a holder's name.
-// client: whose request it was (http::Request::client).
 //
 // Memory is fixed: resources share a table of slots by their hash, so two of them may share one allowance.
 //
 // Thread safety: all calls may be made from any thread.
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <iomanip>
 #include <mutex>
@@ -17,20 +17,40 @@
 #include "guard/error.hpp"
 #include "guard/judge.hpp"
 #include "guard/support/clock.hpp"
+#include "server/http/wire/message.hpp"
 
 namespace fenceguard {
+
+// Whose request a line is about. Its fields are looked at only where a line is written.
+class Requester {
+ public:
+  // client: see http::Request::client. trace_id: see trace_id_of(); empty: none.
+  template <std::convertible_to<std::string_view> Client>
+  Requester(const Client& client, std::string_view trace_id = {})  // NOLINT(*-explicit-*): most have no trace
+      : client_{client}, trace_id_{trace_id} {}
+  Requester(std::string_view client, const http::Fields& fields) : client_{client}, fields_{&fields} {}
+
+  [[nodiscard]] std::string_view client() const noexcept { return client_; }
+  [[nodiscard]] std::string_view trace_id() const noexcept;
+
+ private:
+  std::string_view client_;
+  std::string_view trace_id_{};
+  const http::Fields* fields_ = nullptr;
+};
 
 class RefusalLog {
  public:
   // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug.
-  void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling, std::string_view client);
+  void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
+             const Requester& requester);
 
   // A claim without its signature, or with a wrong one; at warning.
-  void not_signed(std::string_view operation, const Claim& claim, std::string_view client);
+  void not_signed(std::string_view operation, const Claim& claim, const Requester& requester);
 
   // A claim that was not judged because of a fault.
   void failed(std::string_view operation, const Resource& resource, const Fault& fault,
-              std::string_view client);
+              const Requester& requester);
 
   // No claim on the resource is admitted for a while; at warning.
   void quarantined(std::string_view resource, const Fault& why);

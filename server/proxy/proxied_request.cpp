@@ -101,7 +101,7 @@ net::Task<bool> ProxiedRequest::reject() {
   if (rejection.why == Rejection::Why::missing) context_.metrics.count_missing();
   if (rejection.why == Rejection::Why::not_signed) {
     context_.metrics.count_unsigned();
-    context_.log.not_signed("request", *rejection.claim, client());
+    context_.log.not_signed("request", *rejection.claim, requester());
   }
   co_await stream_.respond(std::move(rejection.response));
   co_return true;
@@ -160,7 +160,7 @@ http::Response ProxiedRequest::not_entered(const Entry& entry) {
   const auto& refused = std::get<Refused>(entry);
   const auto& claim = operation_->claims.at(refused.claim);
   context_.metrics.count(refused.ruling.verdict);
-  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, client());
+  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, requester());
   return turned_down(claim, refused.ruling);
 }
 
@@ -253,7 +253,7 @@ http::Response ProxiedRequest::write_answer(UpstreamOutcome seen, Ending ending)
     return outcome_unknown(500, permit_.fault()->message, own_claim(), ruling_);
   }
   context_.metrics.count(Verdict::admitted);
-  context_.log.ruled("write", own_claim(), ruling_, client());
+  context_.log.ruled("write", own_claim(), ruling_, requester());
   auto& answer = upstream_request_.answer();
   add_ruling(answer, ruling_);
   return std::exchange(answer, {});
@@ -311,7 +311,7 @@ bool ProxiedRequest::is_fence_unchanged() {
 void ProxiedRequest::note_read() {
   if (!is_fenced()) return;
   context_.metrics.count(ruling_.verdict);
-  context_.log.ruled("read", own_claim(), ruling_, client());
+  context_.log.ruled("read", own_claim(), ruling_, requester());
 }
 
 net::Task<UpstreamOutcome> ProxiedRequest::relay() {
@@ -363,7 +363,7 @@ http::Response ProxiedRequest::unanswered_read(UpstreamOutcome seen) {
 void ProxiedRequest::note_fault(FaultKind kind, std::string_view why) {
   context_.metrics.count(kind);
   context_.log.failed(operation_->is_write() ? "write" : "read", resource(), Fault{kind, std::string{why}},
-                      client());
+                      requester());
 }
 
 void ProxiedRequest::note_quarantine() {

@@ -13,6 +13,7 @@
 
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
+#include "server/data/trace_id.hpp"
 
 namespace fenceguard {
 namespace {
@@ -73,6 +74,52 @@ TEST(RefusalLog, AConflictIsAWarningThatTheSourceIssuedANumberTwice) {
   RefusalLog log;
   log.ruled("write", claim, ruling(Verdict::conflict), "192.0.2.7");
   EXPECT_THAT(caught.text(), HasSubstr("warning event=\"source issued one number twice\""));
+}
+
+TEST(RefusalLog, ARefusalOfATracedRequestTellsItsTrace) {
+  const CaughtLog caught;
+  RefusalLog log;
+  http::Fields fields;
+  fields.add("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  log.ruled("write", claim, ruling(Verdict::stale), {"192.0.2.7", fields});
+  EXPECT_THAT(caught.text(),
+              HasSubstr("client=192.0.2.7 suppressed=0 trace_id=4bf92f3577b34da6a3ce929d0e0e4736\n"));
+}
+
+TEST(RefusalLog, AMalformedTraceIsNotTold) {
+  const CaughtLog caught;
+  RefusalLog log;
+  http::Fields fields;
+  fields.add("traceparent", "x trace_id=y");
+  log.ruled("write", claim, ruling(Verdict::stale), {"192.0.2.7", fields});
+  EXPECT_THAT(caught.text(), HasSubstr("suppressed=0\n"));
+}
+
+std::string_view trace_of(const std::string& value) {
+  static http::Fields fields;
+  fields = {};
+  fields.add("traceparent", value);
+  return trace_id_of(fields);
+}
+
+TEST(TraceId, IsThatOfAWellFormedFieldAlone) {
+  const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const std::string rest = "-00f067aa0ba902b7-01";
+  EXPECT_EQ(trace_of("00-" + trace + rest), trace);
+  EXPECT_EQ(trace_of("cc-" + trace + rest), trace) << "a later version";
+  EXPECT_EQ(trace_of("cc-" + trace + rest + "-more"), trace) << "likewise";
+  for (const auto& wrong :
+       {std::string{}, trace, "00-" + trace, "00-" + trace + rest + "-more", "cc-" + trace + rest + ".more",
+        "ff-" + trace + rest, "0g-" + trace + rest, "00_" + trace + rest,
+        "00-" + trace + "_00f067aa0ba902b7-01", "00-" + trace + "-00f067aa0ba902b7_01",
+        "00-" + trace + "-00f067aa0ba902b7-0G", "00-" + trace + "-0000000000000000-01",
+        "00-" + std::string(32, '0') + rest, "00-4BF92F3577B34DA6A3CE929D0E0E4736" + rest,
+        "00-4bf92f3577b34da6\\3ce929d0e0e4736" + rest, " 00-" + trace + rest}) {
+    EXPECT_EQ(trace_of(wrong), "") << wrong;
+  }
+  http::Fields two;
+  for (int i = 0; i < 2; ++i) two.add("traceparent", "00-" + trace + rest);
+  EXPECT_EQ(trace_id_of(two), "") << "which of both?";
 }
 
 TEST(RefusalLog, AdmissionsAreForDebugOnly) {
