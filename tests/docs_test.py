@@ -11,7 +11,7 @@ README_LINES_MAX = 200
 
 
 def pages():
-    return sorted(ROOT.glob("*.md")) + [page for folder in ("adapters", "bench", "clients", "docs", "examples", "guard",
+    return sorted(ROOT.glob("*.md")) + [page for folder in ("adapters", "bench", "clients", "deploy", "docs", "examples", "guard",
                                                            "scripts",
                                                        "server", "sql", "tests")
                                    for page in sorted((ROOT / folder).rglob("*.md"))]

@@ -52,10 +52,7 @@ def compose(*names):
     services = {}
     for name in names:
         for service, told in yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))["services"].items():
-            known = services.setdefault(service, {})
-            together = {**known.get("environment", {}), **told.get("environment", {})}
-            known.update(told)
-            known["environment"] = together
+            services.setdefault(service, {}).update(told)
     return services
 
 
