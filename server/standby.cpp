@@ -1,5 +1,6 @@
 #include "server/standby.hpp"
 
+#include "server/control/metrics.hpp"
 #include "server/data/problem.hpp"
 #include "server/http/server.hpp"
 
@@ -9,19 +10,23 @@ namespace {
 class StandbySide : public http::Handler {
  public:
   void handle(http::Request request, std::shared_ptr<http::Caller> /*caller*/, http::Reply reply) override {
-    if (request.target != "/healthz") {
-      return reply(
-          to_response(Problem::unavailable,
+    if (request.target == "/healthz") return reply(plain_text("ok\n", "text/plain; charset=utf-8"));
+    if (request.target == "/metrics")
+      return reply(plain_text(Metrics::render_standby(), "text/plain; version=0.0.4; charset=utf-8"));
+    reply(to_response(Problem::unavailable,
                       {"Another guard has the state: this one takes over when that process is dead."}));
-    }
-    http::Response response;
-    response.fields.add("Content-Type", "text/plain; charset=utf-8");
-    response.fields.add("Cache-Control", "no-store");
-    response.body = "ok\n";
-    reply(std::move(response));
   }
   [[nodiscard]] http::Response refuse(unsigned status, std::string_view why) override {
     return refuse_request(status, why);
+  }
+
+ private:
+  static http::Response plain_text(std::string body, std::string content_type) {
+    http::Response response;
+    response.fields.add("Content-Type", std::move(content_type));
+    response.fields.add("Cache-Control", "no-store");
+    response.body = std::move(body);
+    return response;
   }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Standby: what a guard answers while another one has the state: it is healthy and not ready, and everything
-// else is unavailable. Ends, and gives the addresses free, with its owner.
+// Standby: what a guard answers while another one has the state: it is healthy and not ready, in /metrics
+// too, and everything else is unavailable. Ends, and gives the addresses free, with its owner.
 
 #include <memory>
 #include <string>

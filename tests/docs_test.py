@@ -11,9 +11,9 @@ README_LINES_MAX = 200
 
 
 def pages():
-    return sorted(ROOT.glob("*.md")) + [page for folder in ("adapters", "bench", "clients", "docs", "examples", "guard",
-                                                           "packaging", "scripts", "server", "sql", "tests")
-                                   for page in sorted((ROOT / folder).rglob("*.md"))]
+    folders = ("adapters", "bench", "clients", "deploy", "docs", "examples", "guard", "packaging", "scripts", "server", "sql",
+               "tests")
+    return sorted(ROOT.glob("*.md")) + [page for folder in folders for page in sorted((ROOT / folder).rglob("*.md"))]
 
 
 def links(page):

@@ -38,11 +38,11 @@ http::Response wrong_media_type() {
 
 std::optional<http::Response> ControlContext::refuse_unsigned(std::string_view operation, const Claim& claim,
                                                               const http::Fields& fields,
-                                                              std::string_view client) const {
+                                                              const Requester& requester) const {
   auto refused = check_signature(signatures.required, claim, fields);
   if (refused) {
     metrics.count_unsigned();
-    log.not_signed(operation, claim, client);
+    log.not_signed(operation, claim, requester);
   }
   return refused;
 }

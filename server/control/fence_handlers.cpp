@@ -7,6 +7,7 @@
 #include "server/control/json_body.hpp"
 #include "server/data/claim_fields.hpp"
 #include "server/data/problem.hpp"
+#include "server/data/trace_id.hpp"
 
 namespace fenceguard {
 namespace {
@@ -108,19 +109,20 @@ void FenceHandlers::advance(const Resource& resource, const http::Request& reque
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
   const auto& [claim, fields] = std::get<SignedClaim>(read);
-  if (auto refused = context_.refuse_unsigned("advance", claim, fields, request.client))
+  if (auto refused = context_.refuse_unsigned("advance", claim, fields, {request.client, request.fields}))
     return reply(std::move(*refused));
   const auto answer = [this, claim = claim, client = request.client,
+                       trace_id = std::string{trace_id_of(request.fields)},
                        reply = std::move(reply)](const Outcome<Ruling>& outcome) {
     if (!outcome.ok()) {
       context_.metrics.count(outcome.fault().kind);
-      context_.log.failed("advance", claim, outcome.fault(), client);
+      context_.log.failed("advance", claim, outcome.fault(), {client, trace_id});
       return reply(fault_response(outcome.fault(), &claim.resource));
     }
     const Ruling& ruling = outcome.value();
     context_.metrics.count(ruling.verdict);
     if (ruling.changed) context_.metrics.count_advance();
-    context_.log.ruled("advance", claim, ruling, client);
+    context_.log.ruled("advance", claim, ruling, {client, trace_id});
     reply(answer_advance(claim, ruling));
   };
   context_.fences.advance(claim, context_.pending.track<Ruling>(answer));

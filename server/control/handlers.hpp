@@ -33,7 +33,7 @@ struct ControlContext {
   // The answer to a claim in the fields that is not signed and should be; it is counted and logged.
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(std::string_view operation, const Claim& claim,
                                                               const http::Fields& fields,
-                                                              std::string_view client) const;
+                                                              const Requester& requester) const;
   // A name that the data side gives to no path would be locked in vain. Throws InvalidInput.
   void require_named_as_paths(const Resource& resource) const;
 };

@@ -9,6 +9,7 @@
 #include "server/control/json_body.hpp"
 #include "server/data/claim_fields.hpp"
 #include "server/data/problem.hpp"
+#include "server/data/trace_id.hpp"
 
 namespace fenceguard {
 namespace {
@@ -39,7 +40,8 @@ LeaseService::Request read_ask(const http::Request& request) {
           is_named,
           ttl,
           milliseconds{wait},
-          request.client};
+          request.client,
+          std::string{trace_id_of(request.fields)}};
 }
 
 // The claim that renews or releases a lease, or the answer why there is none.
@@ -133,7 +135,8 @@ void LeaseHandlers::renew(const Resource& resource, const http::Request& request
   body.require_taken();
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
-  if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields, request.client))
+  if (auto refused = context_.refuse_unsigned("renew", std::get<Claim>(read), request.fields,
+                                              {request.client, request.fields}))
     return reply(std::move(*refused));
   run(Kind::renewal, resource, reply, [this, ttl, claim = std::get<Claim>(std::move(read))] {
     const auto asked_at = BootClock::now();
@@ -148,8 +151,8 @@ void LeaseHandlers::release(const Resource& resource, const http::Request& reque
   if (!request.body.empty()) return reply(malformed("There is no body here."));
   auto read = read_claim(resource, request);
   if (auto* response = std::get_if<http::Response>(&read)) return reply(std::move(*response));
-  if (auto refused =
-          context_.refuse_unsigned("release", std::get<Claim>(read), request.fields, request.client))
+  if (auto refused = context_.refuse_unsigned("release", std::get<Claim>(read), request.fields,
+                                              {request.client, request.fields}))
     return reply(std::move(*refused));
   run(Kind::other, resource, reply, [this, claim = std::get<Claim>(std::move(read))] {
     const bool was_held = context_.source->release(claim) == Release::released;

@@ -7,6 +7,10 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <utility>
+
+#include "server/process_metrics.hpp"
+
 namespace fenceguard {
 namespace {
 
@@ -27,6 +31,23 @@ prometheus::Histogram& add_histogram(prometheus::Registry& registry, const char*
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(
       {}, prometheus::Histogram::BucketBoundaries{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
                                                   0.5, 1, 2.5, 5, 10});
+}
+
+// Of every guard; answers the gauge of its readiness.
+prometheus::Gauge& add_presence(prometheus::Registry& registry) {
+  prometheus::BuildGauge()
+      .Name("fenceguard_build_info")
+      .Help("Always 1; the version is the label")
+      .Register(registry)
+      .Add({{"version", FENCEGUARD_VERSION}})
+      .Set(1);
+  return add_gauge(registry, "fenceguard_ready", "1 while /readyz says ready, else 0");
+}
+
+std::string text_of(const prometheus::Registry& registry) {
+  auto families = registry.Collect();
+  for (auto& family : process_metrics()) families.push_back(std::move(family));
+  return prometheus::TextSerializer{}.Serialize(families);
 }
 
 }  // namespace
@@ -101,12 +122,7 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
                  "Resources closed by an outcome that is not known, until the settle time is over");
   settle_closures_ = &add_counter(registry, "fenceguard_settle_closures_total",
                                   "How often a resource was closed by an outcome that is not known");
-  prometheus::BuildGauge()
-      .Name("fenceguard_build_info")
-      .Help("Always 1; the version is the label")
-      .Register(registry)
-      .Add({{"version", FENCEGUARD_VERSION}})
-      .Set(1);
+  ready_ = &add_presence(registry);
 }
 
 Metrics::~Metrics() = default;
@@ -176,6 +192,10 @@ std::span<const char* const, Metrics::verdict_count> Metrics::verdict_words() no
   return words;
 }
 
+void Metrics::set_ready(bool is_ready) {
+  ready_->Set(is_ready ? 1 : 0);
+}
+
 std::string Metrics::render(const StoreStatus& status, std::int64_t in_flight) {
   in_flight_->Set(static_cast<double>(in_flight));
   resources_->Set(static_cast<double>(status.resources));
@@ -183,7 +203,13 @@ std::string Metrics::render(const StoreStatus& status, std::int64_t in_flight) {
   for (const auto& [table, verdict, refusals] : status.refusals) {
     refusals_->Add({{"table", table}, {"verdict", verdict}}).Set(static_cast<double>(refusals));
   }
-  return prometheus::TextSerializer{}.Serialize(registry_->Collect());
+  return text_of(*registry_);
+}
+
+std::string Metrics::render_standby() {
+  prometheus::Registry registry;
+  add_presence(registry);
+  return text_of(registry);
 }
 
 }  // namespace fenceguard

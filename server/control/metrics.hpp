@@ -76,6 +76,8 @@ class Metrics {
     std::int64_t settle_closures = 0;
   };
   void set_lanes(const Lanes& lanes);
+  // What /readyz says.
+  void set_ready(bool is_ready);
 
   // How often each verdict was given since the start, in the order of verdict_words().
   static constexpr std::size_t verdict_count = 9;
@@ -85,6 +87,8 @@ class Metrics {
 
   // Everything as Prometheus text, with these values of the moment.
   [[nodiscard]] std::string render(const StoreStatus& status, std::int64_t in_flight);
+  // What a guard tells that waits for another one's state: it is there, and not ready.
+  [[nodiscard]] static std::string render_standby();
 
  private:
   static constexpr std::size_t event_count = 10;
@@ -97,6 +101,7 @@ class Metrics {
   prometheus::Counter* conflicts_;
   prometheus::Counter* unknown_;
   prometheus::Gauge* leases_waiting_;
+  prometheus::Gauge* ready_;
   prometheus::Gauge* in_flight_;
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;

@@ -33,12 +33,18 @@ http::Response ProbeService::answer(Call call) {
   if (call == Call::healthz) return plain_text("ok\n");
   const StoreStatus status = fences_.status();
   if (call == Call::metrics) {
+    metrics_.set_ready(!objection(status));
     return plain_text(metrics_.render(status, in_flight_()), "text/plain; version=0.0.4; charset=utf-8");
   }
+  if (auto response = objection(status)) return std::move(*response);
+  return plain_text("ready\n");
+}
+
+std::optional<http::Response> ProbeService::objection(const StoreStatus& status) const {
   if (is_draining_.load()) return to_response(Problem::unavailable, {"The guard is stopping."});
   if (status.state != StoreState::ready) return to_response(Problem::unavailable, {status.reason});
   if (const auto why = quarantine_()) return fault_response(*why, nullptr);
-  return plain_text("ready\n");
+  return std::nullopt;
 }
 
 }  // namespace fenceguard

@@ -38,6 +38,9 @@ class ProbeService : public http::Handler {
   [[nodiscard]] http::Response answer(Call call);
 
  private:
+  // What /readyz answers where the guard is not ready.
+  [[nodiscard]] std::optional<http::Response> objection(const StoreStatus& status) const;
+
   const FenceStore& fences_;
   Metrics& metrics_;
   std::function<std::int64_t()> in_flight_;

@@ -4,7 +4,22 @@
 
 #include <functional>
 
+#include "server/data/trace_id.hpp"
+
 namespace fenceguard {
+namespace {
+
+// What a line ends with where its request is part of a trace.
+std::string trace_of(const Requester& requester) {
+  const auto id = requester.trace_id();
+  return id.empty() ? std::string{} : " trace_id=" + std::string{id};
+}
+
+}  // namespace
+
+std::string_view Requester::trace_id() const noexcept {
+  return fields_ != nullptr ? trace_id_of(*fields_) : trace_id_;
+}
 
 std::string quoted(std::string_view text) {
   std::string result = "\"";
@@ -28,7 +43,7 @@ RefusalLog::Allowance RefusalLog::take(std::string_view resource, BootClock::tim
 }
 
 void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
-                       std::string_view client) {
+                       const Requester& requester) {
   const bool is_refusal = ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict;
   // What changed without a sequence is the token.
   const bool is_takeover = ruling.raised || (ruling.changed && !claim.sequence);
@@ -39,7 +54,7 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
                  .verdict = to_string(ruling.verdict),
                  .token = claim.token.value(),
                  .highest = ruling.highest,
-                 .client = std::string{client}});
+                 .client = std::string{requester.client()}});
   }
   const auto level = ruling.verdict == Verdict::conflict ? spdlog::level::warn
                      : is_refusal                        ? spdlog::level::info
@@ -51,36 +66,37 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
   std::string_view event = is_refusal ? "refused" : "ruled";
   if (ruling.verdict == Verdict::conflict) event = "source issued one number twice";
   spdlog::log(level,
-              "event={} operation={} verdict={} resource={} token={} highest={} client={} suppressed={}",
+              "event={} operation={} verdict={} resource={} token={} highest={} client={} suppressed={}{}",
               fenceguard::quoted(event), operation, to_string(ruling.verdict),
-              fenceguard::quoted(claim.resource.name()), claim.token.value(), ruling.highest, client,
-              allowance.suppressed);
+              fenceguard::quoted(claim.resource.name()), claim.token.value(), ruling.highest,
+              requester.client(), allowance.suppressed, trace_of(requester));
 }
 
-void RefusalLog::not_signed(std::string_view operation, const Claim& claim, std::string_view client) {
+void RefusalLog::not_signed(std::string_view operation, const Claim& claim, const Requester& requester) {
   events_.add({.resource = claim.resource.name(),
                .operation = std::string{operation},
                .verdict = "unsigned",
                .token = claim.token.value(),
-               .client = std::string{client}});
+               .client = std::string{requester.client()}});
   if (!spdlog::should_log(spdlog::level::warn)) return;
   const auto allowance = take(claim.resource.name(), BootClock::now());
   if (!allowance.granted) return;
-  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} client={} suppressed={}",
-               operation, fenceguard::quoted(claim.resource.name()), claim.token.value(), client,
-               allowance.suppressed);
+  spdlog::warn("event=refused operation={} verdict=unsigned resource={} token={} client={} suppressed={}{}",
+               operation, fenceguard::quoted(claim.resource.name()), claim.token.value(), requester.client(),
+               allowance.suppressed, trace_of(requester));
 }
 
-void RefusalLog::missing(std::string_view operation, const Resource& resource, std::string_view client) {
+void RefusalLog::missing(std::string_view operation, const Resource& resource, const Requester& requester) {
   events_.add({.resource = resource.name(),
                .operation = std::string{operation},
                .verdict = "missing",
-               .client = std::string{client}});
+               .client = std::string{requester.client()}});
   if (!spdlog::should_log(spdlog::level::info)) return;
   const auto allowance = take(resource.name(), BootClock::now());
   if (!allowance.granted) return;
-  spdlog::info("event=refused operation={} verdict=missing resource={} client={} suppressed={}", operation,
-               fenceguard::quoted(resource.name()), client, allowance.suppressed);
+  spdlog::info("event=refused operation={} verdict=missing resource={} client={} suppressed={}{}", operation,
+               fenceguard::quoted(resource.name()), requester.client(), allowance.suppressed,
+               trace_of(requester));
 }
 
 void RefusalLog::taken_over(const Claim& claim) {
@@ -113,22 +129,23 @@ void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
 }
 
 void RefusalLog::failed(std::string_view operation, const Claim& claim, const Fault& fault,
-                        std::string_view client) {
+                        const Requester& requester) {
   write_failure({.resource = claim.resource.name(),
                  .operation = std::string{operation},
                  .token = claim.token.value(),
-                 .client = std::string{client}},
-                fault);
+                 .client = std::string{requester.client()}},
+                fault, requester);
 }
 
 void RefusalLog::failed(std::string_view operation, const Resource& resource, const Fault& fault,
-                        std::string_view client) {
-  write_failure(
-      {.resource = resource.name(), .operation = std::string{operation}, .client = std::string{client}},
-      fault);
+                        const Requester& requester) {
+  write_failure({.resource = resource.name(),
+                 .operation = std::string{operation},
+                 .client = std::string{requester.client()}},
+                fault, requester);
 }
 
-void RefusalLog::write_failure(Event event, const Fault& fault) {
+void RefusalLog::write_failure(Event event, const Fault& fault, const Requester& requester) {
   event.verdict = to_string(fault.kind);
   event.detail = fault.message;
   if (fault.kind != FaultKind::invalid_input) events_.add(event);
@@ -137,9 +154,9 @@ void RefusalLog::write_failure(Event event, const Fault& fault) {
   const auto allowance = take(event.resource, BootClock::now());
   if (!allowance.granted) return;
   spdlog::log(level,
-              "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}",
+              "event=\"not judged\" operation={} verdict={} resource={} reason={} client={} suppressed={}{}",
               event.operation, event.verdict, fenceguard::quoted(event.resource),
-              fenceguard::quoted(fault.message), event.client, allowance.suppressed);
+              fenceguard::quoted(fault.message), event.client, allowance.suppressed, trace_of(requester));
 }
 
 }  // namespace fenceguard

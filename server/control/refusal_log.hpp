@@ -2,14 +2,14 @@
 
 // RefusalLog: a structured line for a refusal, at most one a second per resource, however many there are;
 // what was left out is counted in the next line. Admissions are written at debug only. Never a holder's name.
-// client: whose request it was (http::Request::client). Refusals, take-overs, revokes and quarantines are
-// kept as events as well, each of them.
+// Refusals, take-overs, revokes and quarantines are kept as events as well, each of them.
 //
 // Memory is fixed: resources share a table of slots by their hash, so two of them may share one allowance.
 //
 // Thread safety: all calls may be made from any thread.
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <iomanip>
 #include <mutex>
@@ -19,20 +19,40 @@
 #include "guard/judge.hpp"
 #include "guard/support/clock.hpp"
 #include "server/control/watch/event_log.hpp"
+#include "server/http/wire/message.hpp"
 
 namespace fenceguard {
+
+// Whose request a line is about. Its fields are looked at only where a line is written.
+class Requester {
+ public:
+  // client: see http::Request::client. trace_id: see trace_id_of(); empty: none.
+  template <std::convertible_to<std::string_view> Client>
+  Requester(const Client& client, std::string_view trace_id = {})  // NOLINT(*-explicit-*): most have no trace
+      : client_{client}, trace_id_{trace_id} {}
+  Requester(std::string_view client, const http::Fields& fields) : client_{client}, fields_{&fields} {}
+
+  [[nodiscard]] std::string_view client() const noexcept { return client_; }
+  [[nodiscard]] std::string_view trace_id() const noexcept;
+
+ private:
+  std::string_view client_;
+  std::string_view trace_id_{};
+  const http::Fields* fields_ = nullptr;
+};
 
 class RefusalLog {
  public:
   // A ruling: a refusal is a line at info, a conflict at warning, an admission at debug. An admission that
   // raised the fence is a take-over.
-  void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling, std::string_view client);
+  void ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
+             const Requester& requester);
 
   // A claim without its signature, or with a wrong one; at warning.
-  void not_signed(std::string_view operation, const Claim& claim, std::string_view client);
+  void not_signed(std::string_view operation, const Claim& claim, const Requester& requester);
 
   // A write without a token.
-  void missing(std::string_view operation, const Resource& resource, std::string_view client);
+  void missing(std::string_view operation, const Resource& resource, const Requester& requester);
 
   // A fence was raised, where the ruling that is told does not say so. An event only.
   void taken_over(const Claim& claim);
@@ -41,9 +61,9 @@ class RefusalLog {
   void revoked(const Resource& resource, std::int64_t token, bool is_lease_ended, std::string_view client);
 
   // A claim, or a call without one, that was not judged because of a fault.
-  void failed(std::string_view operation, const Claim& claim, const Fault& fault, std::string_view client);
+  void failed(std::string_view operation, const Claim& claim, const Fault& fault, const Requester& requester);
   void failed(std::string_view operation, const Resource& resource, const Fault& fault,
-              std::string_view client);
+              const Requester& requester);
 
   // No claim on the resource is admitted for a while; at warning.
   void quarantined(std::string_view resource, const Fault& why);
@@ -63,7 +83,7 @@ class RefusalLog {
     std::uint64_t suppressed = 0;
   };
 
-  void write_failure(Event event, const Fault& fault);
+  void write_failure(Event event, const Fault& fault, const Requester& requester);
 
   EventLog events_;
   std::mutex mutex_;

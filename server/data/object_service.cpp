@@ -75,7 +75,7 @@ std::variant<ObjectService::Operation, http::Response> ObjectService::parse(cons
     if (auto refused = refuse_unsigned(operation, head)) return std::move(*refused);
   } else if (*method == Method::put || *method == Method::remove) {
     metrics_.count_missing();
-    log_.missing("write", operation.at.resource, head.client);
+    log_.missing("write", operation.at.resource, {head.client, head.fields});
     ProblemDetails details{
         "A write carries the token of a lease in Fencing-Token, and its holder in Fencing-Holder."};
     details.resource = &operation.at.resource;
@@ -92,7 +92,7 @@ std::optional<http::Response> ObjectService::refuse_unsigned(const Operation& op
   if (!refused) return std::nullopt;
   const bool is_write = operation.method == Method::put || operation.method == Method::remove;
   metrics_.count_unsigned();
-  log_.not_signed(is_write ? "write" : "read", claim, head.client);
+  log_.not_signed(is_write ? "write" : "read", claim, {head.client, head.fields});
   return refused;
 }
 
@@ -112,7 +112,7 @@ void ObjectService::handle(http::Request request, std::shared_ptr<http::Caller> 
   }
   const bool is_write = operation.method == Method::put || operation.method == Method::remove;
   if (is_write) return write(std::move(operation), std::move(request), std::move(reply));
-  read(std::move(operation), std::move(request.client), std::move(reply));
+  read(std::move(operation), {std::move(request.client), std::move(request.fields)}, std::move(reply));
 }
 
 http::Response ObjectService::refuse(unsigned status, std::string_view why) {
@@ -132,19 +132,21 @@ void ObjectService::write(Operation operation, http::Request request, http::Repl
     change.kind = ObjectWrite::Kind::remove;
   }
   Claim claim = operation.claim->on(std::move(operation.at.resource));
-  objects_.write(claim, std::move(change),
-                 pending_.track<WriteReport>([this, begun, claim, client = std::move(request.client),
-                                              reply = std::move(reply)](const Outcome<WriteReport>& outcome) {
-                   metrics_.observe_write(BootClock::now() - begun);
-                   reply(answer_write(claim, client, outcome));
-                 }));
+  objects_.write(
+      claim, std::move(change),
+      pending_.track<WriteReport>([this, begun, claim,
+                                   sender = Sender{std::move(request.client), std::move(request.fields)},
+                                   reply = std::move(reply)](const Outcome<WriteReport>& outcome) {
+        metrics_.observe_write(BootClock::now() - begun);
+        reply(answer_write(claim, sender.requester(), outcome));
+      }));
 }
 
-http::Response ObjectService::answer_write(const Claim& claim, std::string_view client,
+http::Response ObjectService::answer_write(const Claim& claim, const Requester& requester,
                                            const Outcome<WriteReport>& outcome) {
-  if (!outcome.ok()) return answer_fault("write", claim, outcome.fault(), client);
+  if (!outcome.ok()) return answer_fault("write", claim, outcome.fault(), requester);
   const WriteReport& report = outcome.value();
-  note("write", claim, report.ruling, client);
+  note("write", claim, report.ruling, requester);
   if (report.ruling.verdict == Verdict::stale || report.ruling.verdict == Verdict::conflict) {
     return refusal(claim, report.ruling);
   }
@@ -171,12 +173,12 @@ http::Response ObjectService::answer_write(const Claim& claim, std::string_view 
   return response;
 }
 
-void ObjectService::read(Operation operation, std::string client, http::Reply reply) {
+void ObjectService::read(Operation operation, Sender sender, http::Reply reply) {
   std::optional<Claim> claim;
   if (operation.claim) claim = operation.claim->on(operation.at.resource).without_sequence();
   ObjectStore::Read what{std::move(operation.at.path), claim, operation.method == Method::get};
   Asked asked{std::move(claim), std::move(operation.at.resource), std::move(operation.conditions),
-              std::move(client)};
+              std::move(sender)};
   objects_.read(std::move(what),
                 pending_.track<ReadReport>(
                     [this, asked = std::move(asked), reply = std::move(reply)](Outcome<ReadReport> outcome) {
@@ -185,12 +187,14 @@ void ObjectService::read(Operation operation, std::string client, http::Reply re
 }
 
 http::Response ObjectService::answer_read(const Asked& asked, Outcome<ReadReport> outcome) {
-  const auto& [claim, resource, conditions, client] = asked;
-  if (!outcome.ok() && claim) return answer_fault("read", *claim, fault_of_read(outcome.fault()), client);
-  if (!outcome.ok()) return answer_fault("read", resource, fault_of_read(outcome.fault()), client);
+  const auto& [claim, resource, conditions, sender] = asked;
+  if (!outcome.ok() && claim)
+    return answer_fault("read", *claim, fault_of_read(outcome.fault()), sender.requester());
+  if (!outcome.ok())
+    return answer_fault("read", resource, fault_of_read(outcome.fault()), sender.requester());
   ReadReport& report = outcome.value();
   if (claim && report.ruling) {
-    note("read", *claim, *report.ruling, client);
+    note("read", *claim, *report.ruling, sender.requester());
     if (report.ruling->changed) metrics_.count_advance();
     if (report.ruling->verdict != Verdict::admitted) return refusal(*claim, *report.ruling);
   }
@@ -222,23 +226,23 @@ http::Response ObjectService::answer_read(const Asked& asked, Outcome<ReadReport
 }
 
 http::Response ObjectService::answer_fault(std::string_view what, const Claim& claim, const Fault& fault,
-                                           std::string_view client) {
+                                           const Requester& requester) {
   metrics_.count(fault.kind);
-  log_.failed(what, claim, fault, client);
+  log_.failed(what, claim, fault, requester);
   return fault_response(fault, &claim.resource);
 }
 
 http::Response ObjectService::answer_fault(std::string_view what, const Resource& resource,
-                                           const Fault& fault, std::string_view client) {
+                                           const Fault& fault, const Requester& requester) {
   metrics_.count(fault.kind);
-  log_.failed(what, resource, fault, client);
+  log_.failed(what, resource, fault, requester);
   return fault_response(fault, &resource);
 }
 
 void ObjectService::note(std::string_view what, const Claim& claim, const Ruling& ruling,
-                         std::string_view client) {
+                         const Requester& requester) {
   metrics_.count(ruling.verdict);
-  log_.ruled(what, claim, ruling, client);
+  log_.ruled(what, claim, ruling, requester);
 }
 
 }  // namespace fenceguard

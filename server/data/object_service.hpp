@@ -44,12 +44,19 @@ class ObjectService : public http::Handler {
     std::optional<ClaimFields> claim;
     Conditions conditions;
   };
+  // Whose request it was, for the log.
+  struct Sender {
+    std::string client;
+    http::Fields fields;
+
+    [[nodiscard]] Requester requester() const { return {client, fields}; }
+  };
   // What a read's answer is made of, beside its outcome.
   struct Asked {
     std::optional<Claim> claim;
     Resource resource;
     Conditions conditions;
-    std::string client;
+    Sender sender;
   };
 
   [[nodiscard]] static std::optional<Method> parse_method(std::string_view method) noexcept;
@@ -57,15 +64,15 @@ class ObjectService : public http::Handler {
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(const Operation& operation,
                                                               const http::Request& head);
   void write(Operation operation, http::Request request, http::Reply reply);
-  void read(Operation operation, std::string client, http::Reply reply);
-  [[nodiscard]] http::Response answer_write(const Claim& claim, std::string_view client,
+  void read(Operation operation, Sender sender, http::Reply reply);
+  [[nodiscard]] http::Response answer_write(const Claim& claim, const Requester& requester,
                                             const Outcome<WriteReport>& outcome);
   [[nodiscard]] http::Response answer_read(const Asked& asked, Outcome<ReadReport> outcome);
   [[nodiscard]] http::Response answer_fault(std::string_view what, const Claim& claim, const Fault& fault,
-                                            std::string_view client);
+                                            const Requester& requester);
   [[nodiscard]] http::Response answer_fault(std::string_view what, const Resource& resource,
-                                            const Fault& fault, std::string_view client);
-  void note(std::string_view what, const Claim& claim, const Ruling& ruling, std::string_view client);
+                                            const Fault& fault, const Requester& requester);
+  void note(std::string_view what, const Claim& claim, const Ruling& ruling, const Requester& requester);
 
   ObjectStore& objects_;
   Metrics& metrics_;

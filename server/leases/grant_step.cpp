@@ -43,7 +43,7 @@ void GrantStep::advance(Grant grant) {
 void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   if (!outcome.ok()) {
     context_.metrics.count(outcome.fault().kind);
-    context_.log.failed("lease", grant.claim, outcome.fault(), request_.client);
+    context_.log.failed("lease", grant.claim, outcome.fault(), {request_.client, request_.trace_id});
     context_.run_blocking([self = shared_from_this(), grant, message = outcome.fault().message] {
       self->end_refused(grant, "The guard could not be advanced, so no lease is handed out: " + message);
     });
@@ -51,7 +51,7 @@ void GrantStep::advanced(const Grant& grant, const Outcome<Ruling>& outcome) {
   }
   const Ruling& ruling = outcome.value();
   context_.metrics.count(ruling.verdict);
-  context_.log.ruled("lease", grant.claim, ruling, request_.client);
+  context_.log.ruled("lease", grant.claim, ruling, {request_.client, request_.trace_id});
   if (ruling.verdict == Verdict::admitted) {
     if (ruling.changed) context_.metrics.count_advance();
     const bool is_fresh = BootClock::now() - grant.asked_at < request_.ttl / 4;

@@ -35,7 +35,8 @@ struct LeaseRequest {
   bool is_named;  // the caller chose the holder, so it may be one that asks again
   std::chrono::milliseconds ttl;
   std::chrono::milliseconds wait;
-  std::string client;  // see http::Request::client
+  std::string client;      // see http::Request::client
+  std::string trace_id{};  // of the request; empty: none
 };
 
 // Granted and advanced, but lost before the client could be told.

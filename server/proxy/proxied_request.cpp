@@ -100,11 +100,11 @@ net::Task<bool> ProxiedRequest::reject() {
   auto& rejection = std::get<Rejection>(parsed);
   if (rejection.why == Rejection::Why::missing) {
     context_.metrics.count_missing();
-    context_.log.missing("write", *rejection.resource, client());
+    context_.log.missing("write", *rejection.resource, requester());
   }
   if (rejection.why == Rejection::Why::not_signed) {
     context_.metrics.count_unsigned();
-    context_.log.not_signed("request", *rejection.claim, client());
+    context_.log.not_signed("request", *rejection.claim, requester());
   }
   co_await stream_.respond(std::move(rejection.response));
   co_return true;
@@ -163,7 +163,7 @@ http::Response ProxiedRequest::not_entered(const Entry& entry) {
   const auto& refused = std::get<Refused>(entry);
   const auto& claim = operation_->claims.at(refused.claim);
   context_.metrics.count(refused.ruling.verdict);
-  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, client());
+  context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, requester());
   return turned_down(claim, refused.ruling);
 }
 
@@ -256,7 +256,7 @@ http::Response ProxiedRequest::write_answer(UpstreamOutcome seen, Ending ending)
     return outcome_unknown(500, permit_.fault()->message, own_claim(), ruling_);
   }
   context_.metrics.count(Verdict::admitted);
-  context_.log.ruled("write", own_claim(), ruling_, client());
+  context_.log.ruled("write", own_claim(), ruling_, requester());
   auto& answer = upstream_request_.answer();
   add_ruling(answer, ruling_);
   return std::exchange(answer, {});
@@ -314,7 +314,7 @@ bool ProxiedRequest::is_fence_unchanged() {
 void ProxiedRequest::note_read() {
   if (!is_fenced()) return;
   context_.metrics.count(ruling_.verdict);
-  context_.log.ruled("read", own_claim(), ruling_, client());
+  context_.log.ruled("read", own_claim(), ruling_, requester());
 }
 
 net::Task<UpstreamOutcome> ProxiedRequest::relay() {
@@ -367,8 +367,8 @@ void ProxiedRequest::note_fault(FaultKind kind, std::string_view why) {
   context_.metrics.count(kind);
   const char* const what = operation_->is_write() ? "write" : "read";
   const Fault fault{kind, std::string{why}};
-  if (!is_fenced()) return context_.log.failed(what, resource(), fault, client());
-  context_.log.failed(what, own_claim(), fault, client());
+  if (!is_fenced()) return context_.log.failed(what, resource(), fault, requester());
+  context_.log.failed(what, own_claim(), fault, requester());
 }
 
 void ProxiedRequest::note_quarantine() {

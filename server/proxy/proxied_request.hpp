@@ -78,7 +78,7 @@ class ProxiedRequest {
   [[nodiscard]] const Claim& own_claim() const { return operation_->claims[operation_->own]; }
   [[nodiscard]] const Resource& resource() const { return operation_->target.resource; }
   [[nodiscard]] bool is_fenced() const { return !operation_->claims.empty(); }
-  [[nodiscard]] const std::string& client() const { return stream_.request().client; }
+  [[nodiscard]] Requester requester() const { return {stream_.request().client, stream_.request().fields}; }
 
   const ServiceContext& context_;
   const LaneScheduler& lanes_;

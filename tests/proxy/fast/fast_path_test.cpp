@@ -21,6 +21,20 @@ TEST_F(FastPathTest, APlainRequestIsServedByItAndAnyOtherIsNot) {
   EXPECT_EQ(served_fast(), 1U);
 }
 
+TEST_F(FastPathTest, ATraceIsPassedOnAsItCameOnBothWays) {
+  const std::string trace =
+      "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
+      "tracestate: vendor=t61rcWkgMzE,other=1\r\n";
+  for (const auto* method : {"PUT", "GET"}) {
+    const auto path = next_path();
+    auto traced = request(method, path, "");
+    traced.insert(traced.find("\r\n") + 2, trace);
+    EXPECT_TRUE(expect_same(script_of(traced), path));
+    EXPECT_THAT(fast_.seen(), testing::Contains(testing::HasSubstr(trace))) << method;
+  }
+  EXPECT_EQ(served_fast(), 2U);
+}
+
 TEST_F(FastPathTest, EveryAnswerOfTheUpstreamEndsInTheSameWay) {
   for (const auto& words : upstream_words()) {
     for (const auto* method : {"PUT", "GET", "DELETE"}) {
