@@ -86,14 +86,17 @@ void ServiceManager::send(std::string_view message) const {
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
   const int descriptor = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) {
+    spdlog::warn("event=notify_failed reason=\"{}\"", std::generic_category().message(errno));
+    return;
+  }
   // A manager that does not read must not keep us from hearing signals.
   constexpr timeval limit{.tv_sec = 1, .tv_usec = 0};
   ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const auto sent = descriptor < 0 ? -1
-                                   : ::sendto(descriptor, message.data(), message.size(), MSG_NOSIGNAL,
-                                              reinterpret_cast<const sockaddr*>(&address), bytes);
+  const auto sent = ::sendto(descriptor, message.data(), message.size(), MSG_NOSIGNAL,
+                             reinterpret_cast<const sockaddr*>(&address), bytes);
   if (sent < 0) spdlog::warn("event=notify_failed reason=\"{}\"", std::generic_category().message(errno));
-  if (descriptor >= 0) ::close(descriptor);
+  ::close(descriptor);
 }
 
 }  // namespace fenceguard

@@ -99,9 +99,10 @@ class Sidecar::Impl {
   }
 
   [[nodiscard]] bool answers(std::chrono::milliseconds limit) {
-    const bool is_data_side_well = service_ ? service_->answers(limit) : data_.answers(limit);
-    if (!is_data_side_well || !control_.answers(limit)) return false;
-    return !lease_service_ || lease_service_->answers(limit);
+    const auto share = limit / 3;
+    const bool is_data_side_well = service_ ? service_->answers(share) : data_.answers(share);
+    if (!is_data_side_well || !control_.answers(share)) return false;
+    return !lease_service_ || lease_service_->answers(share);
   }
 
   void make_data_side(Storage& storage) {

@@ -126,7 +126,8 @@ int list(const Settings& settings) {
   }
   print_out(lines);
   if (page.has_more) {
-    complain(fmt::format("there are more: go on with --after '{}'", page.entries.back().resource.name()));
+    complain(
+        fmt::format("there are more: go on with --after '{}'", shown(page.entries.back().resource.name())));
   }
   return exit_done;
 }

@@ -149,8 +149,8 @@ int list(const Settings& settings) {
         fmt::format("{} {} {}ms\n", shown(claim.resource.name()), to_string(claim.token), remaining.count());
   print_out(lines);
   if (page.has_more) {
-    complain(
-        fmt::format("there are more: go on with --after '{}'", page.entries.back().claim.resource.name()));
+    complain(fmt::format("there are more: go on with --after '{}'",
+                         shown(page.entries.back().claim.resource.name())));
   }
   return exit_done;
 }

@@ -191,6 +191,14 @@ int next_signal(const sigset_t& signals, std::chrono::milliseconds limit) {
   return std::max(0, sigtimedwait(&signals, nullptr, &pause));
 }
 
+bool answers(Sidecar& sidecar, std::chrono::milliseconds limit) noexcept {
+  try {
+    return sidecar.answers(limit);
+  } catch (...) {
+    return false;  // no memory to ask
+  }
+}
+
 // Until a signal to stop, which it answers. The watchdog hears of us as long as every event loop answers: one
 // that hangs holds up its share of the connections, and only a new process helps. It does not hear whether
 // the storage answers, because a new process would find that as it is; /readyz tells that.
@@ -206,7 +214,7 @@ int serve_until_signal(Sidecar& sidecar, const ServiceManager& manager, const si
       return number;
     }
     if (!manager.watchdog()) continue;
-    if (sidecar.answers(pause)) {
+    if (answers(sidecar, pause)) {
       manager.keep_alive();
     } else {
       spdlog::error("event=hanging reason=\"an event loop did not answer within {} ms\"", pause.count());

@@ -41,7 +41,14 @@ std::optional<http::Response> HostCheck::refuse_host(const http::Request& head) 
 }
 
 bool HostCheck::is_our_origin(const http::Request& head) const {
-  if (head.local_socket || !head.fields.contains("Origin")) return true;
+  if (head.local_socket) return true;
+  // A page's images and scripts come without Origin, and browsers tell whose they are. A link to us may be
+  // followed.
+  const auto site = head.fields.single("Sec-Fetch-Site");
+  if (side_ == Side::control && site && *site != "same-origin" && *site != "none" &&
+      head.fields.single("Sec-Fetch-Dest") != "document")
+    return false;
+  if (!head.fields.contains("Origin")) return true;
   const auto origin = head.fields.single("Origin");
   constexpr std::string_view scheme = "http://";
   return origin && origin->starts_with(scheme) && is_ours(origin->substr(scheme.size()), true);

@@ -42,19 +42,31 @@ RefusalLog::Allowance RefusalLog::take(std::string_view resource, BootClock::tim
   return {true, std::exchange(slot.suppressed, 0)};
 }
 
+// What is told has happened already: where there is no memory for the event, it is missing.
+template <class Make>
+void RefusalLog::record(const Make& make) noexcept {
+  try {
+    events_.add(make());
+  } catch (...) {
+    // As said.
+  }
+}
+
 void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Ruling& ruling,
                        const Requester& requester) {
   const bool is_refusal = ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict;
   // What changed without a sequence is the token.
   const bool is_takeover = ruling.raised || (ruling.changed && !claim.sequence);
   if (is_refusal || is_takeover) {
-    events_.add({.kind = is_refusal ? EventKind::refusal : EventKind::takeover,
-                 .resource = claim.resource.name(),
-                 .operation = std::string{operation},
-                 .verdict = to_string(ruling.verdict),
-                 .token = claim.token.value(),
-                 .highest = ruling.highest,
-                 .client = std::string{requester.client()}});
+    record([&] {
+      return Event{.kind = is_refusal ? EventKind::refusal : EventKind::takeover,
+                   .resource = claim.resource.name(),
+                   .operation = std::string{operation},
+                   .verdict = to_string(ruling.verdict),
+                   .token = claim.token.value(),
+                   .highest = ruling.highest,
+                   .client = std::string{requester.client()}};
+    });
   }
   const auto level = ruling.verdict == Verdict::conflict ? spdlog::level::warn
                      : is_refusal                        ? spdlog::level::info
@@ -73,11 +85,13 @@ void RefusalLog::ruled(std::string_view operation, const Claim& claim, const Rul
 }
 
 void RefusalLog::not_signed(std::string_view operation, const Claim& claim, const Requester& requester) {
-  events_.add({.resource = claim.resource.name(),
-               .operation = std::string{operation},
-               .verdict = "unsigned",
-               .token = claim.token.value(),
-               .client = std::string{requester.client()}});
+  record([&] {
+    return Event{.resource = claim.resource.name(),
+                 .operation = std::string{operation},
+                 .verdict = "unsigned",
+                 .token = claim.token.value(),
+                 .client = std::string{requester.client()}};
+  });
   if (!spdlog::should_log(spdlog::level::warn)) return;
   const auto allowance = take(claim.resource.name(), BootClock::now());
   if (!allowance.granted) return;
@@ -87,10 +101,12 @@ void RefusalLog::not_signed(std::string_view operation, const Claim& claim, cons
 }
 
 void RefusalLog::missing(std::string_view operation, const Resource& resource, const Requester& requester) {
-  events_.add({.resource = resource.name(),
-               .operation = std::string{operation},
-               .verdict = "missing",
-               .client = std::string{requester.client()}});
+  record([&] {
+    return Event{.resource = resource.name(),
+                 .operation = std::string{operation},
+                 .verdict = "missing",
+                 .client = std::string{requester.client()}};
+  });
   if (!spdlog::should_log(spdlog::level::info)) return;
   const auto allowance = take(resource.name(), BootClock::now());
   if (!allowance.granted) return;
@@ -100,29 +116,35 @@ void RefusalLog::missing(std::string_view operation, const Resource& resource, c
 }
 
 void RefusalLog::taken_over(const Claim& claim) {
-  events_.add({.kind = EventKind::takeover,
-               .resource = claim.resource.name(),
-               .verdict = to_string(Verdict::admitted),
-               .token = claim.token.value(),
-               .highest = claim.token.value()});
+  record([&] {
+    return Event{.kind = EventKind::takeover,
+                 .resource = claim.resource.name(),
+                 .verdict = to_string(Verdict::admitted),
+                 .token = claim.token.value(),
+                 .highest = claim.token.value()};
+  });
 }
 
 void RefusalLog::revoked(const Resource& resource, std::int64_t token, bool is_lease_ended,
                          std::string_view client) {
-  events_.add({.kind = EventKind::revoke,
-               .resource = resource.name(),
-               .token = token,
-               .highest = token,
-               .client = std::string{client}});
+  record([&] {
+    return Event{.kind = EventKind::revoke,
+                 .resource = resource.name(),
+                 .token = token,
+                 .highest = token,
+                 .client = std::string{client}};
+  });
   spdlog::warn("event=revoked resource={} lease_ended={}", fenceguard::quoted(resource.name()),
                is_lease_ended);
 }
 
 void RefusalLog::quarantined(std::string_view resource, const Fault& why) {
-  events_.add({.kind = EventKind::quarantine,
-               .resource = std::string{resource},
-               .detail = why.message,
-               .left = why.retry_after});
+  record([&] {
+    return Event{.kind = EventKind::quarantine,
+                 .resource = std::string{resource},
+                 .detail = why.message,
+                 .left = why.retry_after};
+  });
   if (!spdlog::should_log(spdlog::level::warn)) return;
   spdlog::warn("event=quarantined resource={} reason={} left_ms={}", fenceguard::quoted(resource),
                fenceguard::quoted(why.message), why.retry_after.count());
@@ -148,7 +170,7 @@ void RefusalLog::failed(std::string_view operation, const Resource& resource, co
 void RefusalLog::write_failure(Event event, const Fault& fault, const Requester& requester) {
   event.verdict = to_string(fault.kind);
   event.detail = fault.message;
-  if (fault.kind != FaultKind::invalid_input) events_.add(event);
+  if (fault.kind != FaultKind::invalid_input) record([&] { return event; });
   const auto level = fault.kind == FaultKind::unknown ? spdlog::level::err : spdlog::level::warn;
   if (!spdlog::should_log(level)) return;
   const auto allowance = take(event.resource, BootClock::now());

@@ -83,6 +83,8 @@ class RefusalLog {
     std::uint64_t suppressed = 0;
   };
 
+  template <class Make>
+  void record(const Make& make) noexcept;
   void write_failure(Event event, const Fault& fault, const Requester& requester);
 
   EventLog events_;

@@ -92,7 +92,8 @@ class Started(http_load.GuardedTest):
         self.image = manifests.Image()
         for name in ("state", "secrets"):
             os.mkdir(self.path(name))
-        self.instead = {"/state": self.path("state"), "/secrets": self.path("secrets")}
+        self.instead = {"/secrets": self.path("secrets"),
+                        **{place: self.path("state") for place in ("/state", "/var/lib/fenceguard")}}
 
     def make_secrets(self):
         """As a kubelet lays them: another's files, which our group may read."""
@@ -197,23 +198,34 @@ class Started(http_load.GuardedTest):
         guard.await_answer("/readyz")
         return guard, storage, services
 
-    def write_through(self, guard, storage):
+    def write_through(self, guard, storage, status=201):
         """A lease as it is taken within the container, on loopback."""
         control = f"http://127.0.0.1:{guard.ports['7421']}"
         lease = self.expect_json(0, "lease", "acquire", "--server", control, "--resource", "accounts/42", "--ttl", "10m",
                                  env=guard.variables)
         claim = {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
         self.assertEqual(guard.ask("7420", "PUT", "/accounts/42", {}, "x").status, 428)
-        self.assertEqual(guard.ask("7420", "PUT", "/accounts/42", claim, "x").status, 201)
+        self.assertEqual(guard.ask("7420", "PUT", "/accounts/42", claim, "x").status, status)
         with open(os.path.join(storage.data, "accounts", "42"), encoding="ascii") as file:
             self.assertEqual(file.read(), "x")
+        self.expect(0, "lease", "release", "--server", control, "--resource", "accounts/42", "--token", lease["token"],
+                    "--holder", lease["holder"], env=guard.variables)
+        return claim
 
     def test_a_try_with_compose(self):
         # The control side is where the image leaves it: on loopback, without tokens.
         self.image.variables["FENCEGUARD_CONTROL"] = "127.0.0.1:7421"
         guard, storage, services = self.start_composed("compose.yaml")
-        self.write_through(guard, storage)
+        old = self.write_through(guard, storage)
         self.stop(guard)
+        # Another container of the guard has the volume, and its fences: who held the lock before is still behind.
+        self.assertEqual(services["guard"]["volumes"], ["state:/var/lib/fenceguard"])
+        again = Running(self, services["guard"]["command"], self.image.variables, guard.instead)
+        again.await_answer("/readyz")
+        new = self.write_through(again, storage, status=204)
+        self.assertGreater(int(new["Fencing-Token"]), int(old["Fencing-Token"]))
+        self.assertEqual(again.ask("7420", "PUT", "/accounts/42", old, "late").status, 412)
+        self.stop(again)
         self.assertEqual(services["guard"]["ports"], ["127.0.0.1:7420:7420"])
         with open(manifests.DEPLOY / "prometheus" / "prometheus.yml", encoding="utf-8") as file:
             self.assertIn('"guard:7422"', file.read())

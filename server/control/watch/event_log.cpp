@@ -11,7 +11,7 @@ namespace {
 void shorten(std::string& text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return;
   while (bytes_max > 0 && (static_cast<unsigned char>(text[bytes_max]) & 0xC0) == 0x80) --bytes_max;
-  text.resize(bytes_max);
+  text = text.substr(0, bytes_max);  // and its memory goes
 }
 
 }  // namespace
@@ -34,18 +34,21 @@ const char* to_string(EventKind kind) noexcept {
 
 EventLog::EventLog()
     : run_{fmt::format("{:x}",
-                       std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds{1})} {}
+                       std::chrono::system_clock::now().time_since_epoch() / std::chrono::microseconds{1})} {
+  ring_.reserve(capacity);
+}
 
 void EventLog::add(Event event) {
   shorten(event.detail, detail_bytes_max);
   event.at = std::chrono::system_clock::now();
   const std::scoped_lock lock{mutex_};
-  event.number = ++last_;
+  event.number = last_ + 1;
   if (ring_.size() < capacity) {
     ring_.push_back(std::move(event));
   } else {
-    std::swap(ring_[(last_ - 1) % capacity], event);  // the old one is freed without the mutex
+    std::swap(ring_[last_ % capacity], event);  // the old one is freed without the mutex
   }
+  ++last_;
 }
 
 EventLog::Page EventLog::after(std::uint64_t number, std::size_t limit) const {

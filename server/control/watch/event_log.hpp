@@ -4,7 +4,8 @@
 // revokes and quarantines, numbered without gaps. A ring: what is older is forgotten, and a reader that comes
 // late can tell how much it missed. Never a holder's name.
 //
-// Thread safety: all calls may be made from any thread. None waits for a reader; memory is that of the ring.
+// Thread safety: all calls may be made from any thread. A reader holds up the others for no longer than it
+// takes to copy what it asks for. Memory is that of the ring.
 
 #include <chrono>
 #include <cstdint>
@@ -46,6 +47,7 @@ class EventLog {
 
   EventLog();
 
+  // Throws std::bad_alloc; nothing was added then.
   void add(Event event);
 
   struct Page {

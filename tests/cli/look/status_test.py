@@ -106,9 +106,14 @@ class Routes(StatusTest):
     def test_foreign_hosts_and_origins_are_refused(self):
         server = self.open_guard()
         for path in (*PATHS, "/ui"):
-            for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+            for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
+                            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, {"Sec-Fetch-Site": "same-site"}):
                 with self.subTest(path=path, headers=headers):
                     self.assertEqual(server.call("GET", path, headers).status, 403)
+        # A link from elsewhere may be followed, and an address typed.
+        for headers in ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "document"}, {"Sec-Fetch-Site": "none"},
+                        {"Sec-Fetch-Site": "same-origin"}):
+            self.assertEqual(server.call("GET", "/ui", headers).status, 200)
 
     def test_bad_input(self):
         server = self.open_guard()

@@ -168,7 +168,7 @@ class Notify(support.BinaryTest):
     def test_the_watchdog_hears_nothing_where_one_event_loop_hangs(self):
         # Those of the data side, of the control side and of the leases are held still in turn; the main thread goes on.
         manager = self.manager()
-        server = self.serve_for(manager, "--threads", "1", WATCHDOG_USEC="40000")
+        server = self.serve_for(manager, "--threads", "1", WATCHDOG_USEC="120000")
         loops = wait_until(lambda: event_loops(server.process.pid), what="that all three wait for events")
         for thread in loops:
             manager.receive_until("WATCHDOG")

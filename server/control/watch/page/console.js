@@ -453,7 +453,12 @@ function onEnter(id, action) { on(id, 'keydown', (key) => { if (key.key === 'Ent
 let typed = 0;
 on('prefix', 'input', () => {
   clearTimeout(typed);
-  typed = setTimeout(() => { Object.assign(view, {before: [], after: ''}); showList(); }, 200);
+  // Meanwhile another view may have been opened.
+  typed = setTimeout(() => {
+    if (byId('list').hidden) return;
+    Object.assign(view, {before: [], after: ''});
+    showList();
+  }, 200);
 });
 const openNamed = () => { if (byId('prefix').value) location.hash = '#/resource/' + encodeURIComponent(byId('prefix').value); };
 on('open', 'click', openNamed);
