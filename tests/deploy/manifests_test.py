@@ -189,10 +189,11 @@ class Started(http_load.GuardedTest):
         self.assertEqual(sidecar.ask("7420", "PUT", "/a", claim, "x").status, 201)
         self.stop(sidecar)
 
-    def start_composed(self, *files, **instead):
+    def start_composed(self, *files, storage=None, **instead):
         services = manifests.compose(*files)
-        storage = WebDav()
-        self.addCleanup(storage.remove)
+        if storage is None:
+            storage = WebDav()
+            self.addCleanup(storage.remove)
         guard = Running(self, services["guard"]["command"], self.image.variables,
                         {**self.instead, "storage:8080": f"127.0.0.1:{storage.port}", **instead})
         guard.await_answer("/readyz")
@@ -220,8 +221,7 @@ class Started(http_load.GuardedTest):
         self.stop(guard)
         # Another container of the guard has the volume, and its fences: who held the lock before is still behind.
         self.assertEqual(services["guard"]["volumes"], ["state:/var/lib/fenceguard"])
-        again = Running(self, services["guard"]["command"], self.image.variables, guard.instead)
-        again.await_answer("/readyz")
+        again, _, _ = self.start_composed("compose.yaml", storage=storage)
         new = self.write_through(again, storage, status=204)
         self.assertGreater(int(new["Fencing-Token"]), int(old["Fencing-Token"]))
         self.assertEqual(again.ask("7420", "PUT", "/accounts/42", old, "late").status, 412)
