@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "guard/error.hpp"
@@ -61,7 +62,20 @@ std::vector<std::string> words_of(int port, const std::string& folder, const std
 RedisServer::RedisServer(std::vector<std::string> options)
     : port_{port_beside_its_bus()},
       process_{{words_of(port_, folder_.path(), socket(), std::move(options)), folder_.file("log")}} {
-  start();
+  constexpr int starts_max = 5;
+  for (int starts = 1;; ++starts) {
+    try {
+      start();
+      return;
+    } catch (const std::runtime_error& error) {
+      // Another test may have taken the port meanwhile.
+      const bool is_taken =
+          std::string_view{error.what()}.find("Address already in use") != std::string::npos;
+      if (!is_taken || starts == starts_max) throw;
+      port_ = port_beside_its_bus();
+      process_.command().words.at(2) = std::to_string(port_);
+    }
+  }
 }
 
 std::string RedisServer::url(const std::string& rest) const {
