@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <regex>
 #include <thread>
@@ -62,8 +63,11 @@ std::vector<std::string> FastPathSide::seen() {
     const auto& event = events[i];
     if (event.kind == "answered" || event.kind == "cut") continue;
     auto head = without(event.head, "\r\nHost: 127.0.0.1:[0-9]+\r\n", "\r\nHost: upstream\r\n");
-    lines.push_back(
-        fmt::format("{} {} {} {} {} {}", event.kind, event.method, event.path, event.size, event.crc, head));
+    auto line =
+        fmt::format("{} {} {} {} {} {}", event.kind, event.method, event.path, event.size, event.crc, head);
+    // How often a read is sent again depends on whether its connection was a kept one, and so on the time.
+    const bool is_read = event.method == "GET" || event.method == "HEAD" || event.method == "OPTIONS";
+    if (!is_read || std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
   }
   return lines;
 }

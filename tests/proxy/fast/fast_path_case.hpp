@@ -32,7 +32,7 @@ class FastPathSide {
   void prepare(const std::string& path);
   // What the client got, an answer each, but for dates and times.
   [[nodiscard]] std::vector<std::string> play(const FastPathScript& script);
-  // What the upstream has logged since it was prepared, but for ports.
+  // What the upstream has logged since it was prepared, but for ports; the same read once.
   [[nodiscard]] std::vector<std::string> seen();
 
  private:
