@@ -13,9 +13,7 @@ from certificates import Certificates
 from readme import CLIENTS, led_to, snippets
 
 HERE = pathlib.Path(__file__).resolve().parent / "node"
-LOCK = HERE / "package-lock.json"
 PACKAGES = pathlib.Path(os.environ["FENCEGUARD_NODE_FOLDER"])
-INSTALL_MAX_S = 600
 RUN_MAX_S = 300  # below the time to live of the leases
 
 LEAVES_A_LEASE = """
@@ -60,18 +58,10 @@ console.log(await secure.write('1'), await secure.write('2'));
 
 
 def install():
-    """npm ci, unless it was done for this lock before."""
-    done = PACKAGES / "done-package-lock.json"
-    if done.exists() and done.read_bytes() == LOCK.read_bytes():
-        return
-    shutil.rmtree(PACKAGES, ignore_errors=True)
-    PACKAGES.mkdir(parents=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, PACKAGES)
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", PACKAGES / "cache"],
-                   cwd=PACKAGES, stdin=subprocess.DEVNULL, check=True, timeout=INSTALL_MAX_S)
-    (PACKAGES / "node_modules" / "fenceguard").symlink_to(CLIENTS / "node")
-    shutil.copy(LOCK, done)
+    support.install_packages(HERE, PACKAGES)
+    ours = PACKAGES / "node_modules" / "fenceguard"
+    if not ours.is_symlink():
+        ours.symlink_to(CLIENTS / "node")
 
 
 class NodeClient(support.BinaryTest):

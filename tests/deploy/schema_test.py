@@ -5,31 +5,17 @@ import copy
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import unittest
 
 import jsonschema
 import manifests
+import support
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent / "schemas"
 PACKAGES = pathlib.Path(os.environ["FENCEGUARD_NODE_FOLDER"])
 LIMIT_S = 600
-
-
-def install():
-    """npm ci, unless it was done for this lock before."""
-    done, lock = PACKAGES / "done-package-lock.json", HERE / "package-lock.json"
-    if done.exists() and done.read_bytes() == lock.read_bytes():
-        return
-    shutil.rmtree(PACKAGES, ignore_errors=True)
-    PACKAGES.mkdir(parents=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, PACKAGES)
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", PACKAGES / "cache"],
-                   cwd=PACKAGES, stdin=subprocess.DEVNULL, check=True, timeout=LIMIT_S)
-    shutil.copy(lock, done)
 
 
 def check(objects):
@@ -40,7 +26,7 @@ def check(objects):
 class Schema(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        install()
+        support.install_packages(HERE, PACKAGES)
 
     def test_every_manifest_is_of_its_type(self):
         objects = [document for name in manifests.kubernetes_files() for document in manifests.documents(name)]

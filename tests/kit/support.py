@@ -375,6 +375,20 @@ class PageTest(BinaryTest):
                 self.assertNotIn("ERROR", said, f"after:\n{text}")
 
 
+def install_packages(source, folder):
+    """npm ci in folder, of source's package.json and lock, unless it was done for this lock before."""
+    done, lock = folder / "done-package-lock.json", source / "package-lock.json"
+    if done.exists() and done.read_bytes() == lock.read_bytes():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in ("package.json", lock.name):
+        shutil.copy(source / name, folder)
+    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", folder / "cache"], cwd=folder,
+                   stdin=subprocess.DEVNULL, check=True, timeout=600)
+    shutil.copy(lock, done)
+
+
 def end_group(pid):
     try:
         os.killpg(pid, signal.SIGKILL)

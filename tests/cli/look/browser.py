@@ -6,23 +6,14 @@ import pathlib
 import shutil
 import subprocess
 
+import support
+
 HERE = pathlib.Path(__file__).resolve().parent
-LOCK = HERE / "package-lock.json"
 PACKAGES = pathlib.Path(os.environ.get("FENCEGUARD_NODE_FOLDER", "."))
-INSTALL_MAX_S = 600
 
 
 def install():
-    """npm ci, unless it was done for this lock before."""
-    done = PACKAGES / "done-package-lock.json"
-    if not done.exists() or done.read_bytes() != LOCK.read_bytes():
-        shutil.rmtree(PACKAGES, ignore_errors=True)
-        PACKAGES.mkdir(parents=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, PACKAGES)
-        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--cache", PACKAGES / "cache"],
-                       cwd=PACKAGES, stdin=subprocess.DEVNULL, check=True, timeout=INSTALL_MAX_S)
-        shutil.copy(LOCK, done)
+    support.install_packages(HERE, PACKAGES)
     shutil.copy(HERE / "browser.mjs", PACKAGES)
 
 
