@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 import figures
 
@@ -71,9 +72,16 @@ SCRIPTS = {
     "bulk": "update bulk set v = v + 1;\n",
     "bulk per row": "update bulk_per_row set v = v + 1 where (select fenceguard.admitted('ledger', 1, 'h'));\n",
     "bulk per statement": "update bulk_per_statement set v = v + 1 where (select fenceguard.admitted('ledger', 1, 'h'));\n",
+    "one of bulk": "\\set id random(1, 1000)\nupdate bulk set v = v + 1 where id = :id;\n",
+    "one under admitted()": "\\set id random(1, 1000)\nupdate bulk_per_row set v = v + 1 where id = :id "
+                            "and fenceguard.admitted('ledger', 1, 'h');\n",
+    "one under a session's claim": "\\set id random(1, 1000)\nupdate bulk_per_row set v = v + 1 where id = :id;\n",
     "one resource": ID + "update account set balance = balance + 1 "
                          "where id = :id and fenceguard.admitted('ledger', 1, 'h');\n",
 }
+
+
+SESSION_CLAIM = '-c fenceguard.session_claims=[{"resource":"ledger","token":"1","holder":"h"}]'
 
 
 class Bench:
@@ -97,8 +105,11 @@ class Bench:
         path = os.path.join(self.folder, re.sub(r"\W", "-", script) + ".sql")
         with open(path, "w") as file:
             file.write(SCRIPTS[script])
+        address = self.server.conninfo(self.database)
+        if "session" in script:
+            address += "&options=" + urllib.parse.quote(SESSION_CLAIM)
         return figures.pinned([self.program, "-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T",
-                               str(seconds or self.seconds), "-f", path, self.server.conninfo(self.database)], "load")
+                               str(seconds or self.seconds), "-f", path, address], "load")
 
     def load(self, script, clients=8):
         """(transactions a second, how many)"""
@@ -186,6 +197,9 @@ PROTECTED = [
     ("1,000 rows of one resource, protected per statement, over unprotected", "bulk per statement", "bulk", ">= 0.33", 1),
     ("the same protected row by row", "bulk per row", "bulk", "none", 1),
     ("admitted() over a plain UPDATE once a table is protected", "admitted", "plain", "none", 8),
+    ("UPDATE of one row of a resource, protected row by row, under admitted(), over unprotected", "one under admitted()",
+     "one of bulk", "none", 8),
+    ("the same under a session's claim", "one under a session's claim", "one of bulk", "none", 8),
     ("UPDATE of a protected table over a plain one", "protected", "plain", ">= 0.5", 8),
 ]
 WRITERS = "16 writers under one token of one resource over 16 without a guard"

@@ -23,14 +23,14 @@ while (($# > 0)); do
   shift
 done
 
-readonly known=" ${compiled[*]} put_bench proxy_bench proxy_memory postgres_bench "
+readonly known=" ${compiled[*]} put_bench proxy_bench proxy_memory redis_sidecar_bench postgres_bench postgres_sidecar_bench "
 for one in "${wanted[@]}"; do
   [[ "$known" == *" $one "* ]] || { echo "bench/run.sh: there is no $one, only$known" >&2; exit 2; }
 done
 
 [[ -n "$no_install" ]] || install_packages run short test bench
 cmake --preset release -DFENCEGUARD_BENCH=ON >/dev/null
-cmake --build --preset release --target fenceguard "${compiled[@]}" >&2
+cmake --build --preset release --target fenceguard resp_load "${compiled[@]}" >&2
 
 figures="$(mktemp -d)"
 trap 'rm -rf "$figures"' EXIT
@@ -48,7 +48,10 @@ run() { # PROGRAM COMMAND …
 }
 for program in "${compiled[@]}"; do run "$program" "$build/bench/$program"; done
 for program in put_bench proxy_bench proxy_memory; do run "$program" "bench/http/$program.py" --binary "$build/fenceguard"; done
+run redis_sidecar_bench bench/redis/redis_sidecar_bench.py --binary "$build/fenceguard"
 readonly tree="$build/bench/postgres-fast"
-if is_wanted postgres_bench; then python3 -B tests/kit/postgres_tree.py "$tree"; fi
+if is_wanted postgres_bench || is_wanted postgres_sidecar_bench; then python3 -B tests/kit/postgres_tree.py "$tree"; fi
 FENCEGUARD_POSTGRES_FAST="$tree/bin" run postgres_bench bench/postgres_bench.py
+FENCEGUARD_POSTGRES_FAST="$tree/bin" run postgres_sidecar_bench bench/postgres/postgres_sidecar_bench.py \
+  --binary "$build/fenceguard"
 python3 -B bench/figures.py "$figures"

@@ -25,7 +25,8 @@ RunResult Runner::run(const Resource& resource, const Body& body) {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, policy_.pause_max);
     }
-    auto lease = source_.acquire(resource, {.ttl = policy_.ttl, .wait = policy_.wait});
+    auto lease = source_.acquire(
+        resource, {.ttl = policy_.ttl, .wait = policy_.wait, .holder = {}, .stop = policy_.stop});
     if (!lease) {
       result.ending = RunResult::Ending::busy;
       return result;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <stop_token>
 
 #include "guard/guard.hpp"
 #include "guard/lease.hpp"
@@ -23,6 +24,7 @@ struct RetryPolicy {
   std::chrono::milliseconds wait{30'000};  // for the lock, at each attempt
   std::chrono::milliseconds pause{10};     // before the second attempt; doubles with each, at most pause_max
   std::chrono::milliseconds pause_max{1'000};
+  std::stop_token stop{};  // gives up waiting for the lock when requested, and ends busy
 };
 
 struct RunResult {

@@ -52,7 +52,8 @@ enum class Release { released, not_held };
 // What the source knows of a lease, for people and for revoke.
 struct LeaseRecord {
   Claim claim;
-  std::chrono::milliseconds remaining{};
+  // Nothing: it lives by a connection, or by a process that does not tell.
+  std::optional<std::chrono::milliseconds> remaining{};
 };
 
 class TokenSource {

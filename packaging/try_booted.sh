@@ -176,12 +176,44 @@ try_older_state() {
   systemctl start "$service"
 }
 
+# The same package with a lower version and other defaults stands for the one before.
+try_upgrade() {
+  local new before older=/root/older
+  new="$(echo "$ROOT"/build/packages/fenceguard_*_"$(dpkg --print-architecture)".deb)"
+  dpkg-deb --raw-extract "$new" "$older"
+  sed -i 's/^Version: .*/Version: 0.0.1/' "$older/DEBIAN/control"
+  echo '# as it was before' >>"$older$settings"
+  dpkg-deb -Znone --build "$older" "$older.deb"
+  dpkg --install --force-downgrade --force-confnew "$older.deb"
+  cp -p "$settings" /root/settings
+  echo 'max-jump = 1000' >>"$settings"
+  restart
+  expect "the version before gives a lease" fenceguard lease acquire --server "$server" --resource kept --ttl 10m
+  fenceguard lease show --server "$server" --resource kept --json | sed 's/,"remaining_ms.*//' >/root/lease
+  fenceguard fence show --server "$server" --resource kept --json >/root/fence
+  before="$(property MainPID)"
+
+  dpkg --install --force-confdef --force-confold "$new"
+  expect "the newer one is installed" test "$(dpkg-query -W -f '${Version}' fenceguard)" = "$(dpkg-deb -f "$new" Version)"
+  expect "and runs" is ActiveState active
+  expect "started anew" test "$(property MainPID)" != "$before"
+  expect "with the fences that it had" cmp /root/fence <(fenceguard fence show --server "$server" --resource kept --json)
+  expect "and the leases" cmp /root/lease \
+    <(fenceguard lease show --server "$server" --resource kept --json | sed 's/,"remaining_ms.*//')
+  expect "settings that were edited stay" grep -qx 'max-jump = 1000' "$settings"
+  expect "what they are now is beside them" cmp "$settings.dpkg-dist" <(fenceguard serve --example-config)
+  expect "they are in force" refuses fenceguard fence advance --server "$server" --resource kept --token 100000 --holder h
+  mv "$settings.dpkg-dist" "$settings"
+  chown root:fenceguard "$settings" && chmod 640 "$settings"
+  restart
+}
+
 if [[ "${1:-}" != --inside ]]; then
   boot
   exit
 fi
 trap '(($? == 0)) || journalctl --no-pager -u "$service" -b -n 40' EXIT
-for part in start second_instance wrong_setting secrets watchdog drop_in older_state; do
+for part in start second_instance wrong_setting secrets watchdog drop_in older_state upgrade; do
   echo "--- $part"
   "try_$part"
 done

@@ -12,6 +12,7 @@ HEADER = """# Settings of `fenceguard serve`
 
 Every setting is a flag, an environment variable or a line of an INI file (`--config FILE`), in this order of
 precedence. A switch is `true` or `false` in a variable or file. Durations read `500ms`, `10s`, `2m`.
+A flag also stands above variables and lines that cannot be given with it: `--server` of a client above `FENCEGUARD_STORAGE`.
 `serve --example-config` prints a file with every default, commented out; the other commands tell theirs by `--help`.
 
 A variable that resembles the name of a setting and is none (`FENCEGUARD_LISTN`) is refused, as such a line of the file is.

@@ -17,7 +17,7 @@ readonly sanitized_labels='^(unit|conformance|fault|integration)$'
 readonly core_tests=(guard_test lease_test sqlite_conformance_test redis_guard_commands_test redis_guard_pipeline_test
   redis_quorum_wire_test zookeeper_session_test zookeeper_attempt_test etcd_client_test etcd_lease_pool_test
   http_client_test http_server_test http_edge_test http_tls_test lanes_test lane_fault_test proxy_edge_test
-  proxy_fast_path_test proxy_unit_test upstream_test sidecar_test)
+  proxy_fast_path_test proxy_unit_test upstream_test sidecar_test resp_unit_test)
 short= sanitize= change= debian= no_install=
 while (($# > 0)); do
   case "$1" in

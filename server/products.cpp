@@ -12,11 +12,11 @@
 #endif
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/fences/schema.hpp"
-#include "adapters/postgres/fences/storage.hpp"
+#include "server/postgres/storage.hpp"
 #endif
 #ifdef FENCEGUARD_REDIS
-#include "adapters/redis/fences/storage.hpp"
 #include "adapters/redis/wire/scripts.hpp"
+#include "server/resp/storage.hpp"
 #endif
 #ifdef FENCEGUARD_SQLITE
 #include "adapters/sqlite/file/file.hpp"
@@ -105,7 +105,7 @@ std::vector<Product> all_products() {
 #ifdef FENCEGUARD_POSTGRES
       {.schemes = {"postgres", "postgresql"},
        .open_source = open_source_at,
-       .open_storage = postgres::open_storage,
+       .open_storage = pgwire::open_storage,
        .open_fenced_client = postgres::open_fenced_client,
        .examine_source = postgres::examine_source,
        .examine_storage = postgres::examine_storage,
@@ -114,7 +114,7 @@ std::vector<Product> all_products() {
 #ifdef FENCEGUARD_REDIS
       {.schemes = {"redis", "rediss"},
        .open_source = open_source_at,
-       .open_storage = redis::open_storage,
+       .open_storage = resp::open_storage,
        .open_fenced_client = redis::open_fenced_client,
        .examine_source = redis::examine_source,
        .examine_storage = redis::examine_storage,

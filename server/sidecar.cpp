@@ -11,13 +11,17 @@
 #include "server/control/json_body.hpp"
 #include "server/data/data_service.hpp"
 #include "server/data/object_service.hpp"
+#include "server/leases/lease_holder.hpp"
 #include "server/net/address.hpp"
 
 namespace fenceguard {
 namespace {
 
+constexpr std::chrono::milliseconds hold_first_max{10'000};
+
 std::shared_ptr<net::TlsContext> open_tls(const SidecarOptions& options) {
-  return options.tls.certificate_file.empty() ? nullptr : net::TlsContext::server(options.tls);
+  if (options.tls.certificate_file.empty()) return nullptr;
+  return net::TlsContext::server(options.tls, options.storage_scheme == "redis" ? nullptr : "http/1.1");
 }
 
 std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {
@@ -38,6 +42,16 @@ std::unique_ptr<ClaimKeys> open_keys(const SidecarOptions& options) {
   return nullptr;
 }
 
+std::unique_ptr<LeaseHolder> open_holder(const SidecarOptions& options, TokenSource* source,
+                                         FenceStore& fences, Metrics& metrics, RefusalLog& log) {
+  if (options.hold.empty()) return nullptr;
+  if (options.listen.empty())
+    throw InvalidInput("--hold holds for the clients of the data side: give --listen HOST:PORT too");
+  if (source == nullptr) throw InvalidInput("--hold takes leases from a token source: give --source URL");
+  return std::make_unique<LeaseHolder>(*source, fences, metrics, log,
+                                       LeaseHolder::Options{options.hold, options.hold_ttl});
+}
+
 }  // namespace
 
 class Sidecar::Impl {
@@ -52,14 +66,15 @@ class Sidecar::Impl {
         lease_service_{source != nullptr
                            ? std::make_unique<LeaseService>(*source, storage.fences(), metrics_, log_)
                            : nullptr},
+        holder_{open_holder(options_, source, storage.fences(), metrics_, log_)},
         control_hosts_{HostCheck::Side::control, options_.control_hosts},
         probe_side_{storage.fences(), metrics_, [this, &storage] { return look_at_data_side(storage); },
-                    [this] { return quarantine({}); }},
+                    [this] { return not_serving(); }},
         watch_{metrics_, log_.events(), [this](std::string_view name) { return quarantine(name); }},
         control_side_{
             {storage.fences(), source, lease_service_.get(), metrics_, log_, pending_, signatures_,
-             options_.listen.empty() ? 0 : options_.resource_depth,
-             [this](std::string_view resource) { return quarantine(resource); }, options_.source_wait},
+             options_.resource_depth, [this](std::string_view resource) { return quarantine(resource); },
+             options_.source_wait},
             watch_context(storage, source),
             control_hosts_,
             *tokens_,
@@ -84,8 +99,11 @@ class Sidecar::Impl {
     probe_side_.set_draining();
     watch_.stop();
     if (lease_service_) lease_service_->close();
+    if (holder_) holder_->stop_taking();
     const auto begun = BootClock::now();
     was_clean_ = service_ ? service_->drain(options_.drain_timeout) : data_.drain(options_.drain_timeout);
+    // After the sessions, so that the next holder waits for none of them.
+    if (holder_) holder_->stop();
     const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now() - begun);
     const auto left = std::max(options_.drain_timeout - spent, std::chrono::milliseconds{0});
     was_clean_ = control_.drain(left) && was_clean_;
@@ -118,7 +136,10 @@ class Sidecar::Impl {
                                  .resource_depth = options_.resource_depth,
                                  .threads = options_.threads,
                                  .limits = options_.data_limits,
-                                 .hosts = data_hosts_ ? &*data_hosts_ : nullptr};
+                                 .hosts = data_hosts_ ? &*data_hosts_ : nullptr,
+                                 .permissions = options_.permissions,
+                                 .password = options_.data_password,
+                                 .holder = holder_.get()};
     if (auto* served = dynamic_cast<ServedStorage*>(&storage)) {
       service_ = served->data_service(context);
       return;
@@ -157,6 +178,12 @@ class Sidecar::Impl {
     return service_->in_flight();
   }
 
+  // What a balancer should know: others may serve.
+  [[nodiscard]] std::optional<Fault> not_serving() const {
+    if (holder_ && !holder_->present()) return Fault{FaultKind::unavailable, holder_->absence()};
+    return quarantine({});
+  }
+
   [[nodiscard]] std::optional<Fault> quarantine(std::string_view resource) const {
     if (!service_) return std::nullopt;
     return service_->quarantine(resource);
@@ -173,6 +200,7 @@ class Sidecar::Impl {
     if (const auto why = quarantine({})) log_.quarantined("*", *why);
     if (service_) data_address_ = service_->listen(options_.listen);
     if (data_side_) data_address_ = data_.listen(options_.listen, *data_side_, options_.data_limits, tls_);
+    if (holder_) holder_->start([this] { service_->end_held(); }, hold_first_max);
   }
 
   SidecarOptions options_;
@@ -184,6 +212,7 @@ class Sidecar::Impl {
   RefusalLog log_;
   PendingCalls pending_;
   std::unique_ptr<LeaseService> lease_service_;
+  std::unique_ptr<LeaseHolder> holder_;
   HostCheck control_hosts_;
   std::optional<HostCheck> data_hosts_;
   std::optional<ObjectService> data_side_;

@@ -13,15 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "guard/resource.hpp"
 #include "guard/store/storage.hpp"
 #include "guard/token_source.hpp"
+#include "server/data/permissions.hpp"
 #include "server/http/server.hpp"
 #include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
 
 struct SidecarOptions {
-  std::string listen = "127.0.0.1:7420";  // empty: no data side, for a storage that keeps no objects
+  std::string listen = "127.0.0.1:7420";  // empty: no data side
   std::string control = "127.0.0.1:7421";
   std::string probe;  // empty: none
   std::string
@@ -33,15 +35,24 @@ struct SidecarOptions {
   std::string storage_scheme;  // the label of the metrics: 'sqlite'
   std::string storage_name;    // what /v1/status tells: URLs without their passwords
   std::string source_name;
-  std::size_t resource_depth = 0;  // the first N segments of a path are the resource; 0: all of them
+  // The first N segments of a path are the resource; 0: all of them. On the control side too, with or without
+  // a data side.
+  std::size_t resource_depth = 0;
   unsigned threads = 1;
   std::chrono::milliseconds drain_timeout{10'000};
   std::chrono::milliseconds source_wait{2'000};  // of a revoke, for each of its two calls
   http::Limits data_limits;
+  Permissions
+      permissions{};  // of a data side that speaks a storage's own protocol, and the password that its
+  std::string data_password;               // clients say; empty: none
   http::TlsServerFiles tls;                // of the data side; empty: in the clear
   std::string claim_key_file;              // signs the leases that are granted here; empty: they are unsigned
   std::string claim_space = "fenceguard";  // the namespace that is signed
   bool require_signature = false;          // refuse claims that are not signed. REQUIRES: claim_key_file
+  // Held for all clients of the data side, by leases of so long; none: they bring their claims. REQUIRES: the
+  // data side is PostgreSQL's or Redis's.
+  std::vector<Resource> hold{};
+  std::chrono::milliseconds hold_ttl{10'000};
 };
 
 class Sidecar {

@@ -129,7 +129,7 @@ class Wait {
   std::unique_ptr<LockClient::QueuePosition> position_;  // none: it was lost
 };
 
-class EtcdSource : public TokenSource {
+class EtcdSource : public TokenSource, public LeaseLister {
  public:
   EtcdSource(const Address& address, const std::string& lock_key) : client_{address, lock_key} {}
 
@@ -155,6 +155,7 @@ class EtcdSource : public TokenSource {
   void raise(const Resource& resource, Token mark) override { client_.raise(resource, mark); }
   Token draw() override { return client_.draw(); }
   std::optional<Token> lowest_live() override { return client_.lowest_live(); }
+  LeasePage list_leases(const FenceListing& listing) override { return client_.list(listing); }
 
  private:
   LockClient client_;

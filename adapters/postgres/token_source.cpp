@@ -34,11 +34,7 @@ class TtlSource : public TokenSource, public LeaseLister {
   }
   Release release(const Claim& claim) override { return calls_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }
-  std::optional<LeaseRecord> show(const Resource& resource) override {
-    const auto shown = calls_.show(resource);
-    if (!shown) return std::nullopt;
-    return LeaseRecord{shown->claim, shown->remaining.value_or(AcquireOptions{}.ttl)};
-  }
+  std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
   Token draw() override { return calls_.draw(); }
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }

@@ -73,6 +73,8 @@ void Client::open() {
       if (is_cluster_) learn_slots(seed, connection);
       links_.insert_or_assign(seed, Link{std::move(connection), {}});
       return;
+    } catch (const PasswordRequired&) {
+      throw;  // the others want one too
     } catch (const Unavailable& error) {
       reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", error.what());
     }

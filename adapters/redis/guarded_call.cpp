@@ -79,12 +79,14 @@ std::optional<Written> written_of_run(Reply reply, const Claim& claim) {
 
 // The answer of guarded.lua; nothing if it is none.
 std::optional<Written> written_of(Reply reply, const Claim& claim) {
-  const auto verdict = parse_verdict(reply.elements[0].text);
+  const bool is_raised = reply.elements[0].text == "raised";
+  const auto verdict = is_raised ? Verdict::admitted : parse_verdict(reply.elements[0].text);
   const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;
   if (!highest) return std::nullopt;
   Written written;
   written.ruling.verdict = *verdict;
   written.ruling.highest = *highest;
+  written.ruling.raised = is_raised;
   if (*verdict == Verdict::admitted || *verdict == Verdict::duplicate) {
     written.ruling.fence = Fence{claim.token, claim.holder, Sequence::parse(reply.elements[2].text), false};
   }

@@ -5,7 +5,8 @@
 //
 //   {prefix}{RESOURCE}           the fence, a hash: token, holder, sequence, closed
 //   {prefix}namespace            what 'fence init' writes, a hash: floor, highest
-//   {prefix}resources            the resources that have a fence, a sorted set in their order
+//   {prefix}floor                the floor once more, a string, for WATCH: the record changes with each
+//   advance {prefix}resources            the resources that have a fence, a sorted set in their order
 //   {prefix}lock:{RESOURCE}      the lock, a string: 'TOKEN HOLDER ENTRIES'
 //   {prefix}counter              the counter of tokens, a hash: value, run
 //   {prefix}counter:{RESOURCE}   the same under Redis Cluster, one per resource
@@ -18,16 +19,32 @@
 //
 // The prefix is 'fenceguard:' unless the URL says otherwise. Values; thread-safe.
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "guard/resource.hpp"
 
 namespace fenceguard::redis {
 
+// What stands before and behind the %s of ?lock_key=; nothing where that is not in it exactly once.
+struct LockPattern {
+  std::string before, after;
+
+  [[nodiscard]] static std::optional<LockPattern> parse(std::string_view text) {
+    const auto at = text.find("%s");
+    if (at == text.npos || text.find("%s", at + 1) != text.npos) return std::nullopt;
+    return LockPattern{std::string{text.substr(0, at)}, std::string{text.substr(at + 2)}};
+  }
+};
+
 class Keys {
  public:
-  explicit Keys(std::string prefix) : prefix_{std::move(prefix)} {}
+  // locks: of those that are kept elsewhere (?lock_key=), which are reserved then, too.
+  explicit Keys(std::string prefix, std::optional<LockPattern> locks = {})
+      : prefix_{std::move(prefix)}, locks_{std::move(locks)} {}
 
   [[nodiscard]] std::string fence(const Resource& resource) const { return tagged("", resource); }
   [[nodiscard]] std::string lock(const Resource& resource) const { return tagged("lock:", resource); }
@@ -38,6 +55,8 @@ class Keys {
   [[nodiscard]] std::string rebased(const Resource& resource) const { return tagged("rebased:", resource); }
   [[nodiscard]] std::string released(const Resource& resource) const { return tagged("released:", resource); }
   [[nodiscard]] std::string name_space() const { return prefix_ + "namespace"; }
+  // Changes with the floor alone, and is not judged by. Absent where an older version initialised.
+  [[nodiscard]] std::string floor() const { return prefix_ + "floor"; }
   [[nodiscard]] std::string resources() const { return prefix_ + "resources"; }
   [[nodiscard]] std::string lock_keys() const { return prefix_ + "lock_keys"; }
 
@@ -45,7 +64,16 @@ class Keys {
 
   // True for a key that is ours, in this namespace or in the default one: no client's command may name it.
   [[nodiscard]] bool is_reserved(std::string_view key) const {
-    return key.starts_with(prefix_) || key.starts_with("fenceguard:");
+    return key.starts_with(prefix_) || key.starts_with("fenceguard:") ||
+           (locks_ && key.starts_with(locks_->before) && key.ends_with(locks_->after));
+  }
+  // True where a key that begins so could be.
+  [[nodiscard]] bool could_be_reserved(std::string_view head) const {
+    const auto could_begin = [head](std::string_view prefix) {
+      const auto shared = std::min(prefix.size(), head.size());
+      return prefix.substr(0, shared) == head.substr(0, shared);
+    };
+    return could_begin(prefix_) || could_begin("fenceguard:") || (locks_ && could_begin(locks_->before));
   }
 
  private:
@@ -55,6 +83,7 @@ class Keys {
   }
 
   std::string prefix_;
+  std::optional<LockPattern> locks_;
 };
 
 // The resource that a key of the data belongs to: its hash tag if it has one, else all of it (Redis Cluster

@@ -22,8 +22,8 @@ constexpr int replicas_max = 100;
 
 class RedisSource : public TokenSource {
  public:
-  RedisSource(const Address& address, const LockOptions& options)
-      : calls_{address, options}, subscriber_{address} {}
+  RedisSource(const Address& address, std::unique_ptr<LockClient> client)
+      : client_{std::move(client)}, subscriber_{address} {}
 
   std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     const auto answer = calls_.ask({resource, holder, ttl, false, {}});
@@ -43,10 +43,22 @@ class RedisSource : public TokenSource {
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
 
  private:
+  const std::unique_ptr<LockClient> client_;
+
+ protected:
+  LockClient& calls_ = *client_;
+
+ private:
   class Wait;
 
-  LockClient calls_;
   ReleaseSubscriber subscriber_;
+};
+
+// At one server, which knows all locks of the namespace.
+class OneServerSource : public RedisSource, public LeaseLister {
+ public:
+  using RedisSource::RedisSource;
+  LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
 };
 
 // One wait of one thread for one lock.
@@ -156,7 +168,9 @@ std::unique_ptr<TokenSource> open_source(const Url& url) {
     throw InvalidInput("?lock_key of a redis: URL is empty; it reads PREFIX%sSUFFIX");
   options.is_fair = url.flag("fair", options.is_fair);
   options.replicas = static_cast<int>(url.number("wait_replicas", options.replicas, replicas_max));
-  return std::make_unique<RedisSource>(address, options);
+  auto client = std::make_unique<LockClient>(address, options);
+  if (client->is_cluster()) return std::make_unique<RedisSource>(address, std::move(client));
+  return std::make_unique<OneServerSource>(address, std::move(client));
 }
 
 }  // namespace fenceguard::redis

@@ -89,16 +89,14 @@ std::optional<Token> LeaseSource::lowest_live() {
 
 LeasePage LeaseSource::list_leases(const FenceListing& listing) {
   LeasePage page;
-  auto after = listing.after;
+  auto rest = listing;
   do {
-    auto part = run<LeaseTable::Part>(
-        committer_, [&listing, &after](LeaseTable& table) { return table.list(listing.prefix, after); });
-    after = std::move(part.next);
-    for (auto& lease : part.live) page.entries.push_back(std::move(lease));
-  } while (!after.empty() && page.entries.size() <= listing.limit);
-  page.has_more = page.entries.size() > listing.limit;
-  if (page.has_more)
-    page.entries.erase(page.entries.begin() + static_cast<std::ptrdiff_t>(listing.limit), page.entries.end());
+    auto part = run<LeaseTable::Part>(committer_, [&rest](LeaseTable& table) { return table.list(rest); });
+    for (auto& lease : part.page.entries) page.entries.push_back(std::move(lease));
+    page.has_more = part.page.has_more;
+    rest.after = std::move(part.next);
+    rest.limit = listing.limit - page.entries.size();
+  } while (!rest.after.empty());
   return page;
 }
 

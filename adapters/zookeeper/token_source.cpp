@@ -25,7 +25,7 @@ struct LockOptions {
   Layout layout = Layout::kazoo;
 };
 
-class ZooKeeperSource : public TokenSource {
+class ZooKeeperSource : public TokenSource, public LeaseLister {
  public:
   ZooKeeperSource(const Address& address, const LockOptions& options)
       : calls_{address.root, options.lock_path, options.layout},
@@ -55,6 +55,10 @@ class ZooKeeperSource : public TokenSource {
   std::optional<Token> lowest_live() override {
     return sessions_.healed(
         [&](const ConnectionGeneration& generation) { return calls_.lowest_live(*generation.session); });
+  }
+  LeasePage list_leases(const FenceListing& listing) override {
+    return sessions_.healed(
+        [&](const ConnectionGeneration& generation) { return calls_.list(*generation.session, listing); });
   }
   bool lives_by_connection() const noexcept override { return true; }
   std::stop_token lost(const Claim& claim) override { return leases_.lost(claim); }
@@ -249,7 +253,7 @@ std::optional<LeaseRecord> ZooKeeperSource::show(const Resource& resource) {
   const Claim claim{resource, head->token, head->holder, std::nullopt};
   const auto own = leases_.find(claim);
   // How long another process goes on without renewing is known to that process.
-  if (!own) return LeaseRecord{claim, AcquireOptions{}.ttl};
+  if (!own) return LeaseRecord{claim, std::nullopt};
   const auto left = std::chrono::ceil<Ms>(own->expires_at - BootClock::now());
   return LeaseRecord{claim, std::max(left, Ms{0})};
 }

@@ -38,7 +38,7 @@ struct RefusalCount {
 
 struct StoreStatus {
   StoreState state = StoreState::ready;
-  std::string reason;          // a sentence for people: what is wrong and what to do; empty when ready
+  std::string reason;          // a sentence for people: what is wrong and what to do; if ready, what is amiss
   std::int64_t floor = 0;      // 0: none
   std::int64_t highest = 0;    // highest token seen in the namespace, floor included
   std::int64_t resources = 0;  // fences with a record of their own
@@ -49,6 +49,10 @@ struct FenceListing {
   std::string prefix;  // only resources that start with this
   std::string after;   // only resources that sort after this; empty: from the start
   std::size_t limit = 100;
+
+  [[nodiscard]] bool names(const Resource& resource) const {
+    return resource.name().starts_with(prefix) && resource.name() > after;
+  }
 };
 
 struct FencePage {

@@ -9,6 +9,7 @@ int demo(const Settings& settings) {
   return demo_main({.scenario = settings.text("scenario"),
                     .storage = settings.text("storage"),
                     .source = settings.text("source"),
+                    .via = settings.text("via"),
                     .timeline_file = settings.text("timeline"),
                     .json = settings.is_on("json")});
 }
@@ -29,13 +30,21 @@ Command demo_command() {
       "temporary folder";
   Setting source = source_setting;
   source.help = "the token source; left out, the storage's own";
-  return {.name = "demo",
-          .synopsis = "[SCENARIO] [--storage URL] [--source URL] [--timeline FILE.html|FILE.svg] [--json]",
-          .summary = "show a stale client being refused, with real processes",
-          .settings = {scenario, storage, source, timeline, json_setting, config_setting},
-          .run = demo,
-          .listing = "Scenarios:\n" + demo_list(),
-          .leading_setting = "scenario"};
+  const Setting via{.name = "via",
+                    .placeholder = "WAY",
+                    .fallback = "direct",
+                    .help =
+                        "redis: and postgres: storage: direct, or sidecar: the clients are redis-cli or "
+                        "psql, through the guard"};
+  return {
+      .name = "demo",
+      .synopsis =
+          "[SCENARIO] [--storage URL] [--source URL] [--via WAY] [--timeline FILE.html|FILE.svg] [--json]",
+      .summary = "show a stale client being refused, with real processes",
+      .settings = {scenario, storage, source, via, timeline, json_setting, config_setting},
+      .run = demo,
+      .listing = "Scenarios:\n" + demo_list(),
+      .leading_setting = "scenario"};
 }
 
 }  // namespace fenceguard::cli

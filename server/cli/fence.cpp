@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
 
 #include "guard/error.hpp"
 #include "guard/support/wait_for.hpp"
@@ -112,23 +110,10 @@ int show(const Settings& settings) {
 int list(const Settings& settings) {
   const auto listing = listing_of(settings);
   const auto page = open_fences(settings, StorageOptions::Mode::inspect)->list(listing);
-  if (settings.is_on("json")) {
-    boost::json::array fences;
-    for (const auto& entry : page.entries) fences.push_back(fence_report(entry.resource, entry.fence).json());
-    const boost::json::object whole{{"fences", std::move(fences)}, {"has_more", page.has_more}};
-    print_out(boost::json::serialize(whole) + "\n");
-    return exit_done;
-  }
-  std::string lines;
-  for (const auto& [resource, fence] : page.entries) {
-    lines += fmt::format("{} {}{}\n", shown(resource.name()), to_string(fence.token),
-                         fence.closed ? " closed" : "");
-  }
-  print_out(lines);
-  if (page.has_more) {
-    complain(
-        fmt::format("there are more: go on with --after '{}'", shown(page.entries.back().resource.name())));
-  }
+  std::vector<ListedEntry> entries;
+  for (const auto& [resource, fence] : page.entries)
+    entries.push_back({fence_report(resource, fence), fence.closed ? " closed" : ""});
+  print_page("fences", entries, page.has_more, settings.is_on("json"));
   return exit_done;
 }
 
@@ -174,11 +159,18 @@ SourcePointer source_to_draw_from(const Settings& settings) {
   return is_created_here ? products().open_source(*settings.url("source")) : separate_source(settings);
 }
 
+// New data with numbers of its own need no floor. What was there before may have been restored, and its own
+// source is asked for a number like any other.
+bool was_there(const Settings& settings) {
+  return open_local(settings, {}, nullptr)->store().status().state != StoreState::uninitialised;
+}
+
 int init(const Settings& settings) {
   if (settings.is_given("source") && settings.is_given("floor")) {
     throw InvalidInput("give --source, which a number is drawn from, or --floor, not both");
   }
   const bool is_own = !settings.is_given("source") && !settings.is_given("floor");
+  const bool is_restored = is_own && was_there(settings);
   const auto fences = open_local(settings, {.initialise = is_own}, source_to_draw_from(settings));
   if (is_own && fences->source() == nullptr) {
     throw InvalidInput(
@@ -186,7 +178,7 @@ int init(const Settings& settings) {
   }
   std::int64_t floor = 0;
   if (settings.is_given("floor")) floor = settings.number("floor");
-  if (settings.is_given("source") || (is_own && !fences->initialises_itself()))
+  if (settings.is_given("source") || (is_own && (is_restored || !fences->initialises_itself())))
     floor = fences->source()->draw().value();
   const auto result =
       wait_for<std::int64_t>([&](Done<std::int64_t> done) { fences->store().init(floor, std::move(done)); });
@@ -272,7 +264,11 @@ std::vector<Command> stopped_guard_commands() {
        .settings = {storage_setting, state_setting, fence_source_setting, floor, json_setting,
                     config_setting},
        .run = init,
-       .notes = "With --source it draws a number: nothing that was granted before is admitted afterwards."},
+       .notes =
+           "It draws a number from --source or else the storage's own source: nothing that this source\n"
+           "granted before is admitted afterwards. Name the source that the leases come from; one that was\n"
+           "restored too is lifted above what it had granted first (fenceguard lease raise). A new sqlite:\n"
+           "file is the exception, whose own source has granted nothing yet."},
       {.name = "fence rebase",
        .synopsis = "--storage URL  --resource RESOURCE --to NUMBER [--by NAME] | --to-depth N",
        .summary = "set a fence by hand, on a stopped guard, and record who did it",

@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
-#include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
-
 #include "guard/error.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "server/cli/command.hpp"
 #include "server/cli/exec/hold_lease.hpp"
+#include "server/cli/exec/pgoptions.hpp"
 #include "server/cli/output.hpp"
 #include "server/cli/target/open_target.hpp"
 
@@ -34,6 +32,11 @@ constexpr Setting mark_setting{.name = "token",
                                .help = "every token drawn from now on is higher than this",
                                .is_required = true};
 
+constexpr Setting print_setting{
+    .name = "print",
+    .placeholder = "pgoptions",
+    .help = "print instead what PGOPTIONS is to hold, so that sessions of PostgreSQL have the claim"};
+
 Claim claim_of(const Settings& settings) {
   return {settings.resource(), settings.token(), settings.holder(), std::nullopt};
 }
@@ -46,6 +49,9 @@ Report claim_report(const Claim& claim) {
 
 int acquire(const Settings& settings) {
   require_one_way(settings);
+  if (settings.is_given("print") && (settings.text("print") != "pgoptions" || settings.is_on("json"))) {
+    throw InvalidInput("--print: only pgoptions can be printed, and not together with --json");
+  }
   AcquireOptions options{.ttl = settings.duration("ttl"), .wait = settings.duration("wait")};
   require_sensible_ttl(options.ttl);
   if (settings.is_given("holder")) options.holder = settings.holder();
@@ -61,6 +67,10 @@ int acquire(const Settings& settings) {
   std::optional<EndingSignals> signals;
   if (source->lives_by_connection()) signals.emplace();
   auto report = claim_report(taken.grant->claim);
+  if (settings.is_given("print")) {
+    print_out(pgoptions(taken.grant->claim) + "\n");
+    return signals ? stay(*signals, *source, *taken.grant) : exit_done;
+  }
   if (!taken.signature.empty()) report.add("signature", taken.signature);
   if (settings.is_on("json")) {
     report.add_number("ttl_ms", taken.grant->ttl.count()).print(true);
@@ -112,7 +122,8 @@ int release(const Settings& settings) {
 Report lease_report(const LeaseRecord& record) {
   Report report;
   report.add("resource", record.claim.resource.name()).add("token", record.claim.token);
-  return std::move(report.add_number("remaining_ms", record.remaining.count()));
+  if (record.remaining) report.add_number("remaining_ms", record.remaining->count());
+  return report;
 }
 
 int show(const Settings& settings) {
@@ -136,22 +147,12 @@ int list(const Settings& settings) {
         "this token source cannot list its leases; ask for one by its name with 'fenceguard lease show'");
   }
   const auto page = lister->list_leases(listing);
-  if (settings.is_on("json")) {
-    boost::json::array leases;
-    for (const auto& record : page.entries) leases.push_back(lease_report(record).json());
-    const boost::json::object whole{{"leases", std::move(leases)}, {"has_more", page.has_more}};
-    print_out(boost::json::serialize(whole) + "\n");
-    return exit_done;
+  std::vector<ListedEntry> entries;
+  for (const auto& record : page.entries) {
+    const auto left = record.remaining ? fmt::format(" {}ms", record.remaining->count()) : " connection";
+    entries.push_back({lease_report(record), left});
   }
-  std::string lines;
-  for (const auto& [claim, remaining] : page.entries)
-    lines +=
-        fmt::format("{} {} {}ms\n", shown(claim.resource.name()), to_string(claim.token), remaining.count());
-  print_out(lines);
-  if (page.has_more) {
-    complain(fmt::format("there are more: go on with --after '{}'",
-                         shown(page.entries.back().claim.resource.name())));
-  }
+  print_page("leases", entries, page.has_more, settings.is_on("json"));
   return exit_done;
 }
 
@@ -185,7 +186,7 @@ std::vector<Command> lease_commands() {
        .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE [OPTION…]",
        .summary = "take the lock and print its token; it stays held for its time to live",
        .settings = with_way({storage_setting, resource_setting, ttl_setting, wait_setting, init_setting,
-                             new_holder_setting, claim_key_setting, claim_space_setting}),
+                             new_holder_setting, claim_key_setting, claim_space_setting, print_setting}),
        .run = acquire,
        .notes =
            "With --server or --storage the guard has been advanced before the token is printed. Where a "
@@ -213,8 +214,8 @@ std::vector<Command> lease_commands() {
        .summary = "list the live leases in the order of their resources",
        .settings = with_way({source_of_setting, prefix_setting, after_setting, limit_setting}),
        .run = list,
-       .notes = "Each line is a resource, its token and what is left of the lease. A source that cannot say "
-                "which leases there are is told, with exit 3."},
+       .notes = "Each line is a resource, its token and what is left of the lease, or 'connection' where it "
+                "lives by one. A source that cannot say which leases there are is told, with exit 3."},
       {.name = "lease raise",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER",
        .summary = "lift a source that has fallen behind its guard",

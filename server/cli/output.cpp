@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <utility>
@@ -27,6 +28,25 @@ bool is_hidden(char32_t code) noexcept {
                                                                   {0xE0000, 0xE0FFF}}};
   return std::ranges::any_of(
       ranges, [code](const auto& range) { return range.first <= code && code <= range.second; });
+}
+
+struct Character {
+  char32_t code = 0;
+  std::string_view bytes;  // empty: the text does not begin with a whole character of UTF-8
+};
+
+Character first_of(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x80) return {first, text.substr(0, 1)};
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  if (length == 0 || length > text.size()) return {};
+  char32_t code = first & (0xFFU >> (length + 1));
+  for (const char c : text.substr(1, length - 1)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >> 6 != 0b10) return {};
+    code = code << 6 | (byte & 0x3FU);
+  }
+  return {code, text.substr(0, length)};
 }
 
 }  // namespace
@@ -74,17 +94,15 @@ void print_out(std::string_view text) {
 std::string shown(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    const auto character = text.substr(i, length);
-    char32_t code = length == 1 ? first : first & (0xFFU >> (length + 1));
-    for (const char byte : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(byte) & 0x3FU);
-    if (is_hidden(code)) {
-      result += fmt::format("\\u{{{:X}}}", static_cast<std::uint32_t>(code));
+    const auto character = first_of(text.substr(i));
+    if (character.bytes.empty()) {
+      result += fmt::format("\\x{{{:02X}}}", static_cast<unsigned char>(text[i]));
+    } else if (is_hidden(character.code)) {
+      result += fmt::format("\\u{{{:X}}}", static_cast<std::uint32_t>(character.code));
     } else {
-      result += character;
+      result += character.bytes;
     }
-    i += length;
+    i += std::max<std::size_t>(character.bytes.size(), 1);
   }
   return result;
 }
@@ -121,6 +139,26 @@ void Report::print(bool as_json) const {
     lines += fmt::format("{} {}\n", std::string_view{name}, text);
   }
   print_out(lines);
+}
+
+void print_page(std::string_view name, const std::vector<ListedEntry>& entries, bool has_more, bool as_json) {
+  boost::json::array all;
+  std::string lines;
+  std::string last;
+  for (const auto& [report, rest] : entries) {
+    const auto text = [&object = report.json()](std::string_view member) {
+      return shown(object.at(member).get_string());
+    };
+    last = text("resource");
+    lines += fmt::format("{} {}{}\n", last, text("token"), rest);
+    all.push_back(report.json());
+  }
+  if (as_json) {
+    const boost::json::object whole{{name, std::move(all)}, {"has_more", has_more}};
+    return print_out(boost::json::serialize(whole) + "\n");
+  }
+  print_out(lines);
+  if (has_more) complain(fmt::format("there are more: go on with --after '{}'", last));
 }
 
 }  // namespace fenceguard::cli

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "guard/error.hpp"
 #include "guard/token.hpp"
@@ -30,7 +31,8 @@ inline constexpr std::size_t columns_max = 100;
 [[nodiscard]] std::size_t output_columns();
 
 // A name or sentence as it can be put on a terminal: what would move, hide or turn round the text beside it
-// (control characters, marks of direction, characters without width) is written '\u{202E}'.
+// (control characters, marks of direction, characters without width) is written '\u{202E}', and a byte that
+// is no part of a character '\x{C3}'.
 [[nodiscard]] std::string shown(std::string_view text);
 
 // Named values in the order in which they were added.
@@ -51,6 +53,14 @@ class Report {
  private:
   boost::json::object object_;
 };
+
+// An entry of a listing, with its resource and token, and what a line for people says after these.
+struct ListedEntry {
+  Report report;
+  std::string rest{};
+};
+// A page of a listing: a line each, and on stderr how to go on; or one line of JSON, the entries under name.
+void print_page(std::string_view name, const std::vector<ListedEntry>& entries, bool has_more, bool as_json);
 
 // Prints text on stdout. Throws OutcomeUnknown if it cannot be written: what was done was done, unseen.
 void print_out(std::string_view text);

@@ -17,6 +17,7 @@
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
 #include "server/control/refusal_log.hpp"
+#include "server/data/data_service.hpp"
 #include "server/products.hpp"
 #include "server/service_manager.hpp"
 #include "server/sidecar.hpp"
@@ -104,8 +105,9 @@ Parts open_parts(const Settings& settings, const Url& storage_url,
     spdlog::info("event=initialised floor={}", floor);
   }
   const auto status = parts.storage->fences().status();
-  if (status.state != StoreState::ready)
-    spdlog::warn("event=unavailable reason={}", fenceguard::quoted(status.reason));
+  if (status.state == StoreState::ready && !status.reason.empty() && settings.is_on("init"))
+    throw Unavailable(fmt::format("--init: {}", status.reason));
+  if (!status.reason.empty()) spdlog::warn("event=unavailable reason={}", fenceguard::quoted(status.reason));
   return parts;
 }
 
@@ -150,9 +152,10 @@ Parts await_parts(const Settings& settings, const Url& storage_url, const sigset
 // A storage without objects has no data side: its clients write to it themselves, and carry their claims
 // there. An operator that asked for one is told so; the rest is served.
 void leave_out_data_side(const Settings& settings, const Url& storage, SidecarOptions& options) {
+  const bool is_asked_for = settings.is_given("listen") && !options.listen.empty();
   options.listen.clear();
-  spdlog::log(settings.is_given("listen") ? spdlog::level::warn : spdlog::level::info,
-              "event=\"no data side\" reason={}",
+  options.resource_depth = 0;
+  spdlog::log(is_asked_for ? spdlog::level::warn : spdlog::level::info, "event=\"no data side\" reason={}",
               fenceguard::quoted(
                   fmt::format("the clients of a {}: storage write to it themselves, each under its claim; "
                               "--listen has nothing to listen for",
@@ -247,9 +250,11 @@ int serve(const Settings& settings) {
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
   const auto parts = await_parts(settings, storage_url, signals, manager, options);
-  if (parts.storage->objects() == nullptr && !products().find(storage_url).needs_state) {
+  const bool is_served = dynamic_cast<ServedStorage*>(parts.storage.get()) != nullptr;
+  // In front of PostgreSQL it is the second choice, for whoever asks for it.
+  const bool is_asked_for = options.storage_scheme != "postgres" || settings.is_given("listen");
+  if (!is_asked_for || (!is_served && parts.storage->objects() == nullptr))
     leave_out_data_side(settings, storage_url, options);
-  }
   Sidecar sidecar{*parts.storage, parts.source, std::move(options)};
   const std::string data = sidecar.data_address().empty() ? "none" : sidecar.data_address();
   const auto probe = sidecar.probe_address().empty() ? "" : fmt::format(" probe={}", sidecar.probe_address());
@@ -278,8 +283,10 @@ Command serve_command() {
       .settings = serve_settings(),
       .run = serve,
       .notes =
-          "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for a "
-          "storage whose clients write to it themselves (postgres:), and probe=HOST:PORT at its end where "
+          "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for "
+          "--listen none, for a storage whose clients write to it themselves (zookeeper:, etcd:), for a "
+          "postgres: storage without --listen, and "
+          "probe=HOST:PORT at its end where "
           "there is a --probe. SIGTERM and SIGINT drain and end it, "
           "SIGHUP reads the files of bearer tokens, claim keys and certificates again. Under systemd it is a "
           "service of Type=notify, with a watchdog."};

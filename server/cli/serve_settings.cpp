@@ -8,8 +8,10 @@
 #include <thread>
 
 #include "guard/error.hpp"
+#include "guard/support/private_file.hpp"
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/net/address.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {
@@ -30,14 +32,14 @@ constexpr rlim_t descriptors_kept = 64;
 constexpr rlim_t descriptors_per_thread = 4;
 constexpr std::size_t connections_min = 4;
 
-// As many connections of the data side as leave room for everything else, and for half as many to the
-// upstream: not all clients have a request under way at a time.
-std::size_t connections_within_limit(unsigned threads, bool has_upstream, std::size_t most) {
+// As many connections of the data side as leave room for everything else, and for so many percent of them to
+// the upstream.
+std::size_t connections_within_limit(unsigned threads, unsigned upstream_percent, std::size_t most) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
   const auto kept = descriptors_kept + descriptors_per_thread * threads;
   const auto left = limit.rlim_cur > kept ? limit.rlim_cur - kept : 0;
-  return std::clamp(static_cast<std::size_t>(has_upstream ? left * 2 / 3 : left), connections_min, most);
+  return std::clamp(static_cast<std::size_t>(left * 100 / (100 + upstream_percent)), connections_min, most);
 }
 
 // A setting that would have no effect is refused: the operator that gives it counts on it.
@@ -57,18 +59,87 @@ void require_tls_whole(const Settings& settings, const Url& storage) {
   }
 }
 
+bool is_redis(const Url& storage) {
+  return products().find(storage).schemes.front() == "redis";
+}
+
+bool is_postgres(const Url& storage) {
+  return products().find(storage).schemes.front() == "postgres";
+}
+
+void require_hold_usable(const Settings& settings, const Url& storage, const SidecarOptions& options) {
+  if (options.hold.empty()) {
+    if (settings.text("hold-ttl") != "10s") throw InvalidInput("--hold-ttl is for the leases of --hold");
+    return;
+  }
+  if (!is_postgres(storage) && !is_redis(storage))
+    throw InvalidInput("--hold is for a postgres: or redis: storage, whose clients the sidecar speaks for");
+  if (options.listen.empty() || (is_postgres(storage) && !settings.is_given("listen")))
+    throw InvalidInput("--hold holds for the clients of the data side: give --listen HOST:PORT too");
+  if (is_postgres(storage) && settings.text("unfenced") != "read")
+    throw InvalidInput("--unfenced has nothing to say beside --hold: every session has the held claims");
+  require_sensible_ttl(options.hold_ttl);
+}
+
+Permissions permissions_of(const Settings& settings, const Url& storage) {
+  for (const auto& [name, unless] :
+       {std::pair{"statement-limit", std::int64_t{16} << 20}, {"max-connections", 0}}) {
+    if (settings.number(name) != unless && !is_postgres(storage))
+      throw InvalidInput(fmt::format("--{} is for a postgres: storage", name));
+  }
+  // A file of settings may name each with its default.
+  const std::pair<const char*, bool> asked[] = {
+      {"unfenced", settings.text("unfenced") != "read"},
+      {"allow-admin", settings.is_on("allow-admin")},
+      {"allow-scripts", settings.is_on("allow-scripts")},
+      {"data-password-file", !settings.text("data-password-file").empty()}};
+  for (const auto& [name, is_asked] : asked) {
+    const bool is_shared = std::string_view{name} == "unfenced" && is_postgres(storage);
+    if (is_asked && !is_redis(storage) && !is_shared)
+      throw InvalidInput(fmt::format("--{} is for a redis: storage", name));
+  }
+  Permissions permissions{.admin = settings.is_on("allow-admin"), .scripts = settings.is_on("allow-scripts")};
+  const auto unfenced = settings.text("unfenced");
+  if (unfenced == "refuse") {
+    permissions.unfenced = Unfenced::refuse;
+  } else if (unfenced == "allow") {
+    permissions.unfenced = Unfenced::allow;
+  } else if (unfenced != "read") {
+    throw InvalidInput("--unfenced: read, refuse or allow");
+  }
+  return permissions;
+}
+
+// The first line of the file.
+std::string password_in(const std::string& path) {
+  if (path.empty()) return {};
+  const auto text = read_private_file("the file of --data-password-file", path, 1024);
+  auto line = text.substr(0, text.find('\n'));
+  if (line.ends_with('\r')) line.pop_back();
+  if (line.empty())
+    throw InvalidInput(fmt::format("--data-password-file: the first line of {} is empty", path));
+  return line;
+}
+
 }  // namespace
 
 std::vector<Setting> serve_settings() {
   using enum Kind;
   return {
       {"listen", address, "ADDR", "127.0.0.1:7420",
-       "data side: HOST:PORT (port 0: a free one) or unix:/path; a storage that keeps no objects has none"},
-      {"control", address, "ADDR", "127.0.0.1:7421", "control side, likewise"},
+       "data side: HOST:PORT (port 0: a free one), unix:/path, or none for the control side alone; "
+       "zookeeper: and etcd: have none, and postgres: one where this is given"},
+      {"control", address, "ADDR", "127.0.0.1:7421", "control side: HOST:PORT or unix:/path"},
       {"probe", address, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
       {"storage", url, "URL", "sqlite:fenceguard.db", "what is protected"},
       {"source", url, "URL", "", "the token source; left out, the storage's own"},
       state_setting,
+      {"hold", resource, "RESOURCE", "",
+       "postgres: and redis: storage: hold its lease for all clients of the data side, which bring no claim; "
+       "each "
+       "writes under it, or is refused while another holds it",
+       true},
+      {"hold-ttl", duration, "TIME", "10s", "time to live of the leases of --hold"},
       {"init", flag, "", "", "create missing state: draw a number from --source and make it the floor"},
       {"resource-depth", number, "N", "0",
        "the first N segments of a path are the resource; 0: all of them. Kept with the fences: another is "
@@ -86,7 +157,21 @@ std::vector<Setting> serve_settings() {
        "the namespace that is signed: one for all whose tokens are comparable"},
       {"require-signature", flag, "", "", "refuse claims that none of the keys of --claim-key signed"},
       {"body-limit", number, "BYTES", "",
-       "largest body of a request; left out, 8388608, and none in front of an http: storage"},
+       "largest body of a request, or command of Redis; left out, 8388608, for Redis 67108864, and none in "
+       "front of an http: storage"},
+      {"statement-limit", number, "BYTES", "16777216",
+       "postgres: storage: longest statement of a session with a claim"},
+      {"max-connections", number, "N", "0",
+       "postgres: storage: connections at a time; 0: as many as the system lets it have"},
+      {"unfenced", text, "HOW", "read",
+       "redis: and postgres: storage: what a client may do without a claim: read, refuse (nothing) or allow "
+       "(everything)"},
+      {"allow-admin", flag, "", "", "redis: storage: relay commands for administrators, FLUSHALL among them"},
+      {"allow-scripts", flag, "", "",
+       "redis: storage: relay scripts of clients, which can write keys that they do not declare"},
+      {"data-password-file", file, "FILE", "",
+       "redis: storage: the password that clients of the data side say (AUTH), where the URL has Redis's "
+       "own"},
       {"threads", number, "N", "0", "event loops; 0: one for each core"},
       {"settle", duration, "TIME", "30s",
        "http: storage: for so long a resource stays closed after a write whose end was not seen"},
@@ -106,7 +191,9 @@ std::vector<Setting> serve_settings() {
       {"upstream-certificate", file, "FILE", "", "https: storage: the certificate that we show"},
       {"upstream-key", file, "FILE", "", "its key"},
       {"drain-timeout", duration, "TIME", "10s", "how long requests may take to end after SIGTERM"},
-      {"idle-timeout", duration, "TIME", "60s", "how long a connection may stay idle"},
+      {"idle-timeout", duration, "TIME", "60s",
+       "how long a connection may stay idle; left out, without end in front of Redis, whose clients pool "
+       "them"},
       {"header-timeout", duration, "TIME", "10s", "how long a header block may take"},
       {"body-timeout", duration, "TIME", "60s", "how long a body may take"},
       {"log-level", text, "LEVEL", "info", "trace, debug, info, warning, error or off; on stderr"},
@@ -117,9 +204,12 @@ std::vector<Setting> serve_settings() {
 
 SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   SidecarOptions options;
-  options.listen = settings.text("listen");
+  options.listen = settings.text("listen") == "none" ? "" : settings.text("listen");
   options.control = settings.text("control");
   options.probe = settings.text("probe");
+  // Here, before a storage is opened, which may take its time.
+  for (const auto* address : {&options.listen, &options.control, &options.probe})
+    if (!address->empty()) (void)net::Address::parse(*address);
   options.control_token_file = settings.text("control-token-file");
   options.control_hosts = settings.list("control-host");
   options.data_hosts = settings.list("data-host");
@@ -142,15 +232,33 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
         static_cast<std::size_t>(number_within(settings, "body-limit", 0, 1LL << 50));
   } else if (products().find(storage).needs_state) {
     options.data_limits.body_bytes_max = std::numeric_limits<std::size_t>::max();
+  } else if (is_redis(storage)) {
+    options.data_limits.body_bytes_max = std::size_t{64} << 20;
   }
+  if (is_postgres(storage))
+    options.data_limits.body_bytes_max =
+        static_cast<std::size_t>(number_within(settings, "statement-limit", 1024, 1LL << 30));
+  options.permissions = permissions_of(settings, storage);
+  for (const auto& name : settings.list("hold")) options.hold.emplace_back(name);
+  options.hold_ttl = settings.duration("hold-ttl");
+  require_hold_usable(settings, storage, options);
+  options.data_password = password_in(settings.text("data-password-file"));
   options.data_limits.idle_max = settings.duration("idle-timeout");
   options.data_limits.header_max = settings.duration("header-timeout");
   options.data_limits.body_max = settings.duration("body-timeout");
   for (const auto* name : {"idle-timeout", "header-timeout", "body-timeout"}) {
     if (settings.duration(name) < 100ms) throw InvalidInput(fmt::format("--{}: at least 100ms", name));
   }
-  options.data_limits.connections_max = connections_within_limit(
-      options.threads, products().find(storage).needs_state, options.data_limits.connections_max);
+  if ((is_redis(storage) || is_postgres(storage)) && !settings.is_given("idle-timeout"))
+    options.data_limits.idle_max = 0ms;
+  const bool has_upstream = products().find(storage).needs_state || is_redis(storage);
+  // Not all clients have a request under way at a time; of PostgreSQL each has a connection of its own.
+  const unsigned upstream_percent = is_postgres(storage) ? 100 : has_upstream ? 50 : 0;
+  const auto connections = number_within(settings, "max-connections", 0, 1LL << 20);
+  if (is_postgres(storage) && connections > 0)
+    options.data_limits.connections_max = static_cast<std::size_t>(connections);
+  options.data_limits.connections_max =
+      connections_within_limit(options.threads, upstream_percent, options.data_limits.connections_max);
   options.tls = {settings.text("tls-certificate"), settings.text("tls-key"), settings.text("tls-client-ca")};
   require_tls_whole(settings, storage);
   return options;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -221,6 +222,19 @@ void check_all(const Setting& setting, const Values& values) {
   }
 }
 
+// Those that a flag rules out: a flag says more than what a container's environment says of another program.
+std::set<std::string_view> ruled_out(std::span<const Setting> table, const po::variables_map& flags) {
+  std::set<std::string_view> names;
+  const auto is_flag = [&](std::string_view name) { return flags.count(std::string{name}) > 0; };
+  for (const auto& setting : table) {
+    for (const auto other : setting.excludes) {
+      if (is_flag(setting.name) && !is_flag(other)) names.insert(other);
+      if (is_flag(other) && !is_flag(setting.name)) names.insert(setting.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string variable_name(std::string_view setting) {
@@ -241,8 +255,10 @@ Settings Settings::read(std::span<const Setting> table, const std::vector<std::s
   const auto variables = options_of(table, Origin::environment);
   const auto lines = options_of(table, Origin::file);
   po::variables_map map;
+  std::set<std::string_view> excluded;
   try {
     po::store(parse_flags(table, flags, {arguments.begin(), flags_end}), map);
+    excluded = ruled_out(table, map);
     Names known{known_elsewhere.begin(), known_elsewhere.end()};
     for (const auto& setting : table) known.push_back(setting.name);
     po::store(parse_variables(table, variables, known), map);
@@ -253,7 +269,7 @@ Settings Settings::read(std::span<const Setting> table, const std::vector<std::s
   }
   for (const auto& setting : table) {
     const auto& value = map[std::string{setting.name}];
-    if (value.empty()) {
+    if (value.empty() || excluded.contains(setting.name)) {
       if (setting.is_required) throw InvalidInput(fmt::format("--{} is missing", setting.name));
       continue;
     }

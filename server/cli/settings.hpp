@@ -32,6 +32,9 @@ struct Setting {
   std::string_view help{};
   bool is_repeatable = false;
   bool is_required = false;
+  // Settings that cannot be given with it. As a flag it stands above those of the environment and the file,
+  // and they as flags above it.
+  std::span<const std::string_view> excludes{};
 };
 
 // FENCEGUARD_LISTEN for 'listen'.

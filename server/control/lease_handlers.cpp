@@ -62,17 +62,6 @@ http::Response lost(const Claim& claim) {
   return to_response(Problem::lost, details);
 }
 
-boost::json::object lease_body(const Claim& claim, milliseconds ttl) {
-  return {{"resource", claim.resource.name()}, {"token", to_string(claim.token)}, {"ttl_ms", ttl.count()}};
-}
-
-// With the holder, which only its own caller is told.
-boost::json::object own_lease_body(const Claim& claim, milliseconds ttl) {
-  auto body = lease_body(claim, ttl);
-  body["holder"] = claim.holder.id();
-  return body;
-}
-
 // Says what is left of a lease of which the source was asked at asked_at: never more than the source itself
 // allows. Of one that lives by a connection there is nothing to say.
 void add_left(boost::json::object& body, const TokenSource& source, milliseconds ttl,
@@ -82,11 +71,25 @@ void add_left(boost::json::object& body, const TokenSource& source, milliseconds
   body["expires_in_ms"] = std::max(ttl - passed, milliseconds{0}).count();
 }
 
+// A lease as every caller may see it: never its holder, and no time where it lives by a connection.
+boost::json::object lease_body(const LeaseRecord& lease, const TokenSource& source,
+                               BootClock::time_point asked_at) {
+  boost::json::object body{{"resource", lease.claim.resource.name()},
+                           {"token", to_string(lease.claim.token)}};
+  if (!lease.remaining || source.lives_by_connection()) return body;
+  body["ttl_ms"] = lease.remaining->count();
+  add_left(body, source, *lease.remaining, asked_at);
+  return body;
+}
+
 // What the holder is told of its own lease, signed where there are keys.
 http::Response own_lease(unsigned status, const Grant& grant, const TokenSource& source,
                          const ClaimKeys* keys) {
   const Claim& claim = grant.claim;
-  auto body = own_lease_body(claim, grant.ttl);
+  boost::json::object body{{"resource", claim.resource.name()},
+                           {"token", to_string(claim.token)},
+                           {"ttl_ms", grant.ttl.count()},
+                           {"holder", claim.holder.id()}};
   add_left(body, source, grant.ttl, grant.asked_at);
   if (keys == nullptr) return json_response(status, body);
   const auto signature = keys->sign(claim);
@@ -169,11 +172,7 @@ void LeaseHandlers::show(const Resource& resource, http::Reply reply) {
   run(Kind::other, resource, reply, [this, resource] {
     const auto asked_at = BootClock::now();
     const auto lease = context_.source->show(resource);
-    if (lease) {
-      auto body = lease_body(lease->claim, lease->remaining);
-      add_left(body, *context_.source, lease->remaining, asked_at);
-      return json_response(200, body);
-    }
+    if (lease) return json_response(200, lease_body(*lease, *context_.source, asked_at));
     ProblemDetails details{"Nobody holds this lock."};
     details.resource = &resource;
     return to_response(Problem::not_found, details);
@@ -191,11 +190,7 @@ void LeaseHandlers::list(const FenceListing& listing, const http::Reply& reply) 
     const auto asked_at = BootClock::now();
     const auto page = lister->list_leases(listing);
     boost::json::array leases;
-    for (const auto& [claim, remaining] : page.entries) {
-      auto body = lease_body(claim, remaining);
-      add_left(body, *context_.source, remaining, asked_at);
-      leases.push_back(std::move(body));
-    }
+    for (const auto& lease : page.entries) leases.push_back(lease_body(lease, *context_.source, asked_at));
     boost::json::object body{{"leases", std::move(leases)}};
     add_page_end(body, page.has_more, page.entries.empty() ? "" : page.entries.back().claim.resource.name());
     return json_response(200, body);

@@ -127,9 +127,9 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
 
 Metrics::~Metrics() = default;
 
-void Metrics::count(Verdict verdict) {
-  verdicts_[static_cast<std::size_t>(verdict)]->Increment();
-  if (verdict == Verdict::conflict) conflicts_->Increment();
+void Metrics::count(Verdict verdict, std::size_t times) {
+  verdicts_[static_cast<std::size_t>(verdict)]->Increment(static_cast<double>(times));
+  if (verdict == Verdict::conflict) conflicts_->Increment(static_cast<double>(times));
 }
 
 void Metrics::count(FaultKind fault) {
@@ -179,6 +179,16 @@ void Metrics::set_lanes(const Lanes& lanes) {
   lane_writes_->Set(static_cast<double>(lanes.writes));
   lane_quarantined_->Set(static_cast<double>(lanes.quarantined));
   settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
+}
+
+void Metrics::set_held(std::int64_t token) {
+  if (held_ == nullptr) {
+    held_ = &add_gauge(*registry_, "fenceguard_held", "1 while the leases of --hold are held, else 0");
+    held_token_ =
+        &add_gauge(*registry_, "fenceguard_held_token", "The highest token of those leases; 0: none");
+  }
+  held_->Set(token > 0 ? 1 : 0);
+  held_token_->Set(static_cast<double>(token));
 }
 
 Metrics::VerdictCounts Metrics::verdict_counts() const {

@@ -52,7 +52,7 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   // Counts the verdict, and a conflict among the token conflicts too.
-  void count(Verdict verdict);
+  void count(Verdict verdict, std::size_t times = 1);
   // Counts 'implausible', 'unavailable' or 'unknown' among the verdicts; invalid input is none.
   void count(FaultKind fault);
   void count(LeaseEvent event);
@@ -78,6 +78,9 @@ class Metrics {
   void set_lanes(const Lanes& lanes);
   // What /readyz says.
   void set_ready(bool is_ready);
+  // The highest token that is held for all clients; 0: none is. Not told before the first call, which comes
+  // before all others.
+  void set_held(std::int64_t token);
 
   // How often each verdict was given since the start, in the order of verdict_words().
   static constexpr std::size_t verdict_count = 9;
@@ -102,6 +105,8 @@ class Metrics {
   prometheus::Counter* unknown_;
   prometheus::Gauge* leases_waiting_;
   prometheus::Gauge* ready_;
+  prometheus::Gauge* held_ = nullptr;
+  prometheus::Gauge* held_token_ = nullptr;
   prometheus::Gauge* in_flight_;
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;

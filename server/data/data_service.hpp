@@ -18,14 +18,16 @@
 #include "server/control/host_check.hpp"
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
+#include "server/data/permissions.hpp"
 #include "server/http/server.hpp"
 #include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
 
 class ClaimKeys;
+class LeaseHolder;
 
-// What a data side works with. metrics, log, keys and hosts outlive it.
+// What a data side works with. metrics, log, keys, hosts and holder outlive it.
 struct ServiceContext {
   Metrics& metrics;
   RefusalLog& log;
@@ -37,24 +39,31 @@ struct ServiceContext {
   http::Limits limits;
   const HostCheck* hosts = nullptr;  // by which names it may be called; null: by any
   bool has_fast_path = true;         // false: to compare, every request is served by a coroutine
+  // Of a storage that speaks a protocol of its own:
+  Permissions permissions{};
+  std::string password{};               // that its clients must know; empty: none
+  const LeaseHolder* holder = nullptr;  // holds the claims of all its clients; null: they bring their own
 };
 
 class DataService {
  public:
   virtual ~DataService() = default;
 
-  // Binds and serves; the address as bound. Throws as http::Server::listen.
+  // Binds and serves; the address as bound. Throws as net::Server::listen.
   virtual std::string listen(const std::string& address) = 0;
 
   // Lets what was begun end, and cuts the rest after timeout. True if nothing had to be cut. Blocks until
   // then; calls to the storage are over when it returns.
   virtual bool drain(std::chrono::milliseconds timeout) = 0;
 
+  // What the holder held was lost: the clients that began under it end. Does not block.
+  virtual void end_held() {}
+
   // Reads the files of TLS towards the storage again; on InvalidInput the old ones stay. False: there are
   // none.
   virtual bool reload_upstream_certificates() { return false; }
 
-  // As http::Server.
+  // As net::Server.
   [[nodiscard]] virtual bool answers(std::chrono::milliseconds limit) = 0;
 
   // Requests that are not answered.

@@ -90,15 +90,17 @@ std::optional<Scenario> find_scenario(std::string_view name) {
 }
 
 Scenario scenario_for(const DemoOptions& options) {
-  if (options.scenario == "gc-pause") return gc_pause(options.storage, options.source);
+  if (options.via != "direct" && options.via != "sidecar") throw InvalidInput("--via: direct or sidecar");
+  const bool via_sidecar = options.via == "sidecar";
+  if (options.scenario == "gc-pause") return gc_pause(options.storage, options.source, via_sidecar);
   auto scenario = find_scenario(options.scenario);
   if (!scenario)
     throw InvalidInput(
         fmt::format("there is no scenario '{}'; there are:\n{}", options.scenario, demo_list()));
-  if (options.storage.empty() && options.source.empty()) return *scenario;
-  throw InvalidInput(
-      fmt::format("the scenario '{}' starts the servers that it needs; it takes no --storage and no --source",
-                  options.scenario));
+  if (options.storage.empty() && options.source.empty() && !via_sidecar) return *scenario;
+  throw InvalidInput(fmt::format(
+      "the scenario '{}' starts the servers that it needs; it takes no --storage, no --source and no --via",
+      options.scenario));
 }
 
 Run run_once(const Scenario& scenario, bool guarded, const std::string& folder, Interrupts& interrupts) {

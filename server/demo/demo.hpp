@@ -9,9 +9,10 @@ namespace fenceguard {
 
 struct DemoOptions {
   std::string scenario = "gc-pause";
-  std::string storage;        // URL; empty: a fresh one in a temporary folder
-  std::string source;         // URL; empty: the storage's own
-  std::string timeline_file;  // empty: none
+  std::string storage;         // URL; empty: a fresh one in a temporary folder
+  std::string source;          // URL; empty: the storage's own
+  std::string via = "direct";  // or sidecar
+  std::string timeline_file;   // empty: none
   bool json = false;
 };
 

@@ -69,8 +69,9 @@ Token die_after_grant(Harness& harness, const RedisServer& server) {
   client->kill();
   harness.note("client A", "KILLED by SIGKILL, at the same point", Tone::pause);
   const auto record = products().open_source(Url::parse(server.url()))->show(Resource{account});
-  harness.note({"client A", "leaves the lock behind", lane,
-                record ? fmt::format("{} ms to live", record->remaining.count()) : "expired"});
+  harness.note(
+      {"client A", "leaves the lock behind", lane,
+       record ? fmt::format("{} ms to live", record->remaining.value_or(exec_ttl).count()) : "expired"});
   return *token;
 }
 

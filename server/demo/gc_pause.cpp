@@ -1,10 +1,16 @@
 #include <fmt/format.h>
 
 #include "guard/error.hpp"
+#include "server/demo/clients/clients.hpp"
+#include "server/demo/clients/psql.hpp"
+#include "server/demo/clients/redis_cli.hpp"
 #include "server/demo/kit/account.hpp"
 #include "server/demo/scenarios.hpp"
 #include "server/demo/servers/guard_server.hpp"
 #include "server/products.hpp"
+#ifdef FENCEGUARD_REDIS
+#include "server/demo/servers/redis.hpp"
+#endif
 
 namespace fenceguard::demo {
 namespace {
@@ -16,12 +22,17 @@ constexpr milliseconds ttl_of_b{60'000};       // and of A when it starts again:
 constexpr milliseconds beyond_the_lease{100};  // how much longer A is stopped, at least
 constexpr milliseconds lock_wait{8'000};
 constexpr std::string_view own_http = "http";
+constexpr auto redis_cli_sentence =
+    " Both are redis-cli, and what judges is the sidecar between them and Redis.";
+constexpr auto psql_sentence =
+    " Both are psql, and the sidecar between them and PostgreSQL has every transaction judged.";
 
 // The guard of one run, and where its account is.
 struct Site {
   GuardOptions guard;
   std::string resource = account;
-  std::string place{};  // in a storage whose clients all write to it themselves
+  std::string place{};       // in a storage whose clients all write to it themselves
+  bool via_sidecar = false;  // they are redis-cli or psql, at the guard's data side
 };
 
 Site site_of(const Harness& harness, const std::string& storage, const std::string& source,
@@ -87,6 +98,31 @@ bool start_again(Client& a) {
   return a.give_back() && is_done;
 }
 
+bool is_postgres(const std::string& storage) {
+  return !storage.empty() && storage != own_http &&
+         products().find(Url::parse(storage)).schemes.front() == "postgres";
+}
+
+// The program that reads and writes the account, through the guard or round it.
+decltype(ClientOptions::open_cli) cli_of(const Site& site, const GuardServer& guard, bool guarded) {
+  if (!site.via_sidecar) return {};
+  constexpr std::string_view scheme = "http://";
+  const auto url = Url::parse(site.guard.storage);
+  const auto sidecar = guarded ? guard.data().substr(scheme.size()) : std::string{};
+#ifdef FENCEGUARD_POSTGRES
+  if (is_postgres(site.guard.storage))
+    return [options = postgres::psql_options(url, site.place, site.resource, sidecar)](Harness& harness) {
+      return std::make_unique<Psql>(harness, options);
+    };
+#endif
+#ifdef FENCEGUARD_REDIS
+  return [options = redis::redis_cli_options(url, site.place, site.resource, sidecar)](Harness& harness) {
+    return std::make_unique<RedisCli>(harness, options);
+  };
+#endif
+  return {};
+}
+
 Outcome run(Harness& harness, const Site& site, bool guarded) {
   GuardServer guard{harness, site.guard};
   ClientOptions options{.storage = site.guard.storage,
@@ -94,7 +130,8 @@ Outcome run(Harness& harness, const Site& site, bool guarded) {
                         .guarded = guarded,
                         .control = guard.control(),
                         .resource = site.resource,
-                        .lock_lane = "lock service"};
+                        .lock_lane = "lock service",
+                        .open_cli = cli_of(site, guard, guarded)};
   const bool is_direct = !site.place.empty();
   if (guarded && !is_direct) options.guard = guard.data();
   Fixture fixture{harness, options};
@@ -125,8 +162,37 @@ Outcome run(Harness& harness, const Site& site, bool guarded) {
   return outcome;
 }
 
-void require_usable(const std::string& storage, const std::string& source) {
+Outcome run_via_sidecar(Harness& harness, const std::string& storage, const std::string& source,
+                        const std::string& resource, bool guarded) {
+  auto site = site_of(harness, storage, source, resource);
+  site.via_sidecar = site.guard.has_data_side = true;
+  return run(harness, site, guarded);
+}
+
+// With a Redis of its own where there is no storage.
+Outcome run_at_own_redis(Harness& harness, const std::string& source, const std::string& resource,
+                         bool guarded) {
+#ifdef FENCEGUARD_REDIS
+  const RedisServer own{harness};
+  initialise_fences(harness, own.url());
+  return run_via_sidecar(harness, own.url(), source, resource, guarded);
+#else
+  throw InvalidInput("--via sidecar: Redis is not part of this build");
+#endif
+}
+
+bool has_sidecar(const std::string& storage) {
+  return storage.empty() || is_postgres(storage) ||
+         (storage != own_http && Url::parse(storage).scheme == "redis");
+}
+
+void require_usable(const std::string& storage, const std::string& source, bool via_sidecar) {
   if (!source.empty()) (void)products().find(Url::parse(source));
+  if (via_sidecar && !has_sidecar(storage))
+    throw InvalidInput(
+        "--via sidecar: the sidecar speaks the protocols of Redis and PostgreSQL: the storage is redis://… "
+        "or "
+        "postgres://…, or a Redis of its own");
   if (storage.empty() || storage == own_http) return;
   try {
     const auto& product = products().find(Url::parse(storage));
@@ -141,8 +207,8 @@ void require_usable(const std::string& storage, const std::string& source) {
 
 }  // namespace
 
-Scenario gc_pause(const std::string& storage, const std::string& source) {
-  require_usable(storage, source);
+Scenario gc_pause(const std::string& storage, const std::string& source, bool via_sidecar) {
+  require_usable(storage, source, via_sidecar);
   const auto name = storage.empty() ? account : "fenceguard-demo/" + Holder::random().id().substr(0, 12);
   return {.name = "gc-pause",
           .summary = "a client is stopped for longer than its lease lasts, then writes",
@@ -150,13 +216,19 @@ Scenario gc_pause(const std::string& storage, const std::string& source) {
               "Clients A and B share the account {}, which holds {}, and one lock for it. A adds {}, B adds "
               "{}: in the end it must hold {}. A is stopped in the middle of its work, as a long garbage "
               "collection would stop it, until its lease of {} on the lock has run out. First the clients "
-              "write straight into the storage, then every write carries its token and is judged.",
-              name, Account::initial, add_a, add_b, expected, milliseconds_text(ttl)),
+              "write straight into the storage, then every write carries its token and is judged.{}",
+              name, Account::initial, add_a, add_b, expected, milliseconds_text(ttl),
+              !via_sidecar           ? ""
+              : is_postgres(storage) ? psql_sentence
+                                     : redis_cli_sentence),
           .lanes = {"client A", "lock service", "client B", "storage"},
           .run =
               [=](Harness& harness, bool guarded) {
                 // Its first run shows the account's name.
                 const auto resource = guarded ? name + "b" : name;
+                if (via_sidecar && storage.empty())
+                  return run_at_own_redis(harness, source, resource, guarded);
+                if (via_sidecar) return run_via_sidecar(harness, storage, source, resource, guarded);
                 if (storage != own_http)
                   return run(harness, site_of(harness, storage, source, resource), guarded);
                 const auto plain = harness.start({.arguments = {"demo-actor", "delayed-packet", "storage"}});

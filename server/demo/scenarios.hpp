@@ -14,8 +14,11 @@ namespace fenceguard::demo {
 [[nodiscard]] std::vector<Scenario> scenarios();
 
 // storage: URL, or 'http' for a plain HTTP storage of its own; empty: a fresh file in the run's folder.
-// source: URL; empty: the storage's own. Throws InvalidInput for what cannot be used.
-[[nodiscard]] Scenario gc_pause(const std::string& storage, const std::string& source);
+// source: URL; empty: the storage's own. via_sidecar: the clients are redis-cli or psql, and the sidecar
+// stands in front of Redis, one of its own where there is no storage. Throws InvalidInput for what cannot be
+// used.
+[[nodiscard]] Scenario gc_pause(const std::string& storage, const std::string& source,
+                                bool via_sidecar = false);
 [[nodiscard]] Scenario lost_update();
 [[nodiscard]] Scenario read_before_advance();
 [[nodiscard]] Scenario delayed_packet();

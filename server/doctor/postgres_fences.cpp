@@ -77,7 +77,8 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
   const auto tables = tx.exec(
       "SELECT p.relation::text, p.is_always, pg_has_role(current_user, c.relowner, 'usage') AND NOT "
       "r.rolsuper,"
-      " coalesce(to_jsonb(p) ->> 'mode', 'enforce') = 'observe'"
+      " coalesce(to_jsonb(p) ->> 'mode', 'enforce') = 'observe', EXISTS (SELECT FROM pg_catalog.pg_trigger g"
+      " WHERE g.tgrelid = p.relation AND g.tgname = 'fenceguard_session' AND g.tgenabled = 'A')"
       " FROM fenceguard.protected p JOIN pg_catalog.pg_class c ON c.oid = p.relation"
       " JOIN pg_catalog.pg_roles r ON r.rolname = current_user"
       " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN fenceguard.protected q ON q.relation = "
@@ -98,6 +99,12 @@ Findings look_at_protected(pqxx::transaction_base& tx, const std::string& name) 
       findings.push_back({Level::warning, name,
                           fmt::format("{}: in the mode observe, so every write is let through; the view "
                                       "fenceguard.observed tells what enforce would refuse",
+                                      table)});
+    }
+    if (!row[3].as<bool>() && !row[4].as<bool>()) {
+      findings.push_back({Level::warning, name,
+                          fmt::format("{}: a claim that a session was given as it connected is not admitted, "
+                                      "so its writes are refused; run fenceguard.protect() again",
                                       table)});
     }
     if (row[2].as<bool>()) {

@@ -130,6 +130,28 @@ Findings look_at_superuser(pqxx::transaction_base& tx, const std::string& name) 
                    user)}};
 }
 
+// Whether the sidecar can stand in front, for clients with this role's rights.
+Findings look_at_sidecar(pqxx::transaction_base& tx, const std::string& name) {
+  constexpr int reports_read_only = 140'000, guards_large_objects = 160'000;
+  const int version = std::stoi(setting(tx, "server_version_num"));
+  if (version < reports_read_only)
+    return {{Level::ok, name, "PostgreSQL 14 or later is needed for 'serve --listen' in front of it"}};
+  const auto may_advance = tx.exec(
+      "SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and("
+      "pg_catalog.has_function_privilege(p.oid, 'EXECUTE')) FROM pg_catalog.pg_namespace n "
+      "JOIN pg_catalog.pg_proc p ON p.pronamespace = n.oid AND p.proname IN ('admit', 'admit_all', "
+      "'try_advance') "
+      "WHERE n.nspname = 'fenceguard' GROUP BY n.oid");
+  if (may_advance.empty() || !may_advance[0][0].as<bool>())
+    return {
+        {Level::ok, name,
+         "this role may not call fenceguard.try_advance and admit, which a client of 'serve --listen' does"}};
+  return {{Level::ok, name,
+           version < guards_large_objects
+               ? "can stand in front; a session without a claim can write large objects before PostgreSQL 16"
+               : "can stand in front"}};
+}
+
 }  // namespace
 
 std::vector<Check> server_checks() {
@@ -143,7 +165,8 @@ std::vector<Check> server_checks() {
           {"prepared transactions", look_at_prepared},
           {"idle_in_transaction_session_timeout", look_at_idle},
           {"max_locks_per_transaction", look_at_locks},
-          {"role", look_at_superuser}};
+          {"role", look_at_superuser},
+          {"sidecar", look_at_sidecar}};
 }
 
 }  // namespace fenceguard::postgres

@@ -167,6 +167,47 @@ Finding look_at_counter(ProbedServer& server) {
   return {Level::ok, check, fmt::format("at {}", reply.text)};
 }
 
+// Every address that it listens on is one of this machine alone.
+bool is_loopback_only(std::string_view addresses) {
+  std::size_t count = 0;
+  while (!addresses.empty()) {
+    const auto end = std::min(addresses.find(' '), addresses.size());
+    auto address = addresses.substr(0, end);
+    addresses.remove_prefix(std::min(end + 1, addresses.size()));
+    if (address.empty()) continue;
+    if (address.front() == '-') address.remove_prefix(1);  // it may be missing
+    if (!address.starts_with("127.") && address != "::1") return false;
+    ++count;
+  }
+  return count > 0;
+}
+
+// A fence keeps nobody out who writes round it.
+Finding look_at_reach(ProbedServer& server) {
+  constexpr auto check = "reach";
+  constexpr auto advice =
+      "whoever writes there goes round every fence; set requirepass, or 'ACL setuser default off' and a user "
+      "whose password only guards and services that carry claims know";
+  const auto is_open = server.lets_in_without_password();
+  if (!is_open) return {Level::warning, check, "whether a password is needed could not be tried"};
+  if (!*is_open) return {Level::ok, check, "a password is needed"};
+  const auto bind = server.setting("bind");
+  const auto is_protected = server.setting("protected-mode");
+  const auto port = server.setting("port");
+  if (port == "0") return {Level::ok, check, "no password, and no port: through its Unix socket alone"};
+  if (is_protected == "yes")
+    return {Level::ok, check, "no password, and protected-mode lets in this machine alone"};
+  if (bind && is_loopback_only(*bind))
+    return {Level::ok, check, fmt::format("no password, and bind {}: this machine alone", *bind)};
+  if (!bind || !is_protected)
+    return {
+        Level::warning, check,
+        fmt::format("no password, and who can reach it is not known (CONFIG GET is refused): {}", advice)};
+  return {Level::warning, check,
+          fmt::format("no password, protected-mode no, and bind {}: other machines can reach it; {}",
+                      bind->empty() ? "to every address" : *bind, advice)};
+}
+
 // Optional, for clients without a library of ours.
 Finding look_at_functions(ProbedServer& server) {
   const auto answer = server.call({"FCALL_RO", "fenceguard_version", "0"});
@@ -182,7 +223,7 @@ Finding look_at_functions(ProbedServer& server) {
 }  // namespace
 
 ProbedServer::ProbedServer(const Address& address, Use use)
-    : connection_{address}, keys_{address.prefix}, use_{use} {
+    : address_{address}, connection_{address}, keys_{address.prefix}, use_{use} {
   const auto reply = call({"INFO"});
   std::string_view text = reply.is_error() ? std::string_view{} : reply.text;
   while (!text.empty()) {
@@ -213,6 +254,20 @@ Reply ProbedServer::call(const std::vector<std::string>& words) {
   return read_only_call([&] { return connection_.call(views); });
 }
 
+std::optional<bool> ProbedServer::lets_in_without_password() const {
+  if (address_.user.empty() && address_.password.empty()) return true;
+  auto stranger = address_;
+  stranger.user.clear();
+  stranger.password.clear();
+  try {
+    const Connection connection{stranger};
+    return true;
+  } catch (const Unavailable& error) {
+    if (std::string_view{error.what()}.find("NOAUTH") != std::string_view::npos) return false;
+    return std::nullopt;
+  }
+}
+
 Finding look_at_marker(ProbedServer& server) {
   constexpr auto check = "marker";
   const auto reply = server.call({"GET", server.keys().prefix() + "quorum:marker"});
@@ -228,6 +283,7 @@ Finding look_at_marker(ProbedServer& server) {
 Findings examine(ProbedServer& server) {
   Findings findings{look_at_version(server),     look_at_role(server),     look_at_persistence(server),
                     look_at_replication(server), look_at_eviction(server), look_at_scripts(server)};
+  if (server.use() == Use::storage) findings.push_back(look_at_reach(server));
   if (!server.unseen().empty()) {
     findings.push_back(
         {Level::warning, "settings",

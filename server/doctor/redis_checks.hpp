@@ -46,8 +46,12 @@ class ProbedServer {
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
   [[nodiscard]] Reply call(const std::vector<std::string>& words);
+  // Whether it lets a client in that says no password, as its default user; nothing where that could not be
+  // tried.
+  [[nodiscard]] std::optional<bool> lets_in_without_password() const;
 
  private:
+  const Address address_;
   Connection connection_;
   Keys keys_;
   Use use_;

@@ -106,7 +106,8 @@ class LaneTable {
     Time quarantined{};  // for so long; 0: it is open
   };
   enum class Which { all, quarantined };
-  // A page of them, in the order of their resources. What closes every resource is not told of each.
+  // A page of those in which something waits, is in flight or is closed, in the order of their resources.
+  // What closes every resource is not told of each.
   [[nodiscard]] std::vector<View> list(const FenceListing& listing, Which which, Time now) const;
 
  private:

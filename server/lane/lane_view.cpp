@@ -32,7 +32,8 @@ std::vector<LaneTable::View> LaneTable::list(const FenceListing& listing, Which 
   const auto by_name = [](const Lane* a, const Lane* b) { return a->name < b->name; };
   book_.for_each_lane([&](const Lane& lane) {
     if (lane.name <= listing.after || !lane.name.starts_with(listing.prefix)) return;
-    if (which == Which::quarantined && !is_own(lane)) return;
+    const bool is_at_work = which == Which::all && (lane.waiting > 0 || lane.in_flight > 0);
+    if (!is_at_work && !is_own(lane)) return;
     if (first.size() == listing.limit && !by_name(&lane, first.front())) return;
     if (first.size() == listing.limit) {
       std::ranges::pop_heap(first, by_name);

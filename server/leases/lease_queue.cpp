@@ -76,6 +76,7 @@ void LeaseQueue::held(AskId id, Duration hint, Time now, Actions& actions) {
   const auto queue = queues_.find(entry->ask.resource);
   end_step(queue->second);
   entry->state = State::waiting;
+  entry->is_identifying = false;  // the source has said whose the lease is not
   queue->second.waiting.emplace(entry->place, id);
   queue->second.held_until = now + hint;
   queue->second.ask_at = now + poll_interval(hint);
@@ -313,15 +314,20 @@ void LeaseQueue::complete(AskId id, bool is_delivered) {
   const auto same = queue.by_holder.find(entry.ask.holder);
   same->second.erase(id);
   if (is_delivered) {
+    // What was delivered is no debt: of no other ask of this holder, and of none that is gone.
+    const auto is_paid = [&](const Claim& debt) {
+      return debt.holder == entry.ask.holder && debt.token == entry.granted;
+    };
     for (const AskId other : same->second) {
-      if (other < id) asks_.at(other).kept = entry.granted;
+      auto& debt = asks_.at(other).pending_release;
+      if (debt && is_paid(*debt)) debt.reset();
     }
+    std::erase_if(queue.reverts, is_paid);
   }
   if (same->second.empty()) queue.by_holder.erase(same);
-  // What was delivered is no debt; a lease of the same holder inherited since then, with another token, is
-  // one.
-  const bool is_paid = !entry.pending_release || entry.kept == entry.pending_release->token ||
-                       (is_delivered && entry.granted == entry.pending_release->token);
+  // A lease of the same holder that was inherited since then, with another token, is one.
+  const bool is_paid =
+      !entry.pending_release || (is_delivered && entry.granted == entry.pending_release->token);
   if (!is_paid) queue.reverts.push_back(*entry.pending_release);
 }
 

@@ -107,7 +107,6 @@ class LeaseQueue {
     std::optional<Claim>
         pending_release{};           // to be given back unless the answer, or a later one, is delivered
     std::optional<Token> granted{};  // what its answer says
-    std::optional<Token> kept{};     // the same holder had this delivered by a later ask
   };
   struct WaitQueue {
     std::map<std::int64_t, AskId> waiting;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include "server/net/net.hpp"
@@ -16,7 +17,8 @@ namespace fenceguard::net {
 
 class Alarm {
  public:
-  // Looks after what is due by now; the earliest deadline that is left, or SteadyTime::max().
+  // Looks after what is due by now; the earliest deadline that is left, or SteadyTime::max(). Where it throws
+  // it is called again soon. It may end the alarm.
   using Sweep = std::function<SteadyTime(SteadyTime now)>;
 
   // Deadlines that come closer together than apart_min are looked after together.
@@ -35,15 +37,23 @@ class Alarm {
     // Until both are done no timer is set: where one throws, the next deadline sets it.
     wakes_at_ = SteadyTime::max();
     timer_.expires_at(moment);
-    timer_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) ring();
+    // One that has rung already is not taken back by the timer's end.
+    timer_.async_wait([this, alive = std::weak_ptr<void>{alive_}](const boost::system::error_code& error) {
+      if (!error && !alive.expired()) ring();
     });
     wakes_at_ = moment;
   }
 
   void ring() {
+    const std::weak_ptr<void> alive = alive_;
     const auto now = std::chrono::steady_clock::now();
-    const auto earliest = sweep_(now);
+    auto earliest = now;
+    try {
+      earliest = sweep_(now);
+    } catch (...) {
+      // Out of memory, most likely: what is due is looked after a little later.
+    }
+    if (alive.expired()) return;
     wakes_at_ = SteadyTime::max();
     if (earliest != SteadyTime::max()) sleep_until(std::max(earliest, now + apart_min_));
   }
@@ -51,6 +61,7 @@ class Alarm {
   const std::chrono::milliseconds apart_min_;
   const Sweep sweep_;
   SteadyTime wakes_at_ = SteadyTime::max();
+  const std::shared_ptr<void> alive_ = std::make_shared<char>();
   Timer timer_;
 };
 

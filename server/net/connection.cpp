@@ -40,15 +40,15 @@ bool Connection::read_at_once() {
   return filled(transport_.read_now(buffer_.room(), buffer_.room_bytes())) == Arrival::ready;
 }
 
-bool Connection::send_now(std::string_view& head, std::string_view& body) {
-  const auto error = transport_.write_now(head, body);
+bool Connection::send_now(std::string_view& first, std::string_view& second) {
+  const auto error = transport_.write_now(first, second);
   return !error || error == asio::error::would_block;
 }
 
-Task<bool> Connection::send_rest(std::string_view head, std::string_view body,
+Task<bool> Connection::send_rest(std::string_view first, std::string_view second,
                                  std::chrono::milliseconds duration) {
   set_deadline(duration);
-  const auto error = co_await transport_.write_all(head, body);
+  const auto error = co_await transport_.write_all(first, second);
   clear_deadline();
   co_return !error;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 // Connection: what a session moves its bytes with: the transport, what came on it and was not used yet, one
-// deadline at a time, and the watch for a client that goes away. It knows nothing of HTTP.
+// deadline at a time, and the watch for a client that goes away. It knows no protocol.
 //
 // Thread safety: the loop's thread only.
 
@@ -12,7 +12,7 @@
 
 #include "server/net/loop.hpp"
 #include "server/net/net.hpp"
-#include "server/net/read_buffer.hpp"
+#include "server/net/read/read_buffer.hpp"
 #include "server/net/transport.hpp"
 #include "server/net/wakeup.hpp"
 
@@ -37,11 +37,11 @@ class Connection {
   // What came while a wait was being ended.
   [[nodiscard]] bool read_at_once();
 
-  // Sends what the transport takes at once, and takes it off head and body. False if the connection is
+  // Sends what the transport takes at once, and takes it off both parts. False if the connection is
   // broken.
-  [[nodiscard]] bool send_now(std::string_view& head, std::string_view& body);
+  [[nodiscard]] bool send_now(std::string_view& first, std::string_view& second);
   // All of both, within duration. False if it was not taken.
-  [[nodiscard]] Task<bool> send_rest(std::string_view head, std::string_view body,
+  [[nodiscard]] Task<bool> send_rest(std::string_view first, std::string_view second,
                                      std::chrono::milliseconds duration);
 
   // Ends our side and reads what still comes for a while, so that the client sees the last answer.

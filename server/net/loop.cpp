@@ -150,6 +150,10 @@ void Loop::cut() {
   for (const auto& session : sessions()) session->cut();
 }
 
+void Loop::look_at_loans() {
+  for (const auto& session : sessions()) session->look_at_loan();
+}
+
 void call_safely(const std::function<void()>& action) noexcept {
   try {
     if (action) action();

@@ -44,9 +44,9 @@ class Loop : public std::enable_shared_from_this<Loop> {
   void remove(Session& session);
   // For connections without a coroutine.
   [[nodiscard]] Poller& poller() noexcept { return poller_; }
-  // The session waits for the head of a request, until it unlinks itself.
+  // The session waits for a whole request, until it unlinks itself.
   void add_waiting(Session& session);
-  // Ends the connection of service that has waited longest for a whole head; with what came of it meanwhile,
+  // Ends the connection of service that has waited longest for a whole request; with what came meanwhile,
   // if that is one. False: none waits.
   bool end_longest_waiting(const Service& service);
   // Has expire() called at the sessions soon after deadline.
@@ -59,6 +59,8 @@ class Loop : public std::enable_shared_from_this<Loop> {
   void begin_drain();
   // All end at once.
   void cut();
+  // All look at what they are lent.
+  void look_at_loans();
 
  private:
   void run();

@@ -1,9 +1,10 @@
 #pragma once
 
-// server/net moves bytes and knows no protocol: a listener accepts for a service and spreads its sessions
-// over loops, one thread each; a connection is a transport (clear or TLS), a read buffer and one deadline,
-// kept by the loop's alarm. Connections without a coroutine are the loop's poller's. tls/ has certificates,
-// address.hpp names, wakeup.hpp a wait between coroutines.
+// server/net moves bytes and knows no protocol: a server has loops, one thread each, and listeners, which
+// accept for a service and spread its sessions over the loops; a connection is a transport (clear or TLS), a
+// read buffer and one deadline, kept by the loop's alarm. Connections without a coroutine are the loop's
+// poller's. tls/ has certificates, read/ what was read and what is left, address.hpp names, client/ how a
+// connection to a server begins, wakeup.hpp a wait between coroutines.
 //
 // Here are its Asio types: one thread per io_context, so executors need no type erasure; TCP and Unix sockets
 // share one generic protocol, so that a session is compiled once.

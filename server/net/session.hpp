@@ -58,6 +58,8 @@ class Session : public std::enable_shared_from_this<Session>, public WaitHook {
   virtual void begin_drain() = 0;
   // Ends now.
   virtual void cut() = 0;
+  // What its service lends it may have been taken back: it looks, and ends with what was begun if so.
+  virtual void look_at_loan() {}
   // It waits for a request, and its place is wanted by another connection.
   virtual void end_waiting() = 0;
 
@@ -80,6 +82,23 @@ class Service {
   ConnectionCounter& counter;
   const std::int64_t connections_max;
   std::atomic<std::int64_t> connections{0};
+};
+
+// A service whose sessions share what an operator set: Shared has the 'context' of the service, with its
+// limits, and OneSession is made from the loop, the socket, that and the service.
+template <class OneSession, class Shared>
+class SharedService final : public Service,
+                            public std::enable_shared_from_this<SharedService<OneSession, Shared>> {
+ public:
+  SharedService(std::shared_ptr<Shared> shared, ConnectionCounter& connection_counter)
+      : Service{connection_counter, shared->context.limits.connections_max}, shared_{std::move(shared)} {}
+
+  [[nodiscard]] std::shared_ptr<Session> make_session(Loop& loop, Socket socket) override {
+    return std::make_shared<OneSession>(loop, std::move(socket), shared_, this->shared_from_this());
+  }
+
+ private:
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace fenceguard::net

@@ -21,11 +21,11 @@ Transport::Error last_error() noexcept {
   return {errno, boost::system::system_category()};
 }
 
-ssize_t send_clear(int socket, std::string_view head, std::string_view body) noexcept {
+ssize_t send_clear(int socket, std::string_view first, std::string_view second) noexcept {
   constexpr int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  if (body.empty()) return ::send(socket, head.data(), head.size(), flags);
-  std::array<iovec, 2> parts{iovec{const_cast<char*>(head.data()), head.size()},
-                             iovec{const_cast<char*>(body.data()), body.size()}};
+  if (second.empty()) return ::send(socket, first.data(), first.size(), flags);
+  std::array<iovec, 2> parts{iovec{const_cast<char*>(first.data()), first.size()},
+                             iovec{const_cast<char*>(second.data()), second.size()}};
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
@@ -99,14 +99,14 @@ Rest Transport::rest(std::size_t received, std::size_t room) const noexcept {
   return received < room ? Rest::none : Rest::more;
 }
 
-Transport::Error Transport::write_now(std::string_view& head, std::string_view& body) {
-  if (tls_) return tls_->write_now(is_open(), head, body);
-  const auto sent = send_clear(descriptor(), head, body);
+Transport::Error Transport::write_now(std::string_view& first, std::string_view& second) {
+  if (tls_) return tls_->write_now(is_open(), first, second);
+  const auto sent = send_clear(descriptor(), first, second);
   if (sent < 0) return last_error();
   const auto bytes = static_cast<std::size_t>(sent);
-  const auto of_head = std::min(bytes, head.size());
-  head.remove_prefix(of_head);
-  body.remove_prefix(bytes - of_head);
+  const auto of_first = std::min(bytes, first.size());
+  first.remove_prefix(of_first);
+  second.remove_prefix(bytes - of_first);
   return {};
 }
 
@@ -123,12 +123,12 @@ Task<Transport::Read> Transport::read_clear(char* data, std::size_t bytes) {
   co_return co_await socket_.async_read_some(asio::buffer(data, bytes), as_result);
 }
 
-Task<Transport::Error> Transport::write_all(std::string_view head, std::string_view body) {
-  return tls_ ? tls_->write_all(socket_, head, body) : write_clear(head, body);
+Task<Transport::Error> Transport::write_all(std::string_view first, std::string_view second) {
+  return tls_ ? tls_->write_all(socket_, first, second) : write_clear(first, second);
 }
 
-Task<Transport::Error> Transport::write_clear(std::string_view head, std::string_view body) {
-  const std::array<asio::const_buffer, 2> parts{asio::buffer(head), asio::buffer(body)};
+Task<Transport::Error> Transport::write_clear(std::string_view first, std::string_view second) {
+  const std::array<asio::const_buffer, 2> parts{asio::buffer(first), asio::buffer(second)};
   const auto [error, sent] = co_await asio::async_write(socket_, parts, as_result);
   co_return error;
 }

@@ -12,7 +12,7 @@
 
 #include "server/net/net.hpp"
 #include "server/net/poller.hpp"
-#include "server/net/rest.hpp"
+#include "server/net/read/rest.hpp"
 
 namespace fenceguard::net {
 
@@ -24,7 +24,7 @@ class Transport {
   using Error = boost::system::error_code;
   using Read = std::tuple<Error, std::size_t>;
 
-  // What is to follow a head is copied behind it up to this size, so that one buffer goes out.
+  // What is to follow other bytes is copied behind them up to this size, so that one buffer goes out.
   static constexpr std::size_t copied_bytes_max = 16 * 1024;
 
   explicit Transport(Socket socket);
@@ -42,15 +42,15 @@ class Transport {
   [[nodiscard]] Read read_now(char* data, std::size_t bytes);
   // Behind the bytes that the last read_now() gave: received, where there was room.
   [[nodiscard]] Rest rest(std::size_t received, std::size_t room) const noexcept;
-  // What the connection takes of head and then body, taken off both. would_block: nothing now.
-  [[nodiscard]] Error write_now(std::string_view& head, std::string_view& body);
+  // What the connection takes of first and then second, taken off both. would_block: nothing now.
+  [[nodiscard]] Error write_now(std::string_view& first, std::string_view& second);
 
   // Waits until there is something, which is not taken; or an error. REQUIRES: is_tls().
   [[nodiscard]] Task<Error> wait_bytes();
   // Waits until there is something; at least one byte, or an error.
   [[nodiscard]] Task<Read> read_some(char* data, std::size_t bytes);
   // All of both.
-  [[nodiscard]] Task<Error> write_all(std::string_view head, std::string_view body);
+  [[nodiscard]] Task<Error> write_all(std::string_view first, std::string_view second);
 
   // Takes the socket out of Asio: its events are told to watcher. Until attach() there are only the calls
   // that end in _now, looks, and ends, which end the telling. What came before, and is not taken, is not
@@ -89,7 +89,7 @@ class Transport {
   [[nodiscard]] int take_detached() noexcept;
   void close_lingering(bool resets) noexcept;
   [[nodiscard]] Task<Read> read_clear(char* data, std::size_t bytes);
-  [[nodiscard]] Task<Error> write_clear(std::string_view head, std::string_view body);
+  [[nodiscard]] Task<Error> write_clear(std::string_view first, std::string_view second);
 
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;

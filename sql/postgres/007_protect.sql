@@ -62,6 +62,7 @@ begin
     perform fenceguard.refuse(fenceguard.look(resource, claim.token, claim.holder, null), resource, claim.token,
                               fenceguard.highest(resource));
   end if;
+  perform fenceguard.refuse_session_claim(resource);
   perform fenceguard.refuse('missing', resource, null, fenceguard.highest(resource));
 end $$;
 
@@ -166,7 +167,8 @@ declare
   name text;
 begin
   foreach name in array array['fenceguard_rows', 'fenceguard_inserted', 'fenceguard_updated', 'fenceguard_deleted',
-                              'fenceguard_truncate', 'fenceguard_children', 'fenceguard_observed'] loop
+                              'fenceguard_truncate', 'fenceguard_children', 'fenceguard_observed',
+                              'fenceguard_session'] loop
     -- A partition's copy of a trigger goes with that of its parent.
     if exists (select from pg_catalog.pg_trigger g
                where g.tgrelid = relation and g.tgname = name and g.tgparentid = 0) then
@@ -237,6 +239,11 @@ begin
   if not fenceguard.has_event_trigger() and not is_foreign and not is_observed then
     execute format('create trigger fenceguard_children before insert or update or delete on %s for each statement '
                    'execute function fenceguard.require_protected_children()', relation);
+  end if;
+  if not is_observed and not exists (select from pg_catalog.pg_trigger g
+                                     where g.tgrelid = relation and g.tgname = 'fenceguard_session') then
+    execute format('create trigger fenceguard_session before insert or update or delete on %s for each statement '
+                   'execute function fenceguard.admit_session_claims()', relation);
   end if;
   -- Also where session_replication_role says replica.
   for name in select g.tgname from pg_catalog.pg_trigger g

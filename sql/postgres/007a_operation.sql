@@ -76,7 +76,7 @@ begin
   for leftover in
     select f.oid from pg_catalog.pg_proc f where f.pronamespace = 'fenceguard'::regnamespace and f.proname in
       ('keep_claim', 'is_claim_kept', 'kept_token', 'kept_holder', 'rule_with_lock', 'check_rows',
-       'check_rows_in_settings', 'tell_change', 'leave_extension') loop
+       'check_rows_in_settings', 'tell_change', 'leave_extension', 'session_claims_in_order') loop
     execute format('drop function %s', leftover);
   end loop;
 end $$;

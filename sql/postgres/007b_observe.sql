@@ -79,6 +79,11 @@ begin
              and not f.below_floor and fenceguard.is_noted(f)) then
     return null;
   end if;
+  -- A protected table would admit the session's before the statement.
+  if claim.token is null then
+    select c.token, c.holder into claim from fenceguard.session_claim(resource) c;
+    if fenceguard.look(resource, claim.token, claim.holder, null) = 'admitted' then return null; end if;
+  end if;
   return case when claim.token is not null and fenceguard.look(resource, claim.token, claim.holder, null)
     in ('stale', 'conflict') then fenceguard.look(resource, claim.token, claim.holder, null) else 'missing' end;
 exception when others then

@@ -36,12 +36,12 @@ declare
     'refuse', 'check_row', 'check_rows', 'check_rows_in_settings', 'row_trigger_call', 'text_settings', 'acquire', 'renew', 'release', 'prepare_row',
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
-    'observe_row', 'end_observed_statement', 'observing_body', 'mode_of', 'forget_observations',
+    'admit_session_claims', 'observe_row', 'end_observed_statement', 'observing_body', 'mode_of', 'forget_observations',
     'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives',
     'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
   in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',
-    'check_row', 'check_rows', 'protect'];
+    'check_row', 'check_rows', 'protect', 'admit_session_claims'];
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;

@@ -7,6 +7,7 @@ set local client_min_messages = warning;
 \ir 002_rule.sql
 \ir 003_locks.sql
 \ir 004_admit.sql
+\ir 004a_session_claims.sql
 \ir 005_advance.sql
 \ir 006_leases.sql
 \ir 007_protect.sql

@@ -122,6 +122,13 @@ class ByHand(support.BinaryTest):
         lease = self.expect_json(0, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "x")
         self.assertGreater(int(lease["token"]), int(answer["floor"]))
 
+    def test_init_of_a_file_that_was_there_draws_from_its_own_source(self):
+        self.assertEqual(self.expect_json(0, "fence", "init", *STORAGE)["floor"], "0")
+        self.expect(0, "lease", "raise", "--source", STORAGE[1], "--resource", "a", "--token", "40")  # as after a restore
+        self.assertEqual(self.expect_json(0, "fence", "init", *STORAGE)["floor"], "41")
+        self.expect(1, "fence", "advance", *STORAGE, "--resource", "a", "--token", "40")
+        self.expect(0, "fence", "advance", *STORAGE, "--resource", "a", "--token", "42")
+
     def test_rebase_sets_a_fence_and_says_what_lowering_costs(self):
         self.expect(0, "fence", "init", *STORAGE)
         advance = ["fence", "advance", *STORAGE, "--resource", "a", "--token"]

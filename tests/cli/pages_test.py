@@ -1,5 +1,7 @@
 """The commands and the SQL of pages, run as they stand with real servers: see support.PageTest."""
 
+import json
+import subprocess
 import unittest
 
 import etcd_server
@@ -15,6 +17,7 @@ SERVE = """serving=
 fenceguard() {
   [ "$1" = serve ] || { command fenceguard "$@"; return; }
   [ -z "$serving" ] || { kill "$serving"; wait "$serving" || true; }
+  : >serve.out  # not only by what is in the background, which may come later
   command fenceguard "$@" >serve.out 2>serve.log & serving=$!
   until grep -q ^listening serve.out; do kill -0 "$serving" || { cat serve.log >&2; return 1; }; sleep 0.05; done
   cat serve.out
@@ -48,6 +51,8 @@ class Pages(support.PageTest):
                   'export DATA="http://$FENCEGUARD_LISTEN" CONTROL="http://$FENCEGUARD_CONTROL"\n')
         self.run_page("README.md", environment, {"8080": str(storage.port)}, names={"e1,e2,e3": self.start_etcd()},
                       before=before)
+        # A program that nobody changed wrote it, through the sidecar.
+        self.assertEqual(postgres.psql("select balance from accounts where id = 42", "mydb"), "80")
 
     def start_etcd(self):
         return f"127.0.0.1:{self.start(etcd_server).port}"
@@ -60,11 +65,11 @@ class Pages(support.PageTest):
         self.run_page("docs/api.md")
 
     def test_a_token_of_another_lock(self):
-        self.run_page("docs/instead-of.md", self.start_postgres()[1])
+        self.run_page("docs/package/instead-of.md", self.start_postgres()[1])
 
     def test_signed_claims(self):
         key = "00112233445566778899aabbccddeeff" * 2
-        self.run_page("docs/signed-claims.md", {"FENCEGUARD_INIT": "1"}, names={"KEY_IN_HEX": key}, before=SERVE)
+        self.run_page("docs/deploy/signed-claims.md", {"FENCEGUARD_INIT": "1"}, names={"KEY_IN_HEX": key}, before=SERVE)
 
     def test_bearer_tokens(self):
         page = (support.ROOT / "docs/control-side.md").read_text(encoding="utf-8")
@@ -86,10 +91,16 @@ class Pages(support.PageTest):
     def test_postgres(self):
         self.run_page("docs/postgres.md", self.start_with_accounts()[1])
 
+    def test_postgres_sidecar(self):
+        server = self.start(postgres_server)
+        server.create_database("mydb", install=True)
+        self.run_page("docs/postgres-sidecar.md", before=SERVE, environment_of_page={
+            "PGHOST": server.folder, "PGPORT": str(server.port), "PGUSER": "postgres"})
+
     def test_postgres_in_operation(self):
         server, environment = self.start_postgres()
         server.psql("create role app login", "mydb")
-        self.run_page("docs/postgres/operations.md", environment, before=SERVE + NIGHTLY,
+        self.run_page("docs/postgres/operations.md", environment, before="unset FENCEGUARD_LISTEN\n" + SERVE + NIGHTLY,
                       names={"DATABASE": "mydb", "@db/app": f"@127.0.0.1:{server.port}/mydb"})
 
     def test_postgres_by_version(self):
@@ -102,10 +113,25 @@ class Pages(support.PageTest):
         self.run_page("docs/redis.md", {"REDIS_PORT": port}, {"6379": port}, before=SERVE + NIGHTLY,
                       names={"redis://cache/0": f"redis://127.0.0.1:{port}/0"})
 
+    def test_the_sidecar_of_redis(self):
+        port = self.start_redis()
+        self.run_page("docs/redis-sidecar.md", {"REDIS_PORT": port}, {"6379": port}, before=SERVE)
+        url = f"redis://127.0.0.1:{port}/0"
+        leased = self.expect(0, "lease", "acquire", "--source", url, "--resource", "accounts/44", "--holder", "c", "--json")
+        said = (f"FENCE accounts/44 {json.loads(leased.stdout)['token']} c\nSET {{accounts/44}}:a 1\nMULTI\n"
+                "SET {accounts/44}:a 2\nEXEC\nGET {accounts/44}:a\nDEL {accounts/44}:a\n")
+        # As the user of the page, who may do all of this but the last.
+        guard = self.serve("--storage", f"redis://app:PASSWORD@127.0.0.1:{port}/0")
+        done = subprocess.run(["redis-cli", "-u", f"redis://{guard.data}"], input=said, text=True, capture_output=True,
+                              check=True, timeout=support.LIMIT_S)
+        self.assertEqual(done.stdout.splitlines()[:6], ["OK", "OK", "OK", "QUEUED", "OK", "2"])
+        self.assertTrue(done.stdout.splitlines()[6].startswith("NOPERM "), done.stdout)
+        self.assertNotIn("NOPERM", guard.log())
+
     def test_redis_as_a_source(self):
         port = self.start_redis()
         nodes = ",".join(f"127.0.0.1:{self.start_redis()}" for _ in range(5))
-        self.run_page("docs/redis-source.md", {"REDIS_PORT": port}, names={"h1,h2,h3,h4,h5": nodes})
+        self.run_page("docs/redis/source.md", {"REDIS_PORT": port}, names={"h1,h2,h3,h4,h5": nodes})
         self.expect(0, "exec", "--source", f"redis://app:PASSWORD@127.0.0.1:{port}/0?fair=1", "--resource", "r", "--", "true")
 
     def run_consensus_page(self, page, names, behind):

@@ -41,6 +41,20 @@ class Starting(support.BinaryTest):
         self.assertEqual(server.stop(), 0)
         self.assertFalse(os.path.exists(self.path("data.sock")))
 
+    def test_the_control_side_is_there_alone_where_that_is_asked_for(self):
+        for more in ([], ["--storage", "http://127.0.0.1:1", "--init"]):
+            server = self.serve("--listen", "none", "--resource-depth", "2", *more)
+            self.assertRegex(server.line, r"^listening data=none control=127\.0\.0\.1:\d+\n$")
+            self.assertIn("event=listening data=none ", server.log())
+            self.assertNotIn("level=warning", server.log())
+            self.assertEqual(server.call("GET", "/readyz").status, 200)
+            lease = server.lease("accounts/42").json
+            self.assertEqual(server.call("GET", "/v1/fences/accounts/42").json["token"], lease["token"])
+            self.assertEqual(server.lease("accounts/42/x").status, 400, "a resource is named as paths are")
+            self.assertEqual(server.call("POST", "/v1/fences/accounts/42/revoke").status, 200)
+            self.assertEqual(server.stop(), 0)
+        self.expect(2, "serve", "--listen", "none", "--control", "none")
+
     def test_a_probe_listens_alone(self):
         server = self.serve("--probe", "unix:probe.sock")
         answer = support.request(f"unix:{self.path('probe.sock')}", "GET", "/readyz")

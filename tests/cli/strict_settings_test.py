@@ -43,6 +43,20 @@ class WhatIsGiven(support.BinaryTest):
                                                ("listen", "control", "storage", "state")))
         self.assertEqual(self.serve("--config", path).stop(), 0)
 
+    def test_a_flag_stands_above_the_environment_and_the_file_where_they_exclude_each_other(self):
+        server = self.serve()
+        acquire = ("lease", "acquire", "--resource", "a", "--init")
+        ours = {"FENCEGUARD_STORAGE": "sqlite:ours.db", "FENCEGUARD_SOURCE": "sqlite:ours.db",
+                "FENCEGUARD_CLAIM_KEY": self.path("no-such-key")}
+        self.expect(0, *acquire, "--server", server.url, env=ours)
+        self.expect(0, "fence", "list", "--server", server.url, env=ours)
+        file = self.write("ours.ini", "storage = sqlite:ours.db\n")
+        self.expect(1, *acquire, "--wait", "0s", "--server", server.url, "--config", file)
+        theirs = {"FENCEGUARD_SERVER": server.url}
+        self.expect(0, *acquire, "--storage", "sqlite:own.db", env=theirs)
+        for arguments, env in (((), {**ours, **theirs}), (("--server", server.url, "--source", "sqlite:own.db"), {})):
+            self.assertIn("give it alone", self.expect(2, *acquire, *arguments, env=env).stderr)
+
     def test_a_folder_is_no_configuration(self):
         self.assertIn("is a folder", self.refuse("--config", self.folder))
 

@@ -8,6 +8,8 @@ import unittest
 
 import alerts_test
 import http_load
+import redis_server
+import support
 from manifests import DEPLOY
 from prometheus_server import Prometheus
 from waiting import wait_until
@@ -27,10 +29,17 @@ class Dashboard(http_load.GuardedTest):
             self.dashboard = json.load(file)
         self.guarded_storage = self.guarded(upstream_timeout_ms=60_000, settle_ms=SETTLE_MS)
         self.server = self.serve(self.guarded_storage, "--max-jump", "1000000")
-        self.prometheus = Prometheus({"fenceguard": self.server.control})
+        self.prometheus = Prometheus({"fenceguard": self.server.control, "holding": self.start_holder().control})
         self.addCleanup(self.prometheus.remove)
         # What is counted before the first scrape has not risen.
-        wait_until(lambda: self.prometheus.query("fenceguard_ready == 1"), LIMIT_S, "a first scrape")
+        wait_until(lambda: len(self.prometheus.query("fenceguard_ready == 1")) == 2, LIMIT_S, "a first scrape of both")
+
+    def start_holder(self):
+        """A guard of another job, which holds a lease for its clients."""
+        redis = redis_server.Server()
+        self.addCleanup(redis.remove)
+        self.expect(0, "fence", "init", "--storage", redis.url(), "--floor", "0")
+        return support.BinaryTest.serve(self, "--storage", redis.url(), "--hold", "r")
 
     def write(self, verdict, resource, token, holder="a", **fields):
         fields = {f"Fencing-{name}": str(value) for name, value in fields.items()}

@@ -154,7 +154,8 @@ class Started(http_load.GuardedTest):
         (container,) = manifests.guards("lane.yaml")
         unmade = self.start(container, **{"http://storage:8080": storage.url()})
         unmade.await_answer("/readyz", 503)
-        self.assertIn("fence init", unmade.ask("7422", "GET", "/readyz").json["detail"])
+        # It waits for another guard's state before it has looked.
+        wait_until(lambda: "fence init" in unmade.ask("7422", "GET", "/readyz").json["detail"])
         self.stop(unmade)
         self.run_init()
         lane = self.start(container, **{"http://storage:8080": storage.url()})

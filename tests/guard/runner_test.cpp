@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "guard/error.hpp"
 #include "tests/guard/memory_guard.hpp"
 #include "tests/guard/memory_source.hpp"
@@ -49,6 +51,19 @@ TEST_F(RunnerTest, RunsTheBodyOnceUnderAnAdvancedLeaseAndReleasesIt) {
   EXPECT_EQ(result.verdict, Verdict::admitted);
   EXPECT_EQ(guard.value(account), "70");
   EXPECT_FALSE(source.show(account));
+}
+
+TEST_F(RunnerTest, StopEndsTheWaitForTheLock) {
+  const auto held = source.acquire(account);
+  ASSERT_TRUE(held);
+  std::stop_source stop;
+  auto policy = quick(5);
+  policy.wait = 10min;
+  policy.stop = stop.get_token();
+  std::jthread stopping{[&] { stop.request_stop(); }};
+  const auto result = Runner{source, guard, policy}.run(account, writes("70"));
+  EXPECT_EQ(result.ending, Ending::busy);
+  EXPECT_EQ(result.attempts, 0);
 }
 
 TEST_F(RunnerTest, ADuplicateIsDone) {

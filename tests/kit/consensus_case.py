@@ -23,7 +23,6 @@ class Case(ProductTest):
 
     scheme = None
     server = None
-    lives_by_connection = False  # 'lease acquire' stays for as long as the lease is held
     quick = ""                   # parameters with which a server that stops answering is soon given up
     patient = "?timeout=5s"      # likewise, but a server that answers is not, however busy the machine is
 

@@ -1,5 +1,6 @@
-"""A real etcd member for tests of the command line: alone, in a temporary folder, on free ports, gone afterwards."""
+"""Real etcd members for tests: one, or three as a cluster, each in a temporary folder, on free ports, gone afterwards."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ import urllib.error
 import urllib.request
 
 import support
-from server_process import ServerProcess, free_ports, program
+from server_process import Members, ServerProcess, free_ports, program
 from waiting import LIMIT_S
 
 ANSWER_S = 1
@@ -65,3 +66,47 @@ class Server(ServerProcess):
         """etcd://…@127.0.0.1:PORT and rest: '/prefix?tls=1'. With the password, if there is one."""
         credentials = f"root:{self.password}@" if self.password else ""
         return f"etcd://{credentials}127.0.0.1:{self.port}{rest}"
+
+
+class Member(Server):
+    """One of a cluster, which gives it its ports."""
+
+    def __init__(self, name, ports, peers):
+        self._name, self._ports, self._peers = name, ports, peers
+        super().__init__()
+
+    def start_on_free_ports(self):
+        self.port, self._peer_port = self._ports
+        self.launch()
+
+    def words(self):
+        words = super().words()
+        words[words.index("--name") + 1] = self._name
+        words[words.index("--initial-cluster") + 1] = self._peers
+        return words
+
+    def is_leader(self):
+        """False where it does not answer, too."""
+        if not self.is_running() or self._is_paused:
+            return False
+        try:
+            status = json.loads(self.ctl("endpoint", "status", "-w", "json"))[0]["Status"]
+        except (AssertionError, ValueError, KeyError):
+            return False
+        return status.get("leader") == status["header"]["member_id"]
+
+
+class Cluster(Members):
+    def __init__(self, count=3):
+        ports = free_ports(2 * count)
+        pairs = list(zip(ports[::2], ports[1::2]))
+        peers = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(pairs))
+        super().__init__("etcd")
+        try:
+            for i, pair in enumerate(pairs):
+                self.members.append(Member(f"m{i}", pair, peers))
+            for member in self.members:
+                member.await_ready()
+        except BaseException:
+            self.remove()
+            raise

@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -99,6 +100,9 @@ class ConnectionLost(SqlError):
     """The connection ended before the answer was complete: what was sent last may or may not have taken effect."""
 
 
+_template_lock = threading.RLock()
+
+
 class Server(ServerProcess):
     """A PostgreSQL cluster. Started by its constructor; a context manager that removes it.
 
@@ -132,19 +136,21 @@ class Server(ServerProcess):
 
     @classmethod
     def _template_folder(cls):
-        if Server._template is None:
-            Server._template = temporary_folder("fenceguard-initdb-")
-            own(Server._template)
-            atexit.register(shutil.rmtree, Server._template, ignore_errors=True)
-        return Server._template
+        with _template_lock:
+            if Server._template is None:
+                Server._template = temporary_folder("fenceguard-initdb-")
+                own(Server._template)
+                atexit.register(shutil.rmtree, Server._template, ignore_errors=True)
+            return Server._template
 
     @classmethod
     def _initialise(cls, data):
         """initdb runs once in each process; its outcome is copied."""
-        template = os.path.join(cls._template_folder(), "data")
-        if not os.path.exists(template):
-            run_as_server(program("initdb"), "-D", template, "-U", "postgres", "-A", "trust", "-E", "UTF8",
-                          "--locale=C.UTF-8", "--no-sync", "--no-instructions")
+        with _template_lock:
+            template = os.path.join(cls._template_folder(), "data")
+            if not os.path.exists(template):
+                run_as_server(program("initdb"), "-D", template, "-U", "postgres", "-A", "trust", "-E", "UTF8",
+                              "--locale=C.UTF-8", "--no-sync", "--no-instructions")
         run_as_server("cp", "-a", template, data)
 
     def words(self):
@@ -242,8 +248,7 @@ class Server(ServerProcess):
         if session is None or not session.is_open():
             session = self._scripts[dbname] = self.session(dbname)
         try:
-            answer = session.run("\\set ON_ERROR_STOP on\n" + sql)
-            session.run("rollback; discard all")
+            answer = session.run(f"\\set ON_ERROR_STOP on\n{sql}\n;rollback;discard all")
         except SqlError:
             self._scripts.pop(dbname).close()
             raise
@@ -411,3 +416,8 @@ def identifier(name):
 def literal(text):
     """REQUIRES: standard_conforming_strings, which is the default."""
     return "null" if text is None else "'" + str(text).replace("'", "''") + "'"
+
+
+def session_claims_option(setting):
+    """The setting fenceguard.session_claims as libpq wants it in options and PGOPTIONS."""
+    return "-c fenceguard.session_claims=" + setting.replace("\\", "\\\\").replace(" ", "\\ ")

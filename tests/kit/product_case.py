@@ -20,6 +20,7 @@ def claim_fields(lease):
 
 class ProductTest(support.BinaryTest):
     url = None  # the source and the storage of the test
+    lives_by_connection = False  # 'lease acquire' stays for as long as the lease is held
 
     def run_binary(self, *arguments, env=None, limit_s=support.LIMIT_S):
         done = super().run_binary(*arguments, env=env, limit_s=limit_s)
@@ -78,6 +79,25 @@ class ControlSide:
         page = guard.call("GET", "/v1/fences?prefix=a").json
         self.assertEqual([each["resource"] for each in page["fences"]], ["a"])
         self.assertEqual(guard.call("POST", "/v1/fences/compact").json["dropped"], 1)
+
+    def test_leases_are_listed_without_their_holders(self):
+        guard = self.initialised_guard()
+        held = {name: guard.lease(name).json for name in ("b", "a/2", "a/1")}
+        self.assertTrue(guard.call("GET", "/v1/status").json["lists_leases"])
+        page = guard.call("GET", "/v1/leases?prefix=a/&limit=1")
+        self.assertEqual((page.json["has_more"], page.json["next"]), (True, "a/1"))
+        [lease] = page.json["leases"]
+        self.assertEqual((lease["resource"], lease["token"]), ("a/1", held["a/1"]["token"]))
+        for member in ("ttl_ms", "expires_in_ms"):
+            self.assertEqual(member in lease, not self.lives_by_connection)
+        rest = guard.call("GET", "/v1/leases?prefix=a/&after=a/1").json
+        self.assertEqual(([each["resource"] for each in rest["leases"]], rest["has_more"]), (["a/2"], False))
+        for lease in held.values():
+            self.assertNotIn(lease["holder"].encode(), page.body)
+        told = "connection" if self.lives_by_connection else r"\d+ms"
+        by_guard = self.expect(0, "lease", "list", "--server", guard.url).stdout
+        for text in (by_guard, self.lease(0, "list").stdout):
+            self.assertRegex(text, rf"^a/1 \d+ {told}\na/2 \d+ {told}\nb \d+ {told}\n$")
 
     def test_without_its_record_it_serves_and_is_not_ready(self):
         guard = self.serve()

@@ -10,7 +10,7 @@ Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. 
 import os
 import socket
 
-from server_process import ServerProcess, free_ports, program
+from server_process import Members, ServerProcess, free_ports, program
 from waiting import LIMIT_S, wait_until
 
 PORT_MAX = 55_000  # a cluster's bus takes the port 10000 above
@@ -137,11 +137,12 @@ class Server(ServerProcess):
         wait_until(is_followed, what="replicas that follow")
 
 
-class Cluster:
-    """Several masters as a Redis Cluster; a context manager that removes them."""
+class Cluster(Members):
+    """Several masters as a Redis Cluster: self.nodes."""
 
     def __init__(self, masters=3):
-        self.nodes = []
+        super().__init__("redis")
+        self.nodes = self.members
         try:
             for _ in range(masters):
                 self.nodes.append(Server({"cluster-enabled": "yes", "cluster-node-timeout": "5000"}))
@@ -149,12 +150,6 @@ class Cluster:
         except BaseException:
             self.remove()
             raise
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
 
     def _join(self):
         slots, count = 16384, len(self.nodes)
@@ -168,10 +163,3 @@ class Cluster:
     def _is_whole(self, node):
         return ("cluster_state:ok" in node.cli("CLUSTER", "INFO")
                 and len(node.cli("CLUSTER", "SLOTS")) == len(self.nodes))
-
-    def url(self, rest=""):
-        return "redis://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes) + rest
-
-    def remove(self):
-        for node in self.nodes:
-            node.remove()

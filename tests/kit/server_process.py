@@ -213,3 +213,27 @@ class ServerProcess:
         if self._heir.poll() is None:
             self._heir.communicate(b"done\n")
         atexit.unregister(self.remove)
+
+
+class Members:
+    """Servers that are one service: self.members, in which a constructor puts them. A context manager that removes them."""
+
+    def __init__(self, scheme):
+        self.scheme = scheme
+        self.members = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+    def url(self, rest=""):
+        return f"{self.scheme}://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members) + rest
+
+    def leader(self):
+        return wait_until(lambda: next((member for member in self.members if member.is_leader()), None), what="a leader")
+
+    def remove(self):
+        for member in self.members:
+            member.remove()

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -241,6 +242,35 @@ class Server:
         self.wait()
 
 
+class Guard:
+    """A 'fenceguard serve' whose data port stays the same, however often it is killed. serve(*arguments) answers a Server."""
+
+    def __init__(self, serve):
+        self._serve = serve
+        self.data = f"127.0.0.1:{free_ports(1)[0]}"
+        self.start()
+
+    def start(self):
+        self.process = self._serve("--listen", self.data).process
+
+    def address(self):
+        return self.data
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
+
 class BinaryTest(unittest.TestCase):
     """A test with a temporary folder, which is where every process is started."""
 
@@ -413,3 +443,48 @@ def end_process(process):
     if process.poll() is None:
         process.kill()
     process.communicate()
+
+
+# Of Debian's source packages.
+ARCHIVES = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+FETCH_MAX_S = 240
+
+
+def unpack_source(package, folder):
+    """The source of a source package in folder/unpacked: of its newest version that the archives have, which may be older than
+    what is installed. What folder held is removed. Raises AssertionError where it cannot be had."""
+    try:
+        _unpack_source(package, folder)
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        raise AssertionError(f"Debian's source package '{package}' could not be fetched from the archive that apt knows: {error}") from None
+
+
+def _run_in_time(words, folder, **options):
+    return subprocess.run(words, cwd=folder, stdin=subprocess.DEVNULL, check=True, timeout=FETCH_MAX_S, **options)
+
+
+def _unpack_source(package, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    for part in ("lists/partial", "cache/archives/partial"):
+        (folder / part).mkdir(parents=True)
+    archives = _run_in_time(["apt-get", "indextargets", "--format", ARCHIVES, "Created-By: Packages", "Origin: Debian"], folder,
+                    capture_output=True, text=True).stdout
+    (folder / "sources.list").write_text("".join(f"deb-src {line}\n" for line in sorted(set(archives.splitlines()))))
+    places = {"Dir::Etc::SourceList": folder / "sources.list", "Dir::Etc::SourceParts": "-", "Dir::State::Lists": folder / "lists",
+              "Dir::Cache": folder / "cache"}
+    options = [word for name, place in places.items() for word in ("-o", f"{name}={place}")]
+    _run_in_time(["apt-get", "-q", *options, "update"], folder, stdout=sys.stderr)
+    known = _run_in_time(["apt-cache", *options, "showsrc", "--only-source", package], folder, capture_output=True, text=True).stdout
+    versions = list(dict.fromkeys(re.findall("^Version: (.*)$", known, re.MULTILINE)))  # the newest first
+    for version in versions:
+        try:
+            _run_in_time(["apt-get", "-q", *options, "--download-only", "--tar-only", "source", f"{package}={version}"], folder, stdout=sys.stderr)
+            break
+        except subprocess.CalledProcessError:  # a mirror may be behind its own lists
+            if version == versions[-1]:
+                raise
+    (archive,) = folder.glob(f"{package}_*.orig.tar.*")
+    (folder / "unpacked").mkdir()
+    _run_in_time(["tar", "-xf", archive, "--strip-components=1", "-C", folder / "unpacked"], folder)
+    for part in ("lists", "cache"):
+        shutil.rmtree(folder / part)

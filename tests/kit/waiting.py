@@ -15,3 +15,8 @@ def wait_until(condition, limit_s=LIMIT_S, what="the condition"):
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come true within {limit_s} s")
         time.sleep(0.01)
+
+
+def moment(randomness, most_s=0.03):
+    """A moment that is any moment of what goes on; nothing depends on its length."""
+    time.sleep(randomness.random() * most_s)

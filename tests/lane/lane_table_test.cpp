@@ -1,6 +1,7 @@
 // The rule of the lane, one sentence a test: higher tokens, older writes that are under way, and writes whose
 // end was not seen.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -410,6 +411,37 @@ TEST_F(LaneTableTest, ARecordBelowTheFloorIsNotRemembered) {
   EXPECT_EQ(lanes_.state(look), "stale");
   lanes_.holds = false;
   EXPECT_EQ(lanes_.state(lanes_.write("a", 34)), "stale");
+}
+
+// 'name waiting/in_flight', and for how long each is quarantined.
+std::vector<std::string> lines_of(const LaneDriver& lanes, const FenceListing& listing,
+                                  LaneTable::Which which) {
+  std::vector<std::string> lines;
+  for (const auto& [name, waiting, in_flight, quarantined] : lanes.table.list(listing, which, lanes.now)) {
+    lines.push_back(fmt::format("{} {}/{}", name, waiting, in_flight));
+    if (quarantined.count() > 0) lines.back() += fmt::format(" {}", quarantined.count());
+  }
+  return lines;
+}
+
+TEST_F(LaneTableTest, LanesAreListedInOrderWhileSomethingIsInFlightWaitsOrIsClosedInThem) {
+  const auto all = [&](const FenceListing& listing) {
+    return lines_of(lanes_, listing, LaneTable::Which::all);
+  };
+  (void)begin("a/2", 34);
+  (void)lanes_.write("a/2", 35);  // waits for the older one
+  (void)begin("b", 7);
+  (void)begin("a/1", 1);
+  lanes_.end(begin("a/3", 5), Ending::unknown);
+  stand("a/4", 9);
+  const Ticket read = lanes_.ask(Kind::read, {LaneDriver::claim("a/4", 9)});
+  EXPECT_EQ(lanes_.state(read), "entered");
+  EXPECT_THAT(all({}), ElementsAre("a/1 0/1", "a/2 1/1", "a/3 0/0 30000", "b 0/1"));
+  EXPECT_THAT(all({.prefix = "a/", .after = "a/1", .limit = 1}), ElementsAre("a/2 1/1"));
+  EXPECT_THAT(all({.prefix = "a/", .after = "a/2", .limit = 9}), ElementsAre("a/3 0/0 30000"));
+  EXPECT_THAT(lines_of(lanes_, {}, LaneTable::Which::quarantined), ElementsAre("a/3 0/0 30000"));
+  lanes_.wait(LaneDriver::settle);
+  EXPECT_THAT(all({.prefix = "a/3", .after = {}, .limit = 9}), IsEmpty());
 }
 
 }  // namespace

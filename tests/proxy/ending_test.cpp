@@ -204,6 +204,13 @@ TEST_F(EndingTest, AReadWhoseConnectionEndsWithoutAWordIsTriedOnceMoreOnANewOne)
   EXPECT_THAT(upstream_.seen(), SizeIs(4)) << "a new connection that ends is an answer";
 }
 
+TEST_F(EndingTest, AWriteWhoseConnectionEndsWithoutAWordIsSentOnce) {
+  EXPECT_EQ(guarded_.send("GET", "/a").status, 404U);
+  std::this_thread::sleep_for(2 * proxy::UpstreamPool::rest_min);
+  EXPECT_EQ(verdict(guarded_.put("/a", 1, "drop")), "unknown");
+  EXPECT_THAT(upstream_.seen(), SizeIs(2)) << "on the kept connection, and on no other one";
+}
+
 class UnansweredTest : public EndingTest {
  protected:
   UnansweredTest() : EndingTest{impatient(4s)} {}

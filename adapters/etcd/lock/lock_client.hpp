@@ -23,6 +23,7 @@
 #include "adapters/etcd/lock/lock_name.hpp"
 #include "adapters/etcd/lock/offset.hpp"
 #include "adapters/etcd/lock/queue_entry.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/support/clock.hpp"
 #include "guard/token_source.hpp"
 
@@ -82,6 +83,9 @@ class LockClient {
   Release release(const Claim& claim);
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  // Looks at the keys of all locks that start so: more than list_keys_max are Unavailable.
+  [[nodiscard]] LeasePage list(const FenceListing& listing);
+  static constexpr std::int64_t list_keys_max = 20'000;
   void raise(const Resource& resource, Token mark);
   [[nodiscard]] Token draw();
   [[nodiscard]] Token lowest_live();
@@ -130,6 +134,7 @@ class LockClient {
   [[nodiscard]] TxnAnswer read(std::vector<Op> ops, std::optional<Hedging> hedging = {});
   [[nodiscard]] Op marker() const;
   [[nodiscard]] Op first_of(const std::string& lock) const;
+  [[nodiscard]] std::map<Resource, KeyValue> heads_of(const FenceListing& listing);
 
   Client client_;
   const LockName lock_name_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "guard/error.hpp"
+#include "guard/support/percent.hpp"
 
 namespace fenceguard::etcd {
 namespace {
@@ -61,13 +62,31 @@ LockName LockName::of_registration(const std::string& prefix, const KeyValue& re
   return {prefix, registration.key.substr(registered(prefix).key.size())};
 }
 
+std::optional<Resource> LockName::resource_of(std::string_view key) const {
+  auto name = key.substr(0, key.find_last_of('/') + 1);
+  const std::string before = is_shared_ ? before_ : own();
+  const std::string after = (is_shared_ ? after_ : "") + "/";
+  const bool is_reserved = is_shared_ && key.starts_with(prefix_ + "/") && !key.starts_with(own());
+  if (is_reserved || name.size() < before.size() + after.size() || !name.starts_with(before) ||
+      !name.ends_with(after))
+    return std::nullopt;
+  name = name.substr(before.size(), name.size() - before.size() - after.size());
+  if (is_shared_) return Resource::parse(name);
+  const auto decoded = percent_decode(name);
+  return decoded ? Resource::parse(*decoded) : std::nullopt;
+}
+
+Op LockName::all_of(const std::string& prefix) const {
+  const auto start = is_shared_ ? before_ + prefix : own() + escaped(prefix);
+  auto range = get_all(start);
+  // Without anything before the resource, everything: etcd has no empty key.
+  if (start.empty()) range.key = std::string(1, '\0');
+  return range;
+}
+
 std::vector<Op> LockName::all() const {
   std::vector<Op> ranges{get_all(own())};
-  if (!is_shared_ || before_.starts_with(own())) return ranges;
-  // Without anything before the resource, everything: etcd has no empty key.
-  auto range = get_all(before_);
-  if (before_.empty()) range.key = std::string(1, '\0');
-  ranges.push_back(std::move(range));
+  if (is_shared_ && !before_.starts_with(own())) ranges.push_back(all_of(""));
   return ranges;
 }
 

@@ -5,7 +5,9 @@
 //
 // Values; thread-safe.
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "adapters/etcd/client.hpp"
 #include "guard/resource.hpp"
@@ -26,6 +28,11 @@ class LockName {
 
   // The key of a contender.
   [[nodiscard]] std::string key_of(const Resource& resource, std::int64_t lease) const;
+
+  // Whose lock a contender's key is of, as of() names it; nothing: no resource's.
+  [[nodiscard]] std::optional<Resource> resource_of(std::string_view key) const;
+  // What the keys of the locks of all resources that start with prefix are among.
+  [[nodiscard]] Op all_of(const std::string& prefix) const;
 
   // To be put with every key of a lock that is not in our own names, so that lowest_live() finds the locks of
   // every pattern that the namespace is used with.

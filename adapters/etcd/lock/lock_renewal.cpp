@@ -1,5 +1,7 @@
 // The calls of the token source for a lease that was granted.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -12,6 +14,7 @@ namespace {
 constexpr int attempts_max = 16;
 constexpr std::chrono::milliseconds heartbeat{100};  // of etcd's leader, where nothing else was set
 constexpr std::size_t places_max = 65'536;
+constexpr std::int64_t keys_at_once = 1'000;
 
 }  // namespace
 
@@ -193,6 +196,44 @@ std::optional<LeaseRecord> LockClient::show(const Resource& resource) {
   const QueueEntry first{found.front()};
   const Claim claim{resource, first.token(offset.value), first.holder.value_or(Holder{}), {}};
   return LeaseRecord{claim, remaining(first.key.lease)};
+}
+
+// The keys are not in the order of the resources, whose slashes are encoded, so all of them are read.
+std::map<Resource, KeyValue> LockClient::heads_of(const FenceListing& listing) {
+  std::map<Resource, KeyValue> heads;
+  auto range = lock_name_.all_of(listing.prefix);
+  range.limit = keys_at_once;
+  for (bool has_more = true; has_more;) {
+    auto answer = client_.range(range);
+    if (answer.count > list_keys_max) {
+      throw Unavailable(
+          fmt::format("leases are found by a look at every key of the locks in etcd, and there are {} and "
+                      "more, more than {}: list those of a longer prefix, or ask for one by its name",
+                      answer.count, list_keys_max));
+    }
+    has_more = answer.has_more && !answer.found.empty();
+    if (has_more) range.key = answer.found.back().key + '\0';
+    for (auto& found : answer.found) {
+      auto resource = lock_name_.resource_of(found.key);
+      if (!resource || !listing.names(*resource)) continue;
+      const auto [head, is_first] = heads.try_emplace(*std::move(resource), found);
+      if (!is_first && found.create_revision < head->second.create_revision) head->second = std::move(found);
+    }
+  }
+  return heads;
+}
+
+LeasePage LockClient::list(const FenceListing& listing) {
+  const auto offset = offset_.learn(client_.range(offset_.get()));
+  LeasePage page;
+  for (auto& [resource, head] : heads_of(listing)) {
+    page.has_more = page.entries.size() == listing.limit;
+    if (page.has_more) break;
+    const auto lease = head.lease;
+    const Claim claim{resource, QueueEntry{std::move(head)}.token(offset.value), {}, {}};
+    page.entries.push_back({claim, remaining(lease)});
+  }
+  return page;
 }
 
 }  // namespace fenceguard::etcd

@@ -12,6 +12,7 @@ extern const std::string_view sql_001_fences;
 extern const std::string_view sql_002_rule;
 extern const std::string_view sql_003_locks;
 extern const std::string_view sql_004_admit;
+extern const std::string_view sql_004a_session_claims;
 extern const std::string_view sql_005_advance;
 extern const std::string_view sql_006_leases;
 extern const std::string_view sql_007_protect;
@@ -42,8 +43,8 @@ void require_installed(pqxx::transaction_base& tx) {
 std::string install_sql() {
   std::string text = "BEGIN;\nSET LOCAL client_min_messages = warning;\n\n";
   for (const auto part :
-       {sql_001_fences, sql_002_rule, sql_003_locks, sql_004_admit, sql_005_advance, sql_006_leases,
-        sql_007_protect, sql_007a_operation, sql_007b_observe, sql_008_grants}) {
+       {sql_001_fences, sql_002_rule, sql_003_locks, sql_004_admit, sql_004a_session_claims, sql_005_advance,
+        sql_006_leases, sql_007_protect, sql_007a_operation, sql_007b_observe, sql_008_grants}) {
     text.append(part).append("\n");
   }
   return text +

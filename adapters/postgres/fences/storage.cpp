@@ -7,6 +7,7 @@
 #include "adapters/postgres/fences/fence_table.hpp"
 #include "adapters/postgres/session.hpp"
 #include "adapters/postgres/token_source.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/store/blocking_fence_store.hpp"
 
 namespace fenceguard::postgres {
@@ -101,7 +102,7 @@ Ruling DatabaseDriver::advance(const Claim& claim) {
 
 // The database's own token source, opened when it can be: a storage that waits for its SQL to be installed,
 // or for its server, is a storage all the same.
-class OwnSource : public TokenSource {
+class OwnSource : public TokenSource, public LeaseLister {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -125,6 +126,9 @@ class OwnSource : public TokenSource {
   void raise(const Resource& resource, Token mark) override { source().raise(resource, mark); }
   Token draw() override { return source().draw(); }
   std::optional<Token> lowest_live() override { return source().lowest_live(); }
+  LeasePage list_leases(const FenceListing& listing) override {
+    return dynamic_cast<LeaseLister&>(source()).list_leases(listing);
+  }
   bool lives_by_connection() const noexcept override { return lives_by_connection_; }
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                     const AcquireOptions& options) override {

@@ -38,6 +38,11 @@ Token token_in(const pqxx::field& field) {
   return Token{field.as<std::int64_t>()};
 }
 
+std::optional<std::chrono::milliseconds> left_in(const pqxx::field& field) {
+  if (field.is_null()) return std::nullopt;
+  return std::chrono::milliseconds{field.as<std::int64_t>()};
+}
+
 }  // namespace
 
 std::variant<Grant, Held> LeaseClient::acquire(const Resource& resource, const Holder& holder, Ms ttl) {
@@ -123,7 +128,7 @@ void LeaseClient::wait_until_gone(int pid) {
   }
 }
 
-std::optional<LeaseClient::Shown> LeaseClient::show(const Resource& resource) {
+std::optional<LeaseRecord> LeaseClient::show(const Resource& resource) {
   const auto rows = pool_.call(
       "looking for the lease of " + resource.name(),
       [&](pqxx::connection& connection) {
@@ -135,9 +140,8 @@ std::optional<LeaseClient::Shown> LeaseClient::show(const Resource& resource) {
       },
       never);
   if (rows.empty()) return std::nullopt;
-  Shown shown{{resource, token_in(rows[0][0]), Holder{rows[0][1].as<std::string>()}, std::nullopt}, {}};
-  if (!rows[0][2].is_null()) shown.remaining = Ms{rows[0][2].as<std::int64_t>()};
-  return shown;
+  return LeaseRecord{{resource, token_in(rows[0][0]), Holder{rows[0][1].as<std::string>()}, std::nullopt},
+                     left_in(rows[0][2])};
 }
 
 LeasePage LeaseClient::list(const FenceListing& listing) {
@@ -155,9 +159,8 @@ LeasePage LeaseClient::list(const FenceListing& listing) {
   for (const auto& row : rows) {
     page.has_more = page.entries.size() == listing.limit;
     if (page.has_more) break;
-    const Ms remaining{row[2].is_null() ? AcquireOptions{}.ttl.count() : row[2].as<std::int64_t>()};
     page.entries.push_back(
-        {{Resource{row[0].as<std::string>()}, token_in(row[1]), {}, std::nullopt}, remaining});
+        {{Resource{row[0].as<std::string>()}, token_in(row[1]), {}, std::nullopt}, left_in(row[2])});
   }
   return page;
 }

@@ -37,13 +37,8 @@ class LeaseClient {
   // Ends the lease; where a backend keeps it, returns when that is gone, or has not gone for end_wait.
   Release end(const Resource& resource);
 
-  struct Shown {
-    Claim claim;
-    std::optional<Ms> remaining;  // nothing for a lease that is kept by a connection
-  };
-  [[nodiscard]] std::optional<Shown> show(const Resource& resource);
-
-  // Without their holders. What is kept by a connection has the usual time to live.
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  // Without their holders.
   [[nodiscard]] LeasePage list(const FenceListing& listing);
 
   void raise(Token mark);

@@ -173,15 +173,13 @@ Release SessionLockSource::let_go(SessionLease& kept) {
 }
 
 std::optional<LeaseRecord> SessionLockSource::show(const Resource& resource) {
-  const auto shown = calls_.show(resource);
-  if (!shown) return std::nullopt;
-  if (shown->remaining) return LeaseRecord{shown->claim, *shown->remaining};
+  auto shown = calls_.show(resource);
   const auto kept = find(resource);
   // How long another process goes on without renewing is known to that process.
-  if (!kept || kept->claim != shown->claim) return LeaseRecord{shown->claim, AcquireOptions{}.ttl};
+  if (!shown || shown->remaining || !kept || kept->claim != shown->claim) return shown;
   const std::scoped_lock lock{kept->mutex};
-  const auto left = std::chrono::ceil<Ms>(kept->expires_at - BootClock::now());
-  return LeaseRecord{shown->claim, std::max(left, Ms{0})};
+  shown->remaining = std::max(std::chrono::ceil<Ms>(kept->expires_at - BootClock::now()), Ms{0});
+  return shown;
 }
 
 SessionLockSource::KeptPtr SessionLockSource::find(const Resource& resource) {

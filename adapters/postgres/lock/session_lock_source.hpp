@@ -24,7 +24,7 @@
 
 namespace fenceguard::postgres {
 
-class SessionLockSource : public TokenSource {
+class SessionLockSource : public TokenSource, public LeaseLister {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -38,6 +38,7 @@ class SessionLockSource : public TokenSource {
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override { return calls_.end(resource); }
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override;
+  [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
   [[nodiscard]] Token draw() override { return calls_.draw(); }
   [[nodiscard]] std::optional<Token> lowest_live() override { return calls_.lowest_live(); }

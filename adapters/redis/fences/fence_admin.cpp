@@ -179,9 +179,10 @@ FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
 
 std::int64_t init(Client& client, std::int64_t floor) {
   refuse_cluster(client);
-  const auto key = client.keys().name_space();
+  const auto record = client.keys().name_space();
+  const auto watched = client.keys().floor();
   const auto wanted = std::to_string(floor);
-  const auto reply = run(client, "initialising", {scripts::init(), {key}, {wanted}});
+  const auto reply = run(client, "initialising", {scripts::init(), {record, watched}, {wanted}});
   const auto result = parse_decimal(reply.text);
   if (!result) throw Unavailable("the floor of this Redis namespace is damaged");
   return *result;
@@ -193,6 +194,7 @@ namespace {
 Compaction compact_all(Client& client, Token lowest_live, Compaction& sum) {
   const auto lowest = to_string(lowest_live);
   const auto record = client.keys().name_space();
+  const auto watched = client.keys().floor();
   const auto index = client.keys().resources();
   FenceListing listing{.prefix = {}, .after = {}, .limit = compaction_step};
   for (;;) {
@@ -201,7 +203,7 @@ Compaction compact_all(Client& client, Token lowest_live, Compaction& sum) {
     if (has_more) names.pop_back();
     std::vector<std::string> fences;
     for (const auto& name : names) fences.push_back(client.keys().fence(Resource{name}));
-    Run run{scripts::compact(), {record, index}, {lowest}};
+    Run run{scripts::compact(), {record, watched, index}, {lowest}};
     run.keys.insert(run.keys.end(), fences.begin(), fences.end());
     run.arguments.insert(run.arguments.end(), names.begin(), names.end());
     const auto reply = redis::run(client, "compacting", run);

@@ -1,5 +1,7 @@
 #include "adapters/redis/fences/storage.hpp"
 
+#include <fmt/format.h>
+
 #include "adapters/redis/fences/address_beside_source.hpp"
 #include "adapters/redis/fences/fence_admin.hpp"
 #include "adapters/redis/token_source.hpp"
@@ -11,13 +13,28 @@ namespace {
 
 class RedisDriver : public FenceDriver {
  public:
-  // pool: that of all drivers of the store, so that calls one after another go by one connection. Made by
-  // connect().
-  RedisDriver(Address address, std::int64_t jump_max, std::shared_ptr<std::optional<Pool>> pool)
-      : address_{std::move(address)}, jump_max_{jump_max}, pool_{std::move(pool)} {}
+  // pool: that of all drivers of the store, so that calls one after another go by one connection.
+  RedisDriver(std::int64_t jump_max, std::shared_ptr<Pool> pool)
+      : jump_max_{jump_max}, pool_{std::move(pool)} {}
 
-  void connect() override { pool_->emplace(address_); }
-  StoreStatus status() override { return call(redis::status); }
+  void connect() override {
+    try {
+      pool_->connect();
+    } catch (const PasswordRequired&) {
+      // Clients of a data side may bring theirs.
+    }
+  }
+  StoreStatus status() override {
+    try {
+      return call(redis::status);
+    } catch (const PasswordRequired& error) {
+      StoreStatus status;
+      status.reason = fmt::format(
+          "{}; clients log in themselves, and the control side needs a user and password in the URL",
+          error.what());
+      return status;
+    }
+  }
   Ruling advance(const Claim& claim) override { return call(redis::advance, claim, jump_max_); }
   FenceView show(const Resource& resource) override { return call(look, resource); }
   FencePage list(const FenceListing& listing) override { return call(redis::list, listing); }
@@ -31,22 +48,28 @@ class RedisDriver : public FenceDriver {
  private:
   template <class Result, class... Arguments>
   Result call(Result (*function)(Client&, Arguments...), std::type_identity_t<Arguments>... arguments) {
-    return (*pool_)->with([&](Client& client) { return function(client, arguments...); });
+    return pool_->with([&](Client& client) { return function(client, arguments...); });
   }
 
-  const Address address_;
   const std::int64_t jump_max_;
-  const std::shared_ptr<std::optional<Pool>> pool_;
+  const std::shared_ptr<Pool> pool_;
 };
 
 }  // namespace
 
 std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) {
   const auto address = address_beside_source(url);
-  const auto pool = std::make_shared<std::optional<Pool>>();
-  const auto make_driver = [&] { return std::make_unique<RedisDriver>(address, options.jump_max, pool); };
-  return open_server_storage({.fences = {address.shown, options.mode, make_driver},
-                              .open_source = [&] { return open_source(url); }});
+  const auto pool = std::make_shared<Pool>(address);
+  const auto make_driver = [&] { return std::make_unique<RedisDriver>(options.jump_max, pool); };
+  const auto open_own_source = [&]() -> std::unique_ptr<TokenSource> {
+    try {
+      return open_source(url);
+    } catch (const PasswordRequired&) {
+      return nullptr;
+    }
+  };
+  return open_server_storage(
+      {.fences = {address.shown, options.mode, make_driver}, .open_source = open_own_source});
 }
 
 }  // namespace fenceguard::redis

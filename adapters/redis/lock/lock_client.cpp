@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "adapters/redis/lock/lock_scan.hpp"
 #include "adapters/redis/wire/errors.hpp"
@@ -46,13 +47,25 @@ LockClient::Refusal refusal_of(const Reply& reply) {
   return refusal;
 }
 
+// What the script 'show' answers; nothing: no lease of ours.
+std::optional<LeaseRecord> record_of(const Resource& resource, const Reply& reply) {
+  if (reply.is_nil()) return std::nullopt;
+  require_shape(reply, 3);
+  const auto& id = reply.elements[1].text;
+  const auto holder = id.empty() ? std::optional{Holder{}} : Holder::parse(id);
+  if (!holder) return std::nullopt;  // another library's lock after all
+  const auto left = reply.elements[2].integer;
+  return LeaseRecord{{resource, token_of(reply.elements[0]), *holder, std::nullopt},
+                     LockClient::Ms{left < 0 ? ttl_max.count() : left}};
+}
+
 }  // namespace
 
 LockClient::LockClient(const Address& address, const LockOptions& options)
     : pool_{address},
       keys_{address.prefix},
       options_{options},
-      lock_key_{keys_, options.lock_key, pool_.is_cluster()} {}
+      lock_key_{keys_, options.lock_key, pool_.connect()} {}
 
 LockClient::Answer LockClient::ask(const Ask& ask) {
   require_sensible_ttl(ask.ttl);
@@ -137,15 +150,41 @@ std::optional<LeaseRecord> LockClient::show(const Resource& resource) {
                             scripts::show(),
                             {lock_key_.of(resource)},
                             {}});
-    if (reply.is_nil()) return std::nullopt;
-    require_shape(reply, 3);
-    const auto& id = reply.elements[1].text;
-    const auto holder = id.empty() ? std::optional{Holder{}} : Holder::parse(id);
-    if (!holder) return std::nullopt;  // another library's lock after all
-    const auto left = reply.elements[2].integer;
-    return LeaseRecord{{resource, token_of(reply.elements[0]), *holder, std::nullopt},
-                       Ms{left < 0 ? ttl_max.count() : left}};
+    return record_of(resource, reply);
   });
+}
+
+LeasePage LockClient::list(const FenceListing& listing) {
+  const auto page_of = [&](Client& client) {
+    const auto resources = locked_resources(client, lock_key_, listing);
+    LeasePage page;
+    for (std::span<const Resource> rest{resources}; !rest.empty() && !page.has_more;) {
+      const auto some = rest.first(std::min(rest.size(), listing.limit + 1));
+      rest = rest.subspan(some.size());
+      for (auto& lease : live_of(client, some)) {
+        if (!page.take(std::move(lease), listing)) break;
+      }
+    }
+    return page;
+  };
+  return read_only_call([&] { return pool_.with(page_of); });
+}
+
+// What has expired meanwhile, or is another library's, is left out.
+std::vector<LeaseRecord> LockClient::live_of(Client& client, std::span<const Resource> resources) const {
+  std::vector<std::string> keys;
+  for (const auto& resource : resources) keys.push_back(lock_key_.of(resource));
+  std::vector<Run> runs;
+  for (const auto& key : keys) runs.push_back({scripts::show(), {key}, {}});
+  auto replies = client.run_all(runs);
+  std::vector<LeaseRecord> live;
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    auto reply = std::move(replies[i]).value_or_raise();
+    if (reply.is_error() && reply.text.find("WRONGTYPE") != std::string::npos) continue;
+    auto lease = record_of(resources[i], unless_error("listing leases", std::move(reply)));
+    if (lease) live.push_back(*std::move(lease));
+  }
+  return live;
 }
 
 void LockClient::raise(const Resource& resource, Token mark) {

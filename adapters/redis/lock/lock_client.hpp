@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "adapters/redis/lock/lock_key.hpp"
 #include "adapters/redis/wire/pool.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::redis {
@@ -58,10 +60,13 @@ class LockClient {
   // Ends the lease that is seen, never its successor.
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  // REQUIRES: not under Redis Cluster.
+  [[nodiscard]] LeasePage list(const FenceListing& listing);
   void raise(const Resource& resource, Token mark);
   [[nodiscard]] Token draw();
   [[nodiscard]] std::optional<Token> lowest_live();
 
+  [[nodiscard]] bool is_cluster() const noexcept { return pool_.is_cluster(); }
   [[nodiscard]] bool is_fair() const noexcept { return options_.is_fair; }
   [[nodiscard]] std::string channel(const Resource& resource) const { return keys_.released(resource); }
 
@@ -83,6 +88,7 @@ class LockClient {
   void add_pattern(Call& call) const;
   // Runs a script that frees the lock if the claim holds it. doing: 'releasing the lock'.
   Release free(const Claim& claim, const std::string& doing, const Script& script);
+  [[nodiscard]] std::vector<LeaseRecord> live_of(Client& client, std::span<const Resource> resources) const;
   Reply run(const Call& call);
   struct Copied {
     Reply reply;

@@ -25,13 +25,13 @@ LockKey::LockKey(Keys keys, const std::string& pattern, bool is_cluster)
     after_ = "}";
     return;
   }
-  const auto place = pattern.find("%s");
-  if (place == pattern.npos || pattern.find("%s", place + 1) != pattern.npos) {
+  const auto parts = LockPattern::parse(pattern);
+  if (!parts) {
     throw InvalidInput(fmt::format(
         "?lock_key of a redis: URL has one %s, which stands for the resource, and this is '{}'", pattern));
   }
-  before_ = pattern.substr(0, place);
-  after_ = pattern.substr(place + 2);
+  before_ = parts->before;
+  after_ = parts->after;
   if (is_cluster && (before_.find('{') != before_.size() - 1 || !after_.starts_with('}'))) {
     throw InvalidInput(fmt::format(
         "under Redis Cluster %s is the hash tag of ?lock_key, as in lock:{{%s}}, and this is '{}'", pattern));
@@ -51,8 +51,15 @@ std::string LockKey::of(const Resource& resource) const {
   return key;
 }
 
-std::string LockKey::glob() const {
-  return escaped(before_) + "*" + escaped(after_);
+std::string LockKey::glob(const std::string& prefix) const {
+  return escaped(before_) + escaped(prefix) + "*" + escaped(after_);
+}
+
+std::optional<Resource> LockKey::resource_of(std::string_view key) const {
+  const bool is_lock = key.size() > before_.size() + after_.size() && key.starts_with(before_) &&
+                       key.ends_with(after_) && !(is_shared_ && keys_.is_reserved(key));
+  if (!is_lock) return std::nullopt;
+  return Resource::parse(key.substr(before_.size(), key.size() - before_.size() - after_.size()));
 }
 
 }  // namespace fenceguard::redis

@@ -4,7 +4,9 @@
 //
 // Values; thread-safe.
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "adapters/redis/keys.hpp"
 #include "guard/resource.hpp"
@@ -21,8 +23,10 @@ class LockKey {
   // where the resource cannot be a hash tag.
   [[nodiscard]] std::string of(const Resource& resource) const;
 
-  // What SCAN finds all of them by.
-  [[nodiscard]] std::string glob() const;
+  // What SCAN finds all of them by, or those of resources that start so.
+  [[nodiscard]] std::string glob(const std::string& prefix = {}) const;
+  // Whose lock the key is; nothing: no resource's.
+  [[nodiscard]] std::optional<Resource> resource_of(std::string_view key) const;
 
   // The resource's key is another library's, too: such a pattern is registered with every grant and renewal.
   [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "guard/error.hpp"
+#include "guard/support/look_up.hpp"
 #include "guard/support/read_only_call.hpp"
 
 namespace fenceguard::redis {
@@ -85,18 +86,23 @@ void Connection::Close::operator()(redisContext* context) const noexcept {
   redisFree(context);
 }
 
-Connection::Connection(const Address& address) : shown_{address.shown} {
+Connection::Connection(const Address& address) : shown_{to_string(address.endpoints.front())} {
   const auto& endpoint = address.endpoints.front();
   const auto limit = timeval_of(address.connect_timeout);
-  context_.reset(endpoint.host.empty()
-                     ? redisConnectUnixWithTimeout(endpoint.socket.c_str(), limit)
-                     : redisConnectWithTimeout(endpoint.host.c_str(), endpoint.port, limit));
-  if (!context_) throw Unavailable("no memory for a connection to Redis");
-  if (context_->err != 0) {
-    throw Unavailable(
-        fmt::format("Redis at {} cannot be reached: {}", to_string(endpoint), context_->errstr));
+  std::string reason;
+  if (endpoint.host.empty()) {
+    context_.reset(redisConnectUnixWithTimeout(endpoint.socket.c_str(), limit));
+  } else {
+    const auto found = look_up(endpoint.host, address.connect_timeout);
+    reason = found.error;
+    for (const auto& number : found.addresses) {
+      context_.reset(redisConnectWithTimeout(number.c_str(), endpoint.port, limit));
+      if (!context_ || context_->err == 0) break;
+    }
   }
-  shown_ = to_string(endpoint);
+  if (!context_ && reason.empty()) throw Unavailable("no memory for a connection to Redis");
+  if (context_ && context_->err != 0) reason = context_->errstr;
+  if (!reason.empty()) throw Unavailable(fmt::format("Redis at {} cannot be reached: {}", shown_, reason));
   if (!endpoint.host.empty()) redisEnableKeepAlive(context_.get());
   set_timeout(address.timeout);
   read_only_call([&] { greet(address); });
@@ -121,7 +127,9 @@ void Connection::greet(const Address& address) {
   for (const auto& reply : replies) {
     if (!reply.is_error()) continue;
     // The server's own words; it does not repeat the password.
-    throw Unavailable(fmt::format("Redis at {} refuses: {}", shown_, reply.text));
+    const auto text = fmt::format("Redis at {} refuses: {}", shown_, reply.text);
+    if (reply.text.starts_with("NOAUTH")) throw PasswordRequired(text);
+    throw Unavailable(text);
   }
   const auto& hello = replies[greetings.front()[0] == "AUTH" ? 1 : 0];
   const auto mode = value_of(hello, "mode");

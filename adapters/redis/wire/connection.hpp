@@ -17,12 +17,19 @@
 
 #include "adapters/redis/address.hpp"
 #include "adapters/redis/wire/reply.hpp"
+#include "guard/error.hpp"
 
 struct redisContext;
 
 namespace fenceguard::redis {
 
 using Arguments = std::span<const std::string_view>;
+
+// The server answers, and wants a password of its default user, which the address does not have.
+class PasswordRequired : public Unavailable {
+ public:
+  using Unavailable::Unavailable;
+};
 
 // Appends one command to text, as it is sent.
 void encode(Arguments arguments, std::string& text);
@@ -36,8 +43,8 @@ class Connection {
     bool is_replica = false;
   };
 
-  // Connects to the address's first endpoint. Throws Unavailable with a sentence that says what to do and
-  // never holds the password.
+  // Connects to the address's first endpoint. Throws Unavailable, PasswordRequired among others, with a
+  // sentence that says what to do and never holds the password.
   explicit Connection(const Address& address);
   ~Connection();
   Connection(Connection&&) noexcept;

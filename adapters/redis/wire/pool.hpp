@@ -16,13 +16,17 @@ namespace fenceguard::redis {
 
 class Pool {
  public:
-  // Connects once, so that a wrong address shows now. Throws Unavailable.
-  explicit Pool(Address address) : address_{std::move(address)} {
-    idle_.push_back(std::make_unique<Client>(address_, commands_));
-    is_cluster_ = idle_.front()->is_cluster();
+  explicit Pool(Address address) : address_{std::move(address)} {}
+
+  // Connects once, so that a wrong address shows now. Whether it is a Redis Cluster. Throws Unavailable.
+  // REQUIRES: no other call before it has returned.
+  bool connect() {
+    give_back(take());
+    return is_cluster_ = idle_.front()->is_cluster();
   }
 
   [[nodiscard]] const Address& address() const noexcept { return address_; }
+  // As it was when it was connected.
   [[nodiscard]] bool is_cluster() const noexcept { return is_cluster_; }
 
   // function(client); what it throws passes through.

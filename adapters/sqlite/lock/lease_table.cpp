@@ -11,8 +11,6 @@
 namespace fenceguard::sqlite {
 namespace {
 
-constexpr std::int64_t rows_at_once = 1'000;
-
 std::string read_boot_id() {
   std::ifstream file{"/proc/sys/kernel/random/boot_id"};
   std::string id;
@@ -50,28 +48,36 @@ std::optional<LeaseRecord> LeaseTable::find(const Resource& resource) {
                      std::chrono::milliseconds{row.integer(2) - now}};
 }
 
-LeaseTable::Part LeaseTable::list(const std::string& prefix, const std::string& after) {
+LeaseTable::Part LeaseTable::list(const FenceListing& listing) {
   const std::int64_t now = now_ms();
-  auto& row = list_.bind(std::string_view{after}, std::string_view{prefix}, rows_at_once);
-  const ResetAtEnd reset{row};
   Part part;
-  // What starts with the prefix stands together, from the prefix itself on.
-  std::int64_t rows = 0;
-  for (; row.step() && row.text(0).starts_with(prefix); ++rows) {
-    part.next = row.text(0);
-    if (row.text(3) != boot_id_ || row.integer(2) <= now) continue;
-    part.live.push_back({{Resource{part.next}, Token{row.integer(1)}, {}, std::nullopt},
-                         std::chrono::milliseconds{row.integer(2) - now}});
+  std::vector<std::string> expired;
+  {
+    auto& row = list_.bind(std::string_view{listing.after}, std::string_view{listing.prefix}, rows_at_once);
+    const ResetAtEnd reset{row};
+    // What starts with the prefix stands together, from the prefix itself on.
+    std::int64_t rows = 0;
+    for (; row.step() && row.text(0).starts_with(listing.prefix); ++rows) {
+      part.next = row.text(0);
+      if (row.text(3) != boot_id_ || row.integer(2) <= now) {
+        expired.push_back(part.next);
+        continue;
+      }
+      const std::chrono::milliseconds left{row.integer(2) - now};
+      if (!part.page.take({{Resource{part.next}, Token{row.integer(1)}, {}, std::nullopt}, left}, listing))
+        break;
+    }
+    if (rows < rows_at_once) part.next.clear();
   }
-  if (rows < rows_at_once) part.next.clear();
+  for (const auto& resource : expired) remove_.bind(std::string_view{resource}).run();
   return part;
 }
 
 std::variant<Grant, Held> LeaseTable::acquire(const Resource& resource, const Holder& holder,
                                               std::chrono::milliseconds ttl) {
   if (const auto present = find(resource)) {
-    if (present->claim.holder != holder) return Held{present->remaining};
-    const auto longest = std::max(ttl, present->remaining);
+    if (present->claim.holder != holder) return Held{*present->remaining};
+    const auto longest = std::max(ttl, *present->remaining);
     store(present->claim, longest);
     return Grant{present->claim, longest, false, {}};
   }

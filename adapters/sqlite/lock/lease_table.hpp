@@ -28,13 +28,15 @@ class LeaseTable {
   Release release(const Claim& claim);
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> find(const Resource& resource);
-  // A part of a listing: looks at a bounded number of rows, live or not, so that nobody waits long for it.
-  // next: where to go on; empty: that was the last part.
+  // A part of a page: looks at no more than rows_at_once rows, so that no other call waits long for it. The
+  // rows of expired leases that it meets are removed, so that no later listing passes over them again.
+  // next: where to go on for the rest of the page; empty: it is whole.
   struct Part {
-    std::vector<LeaseRecord> live;  // in order, without their holders
+    LeasePage page;
     std::string next;
   };
-  [[nodiscard]] Part list(const std::string& prefix, const std::string& after);
+  [[nodiscard]] Part list(const FenceListing& listing);
+  static constexpr std::int64_t rows_at_once = 1'000;
   void raise(Token mark);
   [[nodiscard]] Token draw();
   [[nodiscard]] Token lowest_live();

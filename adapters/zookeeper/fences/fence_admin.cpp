@@ -69,9 +69,7 @@ FencePage list(Client& client, const FenceListing& listing) {
   const auto all = read_resources(session, client.paths());
   std::vector<Resource> wanted;
   for (const auto& resource : all) {
-    const bool is_wanted = resource.name().starts_with(listing.prefix) &&
-                           (listing.after.empty() || resource.name() > listing.after);
-    if (is_wanted && wanted.size() <= listing.limit) wanted.push_back(resource);
+    if (listing.names(resource) && wanted.size() <= listing.limit) wanted.push_back(resource);
   }
   FencePage page;
   page.has_more = wanted.size() > listing.limit;

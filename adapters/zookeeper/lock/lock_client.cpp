@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "guard/error.hpp"
 
@@ -32,6 +34,28 @@ struct Data {
   Holder holder;
   std::int64_t offset;
 };
+
+// Asks for the children of top and, level by level, of those that look(path, children) gives back and that
+// are no contenders.
+template <class Look>
+void walk(Session& session, const std::string& top, Look look) {
+  std::vector<std::string> level{top};
+  while (!level.empty()) {
+    std::vector<std::string> below;
+    for (std::size_t begin = 0; begin < level.size(); begin += attempts) {
+      // Some at a time, so that what is asked does not pile up at the server.
+      const auto end = std::min(level.size(), begin + attempts);
+      std::vector<Pending<Answer>> listed;
+      for (auto i = begin; i < end; ++i) listed.push_back(session.begin_get_children(level[i]));
+      for (auto i = begin; i < end; ++i) {
+        for (const auto& child : look(level[i], listed[i - begin].get().children)) {
+          if (!sequence_of(child)) below.push_back(level[i] + "/" + child);
+        }
+      }
+    }
+    level = std::move(below);
+  }
+}
 
 // REQUIRES: children were read after the entry was made.
 LockClient::Place place_among(const std::string& entry, Token token,
@@ -276,25 +300,37 @@ Token LockClient::lowest_live(Session& session) {
 }
 
 void LockClient::lower_to_live(Session& session, const std::string& top, Token& lowest) {
-  std::vector<std::string> level{top};
-  while (!level.empty()) {
-    std::vector<std::string> below;
-    for (std::size_t begin = 0; begin < level.size(); begin += attempts) {
-      // Some at a time, so that what is asked does not pile up at the server.
-      const auto end = std::min(level.size(), begin + attempts);
-      std::vector<Pending<Answer>> listed;
-      for (auto i = begin; i < end; ++i) listed.push_back(session.begin_get_children(level[i]));
-      for (auto i = begin; i < end; ++i) {
-        const auto children = listed[i - begin].get().children;
-        // Of one lock's entries the first has the lowest token.
-        if (const auto first = first_of(session, level[i], children)) lowest = std::min(lowest, first->token);
-        for (const auto& child : children) {
-          if (!sequence_of(child)) below.push_back(level[i] + "/" + child);
-        }
-      }
+  walk(session, top, [&](const std::string& path, const std::vector<std::string>& children) {
+    // Of one lock's entries the first has the lowest token.
+    if (const auto first = first_of(session, path, children)) lowest = std::min(lowest, first->token);
+    return children;
+  });
+}
+
+LeasePage LockClient::list(Session& session, const FenceListing& listing) {
+  catch_up(session);
+  std::map<Resource, std::vector<std::string>> locks;
+  std::size_t nodes = 0;
+  walk(session, path_.top(), [&](const std::string& path, std::vector<std::string> children) {
+    if (++nodes > list_nodes_max) {
+      throw Unavailable(
+          fmt::format("leases are found by a look at every node below {}, and there are more than {}: list "
+                      "those of a longer prefix, or ask for one by its name",
+                      path_.top(), list_nodes_max));
     }
-    level = std::move(below);
+    const auto resource = path_.resource_of(path);
+    if (resource && listing.names(*resource)) locks.emplace(*resource, contenders_of(children));
+    std::erase_if(children, [&](const std::string& child) {
+      return !path_.may_be_above(path + "/" + child, listing.prefix);
+    });
+    return children;
+  });
+  LeasePage page;
+  for (const auto& [resource, entries] : locks) {
+    const auto first = first_of(session, path_.of(resource), entries);
+    if (first && !page.take({{resource, first->token, {}, {}}, std::nullopt}, listing)) break;
   }
+  return page;
 }
 
 }  // namespace fenceguard::zookeeper

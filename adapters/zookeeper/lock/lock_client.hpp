@@ -24,6 +24,7 @@
 #include "adapters/zookeeper/session.hpp"
 #include "adapters/zookeeper/wire/layout.hpp"
 #include "guard/claim.hpp"
+#include "guard/source/lease_lister.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -78,6 +79,11 @@ class LockClient {
     Holder holder;  // the empty one where another library's does not tell
   };
   [[nodiscard]] std::optional<Head> head(Session& session, const std::string& lock);
+
+  // Looks at every node that there is above a lock whose resource starts so: more than list_nodes_max are
+  // Unavailable.
+  [[nodiscard]] LeasePage list(Session& session, const FenceListing& listing);
+  static constexpr std::size_t list_nodes_max = 20'000;
 
   void raise(Session& session, Token mark);
   [[nodiscard]] Token draw(Session& session);

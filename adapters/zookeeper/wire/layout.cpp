@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "guard/error.hpp"
+#include "guard/support/percent.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -128,6 +129,20 @@ std::string LockPath::of(const Resource& resource) const {
     path += '/';
     rest.remove_prefix(slash + 1);
   }
+}
+
+std::optional<Resource> LockPath::resource_of(const std::string& path) const {
+  if (path.size() <= before_.size() + after_.size() || !path.starts_with(before_)) return std::nullopt;
+  const auto name = percent_decode(
+      std::string_view{path}.substr(before_.size(), path.size() - before_.size() - after_.size()));
+  auto resource = name ? Resource::parse(*name) : std::nullopt;
+  return resource && of(*resource) == path ? resource : std::nullopt;
+}
+
+bool LockPath::may_be_above(const std::string& path, const std::string& prefix) const {
+  if (path.size() < before_.size()) return true;
+  const auto name = percent_decode(std::string_view{path}.substr(before_.size()));
+  return name && (name->starts_with(prefix) || prefix.starts_with(*name + "/"));
 }
 
 }  // namespace fenceguard::zookeeper

@@ -51,6 +51,10 @@ class LockPath {
 
   // The node of a lock: a segment of the resource is a node's name.
   [[nodiscard]] std::string of(const Resource& resource) const;
+  // Whose lock a node is; nothing: no resource's.
+  [[nodiscard]] std::optional<Resource> resource_of(const std::string& path) const;
+  // Whether below a node there may be locks of resources that start with prefix.
+  [[nodiscard]] bool may_be_above(const std::string& path, const std::string& prefix) const;
 
   // All locks are below this node.
   [[nodiscard]] const std::string& top() const noexcept { return top_; }

@@ -16,6 +16,7 @@
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
 #include "server/cli/command.hpp"
+#include "server/cli/exec/pgoptions.hpp"
 #include "server/cli/exec/supervisor.hpp"
 #include "server/cli/lease_end.hpp"
 #include "server/cli/output.hpp"
@@ -180,6 +181,7 @@ class Tenure {
   struct Terms {
     std::string signature;                  // of the lease's claim; empty: none
     std::function<std::string()> why_lost;  // for people, once the lease was lost
+    bool has_pgoptions = false;             // the command's sessions of PostgreSQL have the claim
   };
   Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease, Terms terms)
       : supervisor_{supervisor}, signals_{signals}, lease_{lease}, terms_{std::move(terms)} {}
@@ -192,6 +194,7 @@ class Tenure {
                                        "FENCING_TOKEN=" + to_string(claim.token),
                                        "FENCING_HOLDER=" + claim.holder.id()};
     if (!terms_.signature.empty()) variables.push_back("FENCING_SIGNATURE=" + terms_.signature);
+    if (terms_.has_pgoptions) variables.push_back(pgoptions_variable(claim));
     supervisor_.run(variables);
     for (;;) {
       std::array<pollfd, 3> ready{{{supervisor_.descriptor(), POLLIN, 0},
@@ -314,8 +317,12 @@ int exec(const Settings& settings) {
     return not_acquired;
   }
   Lease lease{acquisition.source(), *taken.grant};
-  Tenure tenure{
-      supervisor, signals, lease, {taken.signature, [&] { return describe_loss(settings, lease); }}};
+  Tenure tenure{supervisor,
+                signals,
+                lease,
+                {.signature = taken.signature,
+                 .why_lost = [&] { return describe_loss(settings, lease); },
+                 .has_pgoptions = is_postgres_storage(settings)}};
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
   if (tenure.is_lost()) leave(exit_lost);
@@ -337,22 +344,25 @@ Command exec_command() {
                          .placeholder = "N",
                          .fallback = "1",
                          .help = "exit status where the lock was not acquired"};
-  return {.name = "exec",
-          .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE -- COMMAND…",
-          .summary = "run a command under a lock",
-          .settings = {source_setting, storage_setting, server_setting, server_token_setting,
-                       server_token_file_setting, resource_setting, ttl_setting, wait_setting, init_setting,
-                       claim_key_setting, claim_space_setting, kill_after, conflict, config_setting},
-          .run = exec,
-          .notes =
-              "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment, and "
-              "FENCING_SIGNATURE where the claim is signed. Exit status: the command's own; 124 the lease "
-              "was lost and the command ended; 125 a fault of exec; "
-              "126 "
-              "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
-          .usage_status = exit_own_fault,
-          .fault_status = exit_own_fault,
-          .takes_command_line = true};
+  return {
+      .name = "exec",
+      .synopsis = "--source URL [--storage URL] | --server URL  --resource RESOURCE -- COMMAND…",
+      .summary = "run a command under a lock",
+      .settings = {source_setting, storage_setting, server_setting, server_token_setting,
+                   server_token_file_setting, resource_setting, ttl_setting, wait_setting, init_setting,
+                   claim_key_setting, claim_space_setting, kill_after, conflict, config_setting},
+      .run = exec,
+      .notes =
+          "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment, and "
+          "FENCING_SIGNATURE where the claim is signed. Where --storage is a PostgreSQL database, PGOPTIONS "
+          "has the claim as well, so that a command which knows nothing of it writes protected tables "
+          "under it. Exit status: the command's own; 124 the lease "
+          "was lost and the command ended; 125 a fault of exec; "
+          "126 "
+          "the command cannot be run; 127 it was not found; 128+N it died of signal N.",
+      .usage_status = exit_own_fault,
+      .fault_status = exit_own_fault,
+      .takes_command_line = true};
 }
 
 }  // namespace fenceguard::cli

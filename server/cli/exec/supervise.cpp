@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include "guard/support/clock.hpp"
 #include "server/cli/exec/supervisor.hpp"
@@ -78,7 +79,9 @@ class Watch {
 
  private:
   void listen() {
-    std::array<char, 4096> packet{};
+    // As long as it is: it may hold a long variable of the user's own.
+    const auto expected = ::recv(socket_, nullptr, 0, MSG_PEEK | MSG_TRUNC);
+    std::vector<char> packet(expected > 0 ? static_cast<std::size_t>(expected) : sizeof(SupervisorMessage));
     const auto size = ::recv(socket_, packet.data(), packet.size(), 0);
     SupervisorMessage message;
     if (size < static_cast<ssize_t>(sizeof message)) {

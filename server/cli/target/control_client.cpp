@@ -106,6 +106,13 @@ bool could_be_elsewhere(const ControlClient::Call& call, const ControlClient::An
   return status == 400 || status == 404 || status == 405 || status == 428 || status == 501 || is_empty;
 }
 
+std::optional<milliseconds> left_in(const json::object& lease) {
+  auto left = number_in(lease, "expires_in_ms");
+  if (!left) left = number_in(lease, "ttl_ms");  // of an older version
+  if (!left) return std::nullopt;
+  return milliseconds{*left};
+}
+
 std::string listing_query(const FenceListing& listing) {
   return fmt::format("prefix={}&after={}&limit={}", query_value(listing.prefix), query_value(listing.after),
                      listing.limit);
@@ -224,8 +231,7 @@ std::optional<LeaseRecord> RemoteSource::show(const Resource& resource) {
   if (holder != nullptr && holder->is_string()) {
     record.claim.holder = Holder::parse(std::string{holder->get_string()}).value_or(Holder{});
   }
-  const auto remaining = number_in(answer.body, "remaining_ms");
-  record.remaining = milliseconds{remaining.value_or(number_in(answer.body, "ttl_ms").value_or(0))};
+  record.remaining = left_in(answer.body);
   return record;
 }
 
@@ -233,9 +239,8 @@ LeasePage RemoteSource::list_leases(const FenceListing& listing) {
   const auto answer = client_.send({.method = "GET", .target = "/v1/leases?" + listing_query(listing)});
   LeasePage page;
   for (const auto& lease : entries_in(answer.body, "leases")) {
-    const auto left = number_in(lease, "expires_in_ms").value_or(number_in(lease, "ttl_ms").value_or(0));
     page.entries.push_back(
-        {{Resource{text_in(lease, "resource")}, token_in(lease), {}, std::nullopt}, milliseconds{left}});
+        {{Resource{text_in(lease, "resource")}, token_in(lease), {}, std::nullopt}, left_in(lease)});
   }
   page.has_more = has_more_in(answer.body);
   return page;

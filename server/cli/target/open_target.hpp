@@ -3,6 +3,7 @@
 // Access: from the settings --source, --storage and --server to the things that they name, for commands that
 // are clients: exec, lease and fence.
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,11 +35,13 @@ inline constexpr Setting storage_setting{
     .kind = Kind::url,
     .placeholder = "URL",
     .help = "the storage that is protected; no guard may be running on it if it is a file"};
+inline constexpr std::array<std::string_view, 3> local_settings{"source", "storage", "claim-key"};
 inline constexpr Setting server_setting{
     .name = "server",
     .kind = Kind::url,
     .placeholder = "URL",
-    .help = "the control side of a running guard: http://HOST:PORT or unix:/path"};
+    .help = "the control side of a running guard: http://HOST:PORT or unix:/path",
+    .excludes = local_settings};
 inline constexpr Setting server_token_setting{
     .name = "server-token", .kind = Kind::secret, .help = "the bearer token for --server"};
 inline constexpr Setting server_token_file_setting{.name = "server-token-file",

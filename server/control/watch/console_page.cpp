@@ -12,6 +12,7 @@ namespace fenceguard {
 
 extern const std::string_view console_html;
 extern const std::string_view console_css;
+extern const std::string_view picture_css;
 extern const std::string_view story_js;
 extern const std::string_view console_js;
 
@@ -33,17 +34,27 @@ void put(std::string& html, std::string_view place, std::string_view text) {
   html.replace(html.find(place), place.size(), text);
 }
 
-ConsolePage make_page() {
+// The document with its style and script, and what allows these two alone.
+ConsolePage make_document() {
   const auto script = std::string{story_js} + std::string{console_js};
-  ConsolePage page{std::string{console_html},
-                   {},
-                   fmt::format("default-src 'none'; script-src {}; style-src {}; connect-src 'self'; "
-                               "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-                               source_hash(script), source_hash(console_css))};
-  put(page.html, "/*style*/", console_css);
+  const auto style = std::string{console_css} + std::string{picture_css};
+  ConsolePage page{
+      std::string{console_html},
+      {},
+      fmt::format("default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
+                  source_hash(script), source_hash(style))};
+  put(page.html, "/*style*/", style);
   put(page.html, "/*script*/", script);
+  return page;
+}
+
+ConsolePage make_page() {
+  auto page = make_document();
+  put(page.html, "<!--policy-->\n", "");
+  put(page.html, "<!--recording-->\n", "");
   page.html_with_tokens = page.html;
   put(page.html_with_tokens, R"(data-tokens="no")", R"(data-tokens="yes")");
+  page.policy += "; connect-src 'self'; frame-ancestors 'none'";
   return page;
 }
 
@@ -52,6 +63,18 @@ ConsolePage make_page() {
 const ConsolePage& console_page() {
   static const ConsolePage page = make_page();
   return page;
+}
+
+std::string recorded_page(std::string_view recording) {
+  auto page = make_document();
+  put(page.html, "<!--policy-->",
+      fmt::format(R"(<meta http-equiv="Content-Security-Policy" content="{}">)", page.policy));
+  // Nothing in it ends the element.
+  std::string text;
+  for (const char c : recording) c == '<' ? text += "\\u003c" : text += c;
+  put(page.html, "<!--recording-->",
+      fmt::format(R"(<script type="application/json" id="recording">{}</script>)", text));
+  return page.html;
 }
 
 }  // namespace fenceguard

@@ -6,6 +6,7 @@
 // Pure; safe to use from any thread.
 
 #include <string>
+#include <string_view>
 
 namespace fenceguard {
 
@@ -15,5 +16,9 @@ struct ConsolePage {
   std::string policy;            // what Content-Security-Policy says
 };
 [[nodiscard]] const ConsolePage& console_page();
+
+// The same page as a file of its own, which shows what was recorded and calls nothing at all. recording:
+// JSON, as server/demo/kit/page.cpp makes it.
+[[nodiscard]] std::string recorded_page(std::string_view recording);
 
 }  // namespace fenceguard

@@ -13,6 +13,10 @@
 #include "guard/source/url.hpp"
 
 namespace fenceguard {
+namespace demo {
+struct PsqlOptions;
+struct RedisCliOptions;
+}  // namespace demo
 
 class RawClient {
  public:
@@ -53,10 +57,16 @@ namespace proxy {
 namespace postgres {
 // The place is a schema with one table of accounts.
 [[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+// psql at the same account. sidecar: HOST:PORT of one that stands in front; empty: straight at the server.
+[[nodiscard]] demo::PsqlOptions psql_options(const Url& url, const std::string& place,
+                                             const std::string& path, const std::string& sidecar);
 }  // namespace postgres
 namespace redis {
 // The place is a part of the key's name.
 [[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+// redis-cli at the same account. sidecar: HOST:PORT of one that stands in front; empty: straight at Redis.
+[[nodiscard]] demo::RedisCliOptions redis_cli_options(const Url& url, const std::string& place,
+                                                      const std::string& path, const std::string& sidecar);
 }  // namespace redis
 namespace zookeeper {
 // The place is a node below ROOT.

@@ -1,12 +1,14 @@
 #include "server/demo/clients/clients.hpp"
 
 #include <fmt/format.h>
+#include <libpq-fe.h>
 
 #include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/errors.hpp"
 #include "adapters/postgres/fences/schema.hpp"
 #include "adapters/postgres/guard.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
+#include "server/demo/clients/psql.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -91,6 +93,25 @@ class TableClient : public FencedClient {
 
 std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place) {
   return std::make_unique<TableClient>(url, place);
+}
+
+// In the environment: the URL may hold a password, and every user of the machine can read arguments.
+demo::PsqlOptions psql_options(const Url& url, const std::string& place, const std::string& path,
+                               const std::string& sidecar) {
+  demo::PsqlOptions options{.environment = {}, .table = place + ".accounts", .resource = path};
+  const auto address = address_of(url, {"lock"});
+  const std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)> read{
+      PQconninfoParse(address.conninfo.c_str(), nullptr), &PQconninfoFree};
+  for (const auto* option = read.get(); option != nullptr && option->keyword != nullptr; ++option)
+    if (option->val != nullptr && option->envvar != nullptr)
+      options.environment[option->envvar] = option->val;
+  if (sidecar.empty()) return options;
+  const auto colon = sidecar.rfind(':');
+  options.environment["PGHOST"] = sidecar.substr(0, colon);
+  options.environment["PGPORT"] = sidecar.substr(colon + 1);
+  options.environment["PGSSLMODE"] = "disable";
+  options.environment.erase("PGHOSTADDR");
+  return options;
 }
 
 }  // namespace fenceguard::postgres

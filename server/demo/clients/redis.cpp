@@ -5,11 +5,16 @@
 #include "adapters/redis/fences/address_beside_source.hpp"
 #include "adapters/redis/guard.hpp"
 #include "adapters/redis/wire/errors.hpp"
+#include "server/demo/clients/redis_cli.hpp"
 
 namespace fenceguard::redis {
 namespace {
 
 // The demonstration's accounts: '{accounts/42}:PLACE', in the slot of their fence.
+std::string key_of(const std::string& path, const std::string& place) {
+  return fmt::format("{{{}}}:{}", path, place);
+}
+
 class KeyClient : public FencedClient {
  public:
   KeyClient(const Url& url, std::string place)
@@ -48,9 +53,7 @@ class KeyClient : public FencedClient {
     return reply.is_nil() ? std::nullopt : std::optional{reply.text};
   }
 
-  [[nodiscard]] std::string key_of(const std::string& path) const {
-    return fmt::format("{{{}}}:{}", path, place_);
-  }
+  [[nodiscard]] std::string key_of(const std::string& path) const { return redis::key_of(path, place_); }
 
   Client client_;
   std::string place_;
@@ -60,6 +63,25 @@ class KeyClient : public FencedClient {
 
 std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place) {
   return std::make_unique<KeyClient>(url, place);
+}
+
+demo::RedisCliOptions redis_cli_options(const Url& url, const std::string& place, const std::string& path,
+                                        const std::string& sidecar) {
+  const auto address = address_beside_source(url);
+  demo::RedisCliOptions options{.key = key_of(path, place), .resource = path};
+  const auto& server = sidecar.empty() ? address.endpoints.front() : parse_endpoint(sidecar);
+  if (server.host.empty()) {
+    options.arguments = {"-s", server.socket};
+  } else {
+    options.arguments = {"-h", server.host, "-p", std::to_string(server.port)};
+  }
+  // The sidecar lends its own user, and begins in the database of its URL.
+  if (!sidecar.empty()) return options;
+  if (address.endpoints.size() > 1) options.arguments.emplace_back("-c");
+  if (!address.user.empty()) options.arguments.insert(options.arguments.end(), {"--user", address.user});
+  options.arguments.insert(options.arguments.end(), {"-n", std::to_string(address.database)});
+  options.password = address.password;
+  return options;
 }
 
 }  // namespace fenceguard::redis

@@ -31,17 +31,24 @@ Client::Client(Harness& harness, std::string lane, const ClientOptions& options)
                                                    {"resource", options.resource},
                                                    {"patience_ms", options.patience_ms},
                                                    {"repeats", options.repeats}}));
+  if (options.open_cli) cli_ = options.open_cli(harness);
+}
+
+void Client::send(const json::object& request) {
+  const auto word = text_at(request, "do");
+  if (cli_ && (word == "read" || word == "write")) return cli_->send(request);
+  process_->send_line(json::serialize(request));
 }
 
 json::object Client::receive() {
-  auto reply = json::parse(process_->receive_line()).as_object();
+  auto reply = cli_ && cli_->is_asked() ? cli_->receive() : json::parse(process_->receive_line()).as_object();
   if (reply.contains("error")) throw Unavailable(fmt::format("{}: {}", lane_, text_at(reply, "error")));
   status_ = static_cast<unsigned>(number_at(reply, "status"));
   return reply;
 }
 
 json::object Client::call(json::object request) {
-  process_->send_line(json::serialize(request));
+  send(request);
   return receive();
 }
 
@@ -205,7 +212,7 @@ void Client::begin_write(std::int64_t add) {
   adds_ = add;
   auto request = request_of("write", options_.guarded);
   request["balance"] = base_ + add;
-  process_->send_line(json::serialize(request));
+  send(request);
 }
 
 Answer Client::finish_write() {
@@ -245,6 +252,7 @@ void Client::roll_back() {
 
 void Client::pause(std::string what) {
   process_->pause();
+  if (cli_) cli_->pause();
   paused_at_ = harness_.now();
   note_pause(std::move(what), Event::Pause::begins, paused_at_);
 }
@@ -258,6 +266,7 @@ std::chrono::microseconds Client::resume(const std::string& what) {
   const auto paused = at - paused_at_;
   note_pause(fmt::format("GOES ON after {}, {}", milliseconds_text(paused), what), Event::Pause::ends, at);
   process_->resume();
+  if (cli_) cli_->resume();
   return paused;
 }
 

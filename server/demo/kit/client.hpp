@@ -6,11 +6,13 @@
 //
 // Not thread-safe.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "guard/claim.hpp"
+#include "server/demo/clients/account_cli.hpp"
 #include "server/demo/kit/harness.hpp"
 
 namespace fenceguard::demo {
@@ -33,6 +35,8 @@ struct ClientOptions {
   bool repeats = false;              // repeats reads and writes until there is an answer
   std::string program = "client";    // of 'demo-actor', with further words
   std::string word{};
+  // Reads and writes by such a program, which is what is paused with it; empty: by itself.
+  std::function<std::unique_ptr<AccountCli>(Harness&)> open_cli{};
 };
 
 // What a client was answered.
@@ -97,6 +101,7 @@ class Client {
  private:
   [[nodiscard]] std::string letter() const { return lane_.substr(lane_.size() - 1); }
   [[nodiscard]] bool has_lock() const { return claim_ || !node_.empty(); }
+  void send(const boost::json::object& request);
   [[nodiscard]] boost::json::object receive();
   [[nodiscard]] boost::json::object call(boost::json::object request);
   [[nodiscard]] boost::json::object ask_for_lock(std::chrono::milliseconds ttl,
@@ -114,6 +119,7 @@ class Client {
   std::string lane_;
   ClientOptions options_;
   std::unique_ptr<Process> process_;
+  std::unique_ptr<AccountCli> cli_;
   std::optional<Claim> claim_;
   std::string node_;
   unsigned status_ = 0;

@@ -120,19 +120,6 @@ json::object object_of(const Event& event) {
   return object;
 }
 
-json::object object_of(const Run& run) {
-  json::array events;
-  for (const auto& event : run.events) events.emplace_back(object_of(event));
-  json::object facts;
-  for (const auto& [name, value] : run.outcome.facts) facts[name] = value.text;
-  json::object object{{"as_it_must_be", run.outcome.as_expected},
-                      {"outcome", run.outcome.sentence},
-                      {"facts", std::move(facts)},
-                      {"events", std::move(events)}};
-  for (const auto& member : run.outcome.details) object[member.key()] = member.value();
-  return object;
-}
-
 }  // namespace
 
 std::string milliseconds_text(std::chrono::microseconds time) {
@@ -212,12 +199,25 @@ std::string text_outcomes(const Scenario& scenario, const Run& without, const Ru
   return text;
 }
 
+json::object json_of(const Run& run) {
+  json::array events;
+  for (const auto& event : run.events) events.emplace_back(object_of(event));
+  json::object facts;
+  for (const auto& [name, value] : run.outcome.facts) facts[name] = value.text;
+  json::object object{{"as_it_must_be", run.outcome.as_expected},
+                      {"outcome", run.outcome.sentence},
+                      {"facts", std::move(facts)},
+                      {"events", std::move(events)}};
+  for (const auto& member : run.outcome.details) object[member.key()] = member.value();
+  return object;
+}
+
 std::string json_report(const Scenario& scenario, const Run& without, const Run& with) {
   return json::serialize(
       json::object{{"scenario", json::string{scenario.name.data(), scenario.name.size()}},
                    {"as_it_must_be", without.outcome.as_expected && with.outcome.as_expected},
-                   {"round", object_of(without)},
-                   {"through", object_of(with)}});
+                   {"round", json_of(without)},
+                   {"through", json_of(with)}});
 }
 
 }  // namespace fenceguard::demo

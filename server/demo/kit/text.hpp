@@ -30,6 +30,8 @@ struct TextStyle {
 // One line of JSON. Tokens and facts are strings.
 [[nodiscard]] std::string json_report(const Scenario& scenario, const Run& without, const Run& with);
 
+[[nodiscard]] boost::json::object json_of(const Run& run);
+
 // '2. WITH THE GUARD' and '2. With the guard'.
 [[nodiscard]] std::string heading_of(const Scenario& scenario, const Run& run, bool is_upper);
 // The event in one sentence with its time.

@@ -17,7 +17,7 @@ std::string address_after(const std::string& line, std::string_view name) {
 Command command_of(const GuardOptions& options, const std::string& log_file) {
   Command command{.arguments = {"serve", "--control", "127.0.0.1:0", "--log-level", "warning"}};
   auto& arguments = command.arguments;
-  if (options.has_data_side) arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
+  arguments.insert(arguments.end(), {"--listen", options.has_data_side ? "127.0.0.1:0" : "none"});
   if (options.initialise) arguments.emplace_back("--init");
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   // URLs may hold passwords, and every user of the machine can read arguments.

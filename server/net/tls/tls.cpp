@@ -63,24 +63,29 @@ bool is_number(const std::string& host) noexcept {
   return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 || ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// The only protocol that is spoken here, if the client names any.
+// protocol: the name of the only one that is spoken here, if the client names any.
 int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
-                    unsigned int in_bytes, void*) {
-  static constexpr unsigned char known[] = "\x08http/1.1";
-  unsigned char* chosen = nullptr;
-  const auto result = ::SSL_select_next_proto(&chosen, out_bytes, known, sizeof known - 1, in, in_bytes);
-  *out = chosen;
-  return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
+                    unsigned int in_bytes, void* protocol) {
+  const std::string_view known{static_cast<const char*>(protocol)};
+  for (unsigned int at = 0; at < in_bytes; at += 1U + in[at]) {
+    const std::string_view named{reinterpret_cast<const char*>(in + at + 1), in[at]};
+    if (named != known) continue;
+    *out = in + at + 1;
+    *out_bytes = in[at];
+    return SSL_TLSEXT_ERR_OK;
+  }
+  return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-SSL_CTX* read_server(const TlsServerFiles& files) {
+SSL_CTX* read_server(const TlsServerFiles& files, const char* protocol) {
   auto context = make_context(::TLS_server_method());
   use_own_certificate(*context, files.certificate_file, files.key_file);
   // Sessions that are taken up again belong to this context and its clients' certificates.
   static constexpr unsigned char session_context[] = "fenceguard";
   ::SSL_CTX_set_session_id_context(context.get(), session_context, sizeof session_context - 1);
   ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  ::SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, nullptr);
+  if (protocol != nullptr)
+    ::SSL_CTX_set_alpn_select_cb(context.get(), choose_protocol, const_cast<char*>(protocol));
   if (!files.client_ca_file.empty()) {
     trust(*context, files.client_ca_file);
     auto* const names = ::SSL_load_client_CA_file(files.client_ca_file.c_str());
@@ -105,8 +110,9 @@ SSL_CTX* read_client(const TlsClientFiles& files) {
 
 }  // namespace
 
-std::shared_ptr<TlsContext> TlsContext::server(const TlsServerFiles& files) {
-  return std::shared_ptr<TlsContext>{new TlsContext{[files] { return read_server(files); }, {}}};
+std::shared_ptr<TlsContext> TlsContext::server(const TlsServerFiles& files, const char* protocol) {
+  return std::shared_ptr<TlsContext>{
+      new TlsContext{[files, protocol] { return read_server(files, protocol); }, {}}};
 }
 
 std::shared_ptr<TlsContext> TlsContext::client(const TlsClientFiles& files, std::string host) {

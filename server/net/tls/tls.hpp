@@ -29,8 +29,10 @@ struct TlsClientFiles {
 
 class TlsContext {
  public:
-  // Throw InvalidInput with a sentence that names the file.
-  [[nodiscard]] static std::shared_ptr<TlsContext> server(const TlsServerFiles& files);
+  // Throw InvalidInput with a sentence that names the file. protocol: a literal, the one that a client may
+  // ask for (ALPN) if it names any; null: what it names is ignored.
+  [[nodiscard]] static std::shared_ptr<TlsContext> server(const TlsServerFiles& files,
+                                                          const char* protocol = nullptr);
   // host: the name that the server's certificate must be for.
   [[nodiscard]] static std::shared_ptr<TlsContext> client(const TlsClientFiles& files, std::string host);
   ~TlsContext();

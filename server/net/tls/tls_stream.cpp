@@ -104,10 +104,10 @@ TlsStream::Error TlsStream::write_part(std::string_view& part) noexcept {
   return {};
 }
 
-TlsStream::Error TlsStream::write_now(bool is_open, std::string_view& head, std::string_view& body) {
+TlsStream::Error TlsStream::write_now(bool is_open, std::string_view& first, std::string_view& second) {
   if (!is_open) return asio::error::bad_descriptor;
-  const auto error = write_part(head);
-  return error ? error : write_part(body);
+  const auto error = write_part(first);
+  return error ? error : write_part(second);
 }
 
 Task<TlsStream::Read> TlsStream::read_some(Socket& socket, char* data, std::size_t bytes) {
@@ -128,9 +128,9 @@ Task<TlsStream::Error> TlsStream::wait_bytes(Socket& socket) {
   }
 }
 
-Task<TlsStream::Error> TlsStream::write_all(Socket& socket, std::string_view head, std::string_view body) {
+Task<TlsStream::Error> TlsStream::write_all(Socket& socket, std::string_view first, std::string_view second) {
   for (;;) {
-    const auto error = write_now(socket.is_open(), head, body);
+    const auto error = write_now(socket.is_open(), first, second);
     if (error != asio::error::would_block) co_return error;
     const auto [wait_error] = co_await wait(socket);
     if (wait_error) co_return wait_error;

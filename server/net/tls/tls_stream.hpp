@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "server/net/net.hpp"
-#include "server/net/rest.hpp"
+#include "server/net/read/rest.hpp"
 #include "server/net/tls/tls.hpp"
 
 struct bio_st;
@@ -33,13 +33,13 @@ class TlsStream {
   [[nodiscard]] Task<Error> handshake(Socket& socket);
   // is_open: the descriptor is still the socket's.
   [[nodiscard]] Read read_now(bool is_open, char* data, std::size_t bytes);
-  [[nodiscard]] Error write_now(bool is_open, std::string_view& head, std::string_view& body);
+  [[nodiscard]] Error write_now(bool is_open, std::string_view& first, std::string_view& second);
   // Behind what the last read gave.
   [[nodiscard]] Rest rest() const noexcept { return rest_; }
   // Waits until something can be read, or an error.
   [[nodiscard]] Task<Error> wait_bytes(Socket& socket);
   [[nodiscard]] Task<Read> read_some(Socket& socket, char* data, std::size_t bytes);
-  [[nodiscard]] Task<Error> write_all(Socket& socket, std::string_view head, std::string_view body);
+  [[nodiscard]] Task<Error> write_all(Socket& socket, std::string_view first, std::string_view second);
   void say_farewell(bool is_open) noexcept;
   // would_block: quiet; no error: bytes of the other side are there; else it has ended.
   [[nodiscard]] Error look(bool is_open) noexcept;

@@ -1,6 +1,5 @@
 #include "server/proxy/upstream/upstream_pool.hpp"
 
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -9,6 +8,8 @@
 
 #include <algorithm>
 #include <iterator>
+
+#include "server/net/client/connect.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -23,26 +24,6 @@ constexpr milliseconds idle_max_unless_told{4'000};
 constexpr milliseconds idle_max_in_any_case{60'000};
 constexpr milliseconds sweep_apart_min{10};
 constexpr milliseconds user_timeout_min{100};
-
-template <class Value>
-bool set_option(int socket, int level, int name, const Value& value) noexcept {
-  return ::setsockopt(socket, level, name, &value, sizeof value) == 0;
-}
-
-// False: our kernel could go on delivering a request that was given up. Such a connection must not be used.
-bool set_options(net::Socket& socket, milliseconds settle) {
-  const int descriptor = socket.native_handle();
-  // From the first moment on: of a process that is killed, the kernel would go on delivering what is in the
-  // send buffer, for as long as the upstream reads.
-  const linger reset_at_close{1, 0};
-  const bool resets = set_option(descriptor, SOL_SOCKET, SO_LINGER, reset_at_close);
-  // A child of ours must not keep the connection when we are gone.
-  const bool is_ours_alone = ::fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
-  const auto user_timeout = static_cast<unsigned>(std::max(settle / 2, user_timeout_min).count());
-  const bool gives_up = set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, user_timeout);
-  (void)set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
-  return resets && is_ours_alone && gives_up;
-}
 
 }  // namespace
 
@@ -117,10 +98,9 @@ std::unique_ptr<UpstreamConnection> UpstreamPool::take() {
 
 std::unique_ptr<UpstreamConnection> UpstreamPool::open(const net::Endpoint& endpoint) {
   net::Socket socket{loop_->context()};
-  boost::system::error_code error;
-  socket.open(endpoint.protocol(), error);
-  if (error) return nullptr;
-  if (!set_options(socket, options_.settle)) return nullptr;
+  const net::SocketOptions options{
+      .resets = true, .unacknowledged_max = std::max(options_.settle / 2, user_timeout_min), .probes = false};
+  if (net::open_socket(socket, endpoint, options)) return nullptr;
   auto transport =
       options_.tls ? net::Transport{std::move(socket), options_.tls} : net::Transport{std::move(socket)};
   return std::make_unique<UpstreamConnection>(*this, std::move(transport));

@@ -14,7 +14,7 @@
 #include "server/net/alarm.hpp"
 #include "server/net/loop.hpp"
 #include "server/net/net.hpp"
-#include "server/net/read_buffer.hpp"
+#include "server/net/read/read_buffer.hpp"
 #include "server/net/transport.hpp"
 #include "server/proxy/upstream/upstream_options.hpp"
 

@@ -57,6 +57,17 @@ language c volatile as 'MODULE_PATHNAME', 'fenceguard_confirm';
 create or replace function fenceguard.check_row(resource text) returns boolean
 language c volatile as 'MODULE_PATHNAME', 'fenceguard_check_row';
 
+-- Before each statement that writes a protected table. The claims of the session are read when they are others than
+-- before: resource, token and holder of each, in the order in which they are locked.
+create or replace function fenceguard.session_claims_in_order() returns text[]
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select array_agg(p.part order by fenceguard.lock_key(c.resource), c.resource, p.place)
+  from fenceguard.read_session_claims() c,
+    unnest(array[c.resource, c.token::text, c.holder]) with ordinality p (part, place)
+$$;
+create or replace function fenceguard.admit_session_claims() returns trigger
+language c stable as 'MODULE_PATHNAME', 'fenceguard_admit_session_claims';
+
 -- What a backend knows of the fences it read lasts until one is changed.
 create or replace function fenceguard.tell_change() returns trigger
 language c volatile as 'MODULE_PATHNAME', 'fenceguard_tell_change';

@@ -32,8 +32,10 @@
 #include "parser/parse_func.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -1005,6 +1007,104 @@ fenceguard_check_rows(PG_FUNCTION_ARGS)
 	}
 	else
 		check(expression, resource_of(expression, data->tg_trigslot));
+	return PointerGetDatum(NULL);
+}
+
+/* ---- The claims of the session ----------------------------------------------------------------------------------- */
+
+/* As they were read from the setting, in the order in which they are locked. */
+static struct
+{
+	char	   *text;			/* NULL: none was read */
+	MemoryContext memory;
+	Asked	   *claims;
+	int			count;
+}			session;
+
+/* By the plain SQL, which raises for what is no list of claims. */
+static void
+read_session_claims(const char *setting)
+{
+	MemoryContext memory = AllocSetContextCreate(CurrentMemoryContext, "claims of the session that fenceguard read",
+												 ALLOCSET_SMALL_SIZES);
+	MemoryContext before;
+	bool		is_null;
+	Datum		array = call_sql("session_claims_in_order", 0, NULL, NULL, &is_null);
+	Datum	   *parts;
+	Asked	   *claims;
+	int			count;
+	char	   *copy;
+
+	if (is_null)
+		elog(ERROR, "the setting fenceguard.session_claims has no claims");
+	before = MemoryContextSwitchTo(memory);
+	deconstruct_array(DatumGetArrayTypePCopy(array), TEXTOID, -1, false, TYPALIGN_INT, &parts, NULL, &count);
+	count /= 3;
+	claims = palloc0(count * sizeof(Asked));
+	for (int i = 0; i < count; i++)
+	{
+		claims[i].resource = parts[3 * i];
+		claims[i].name = bytes_of(parts[3 * i]);
+		claims[i].token = DatumGetInt64(DirectFunctionCall1(int8in,
+															CStringGetDatum(TextDatumGetCString(parts[3 * i + 1]))));
+		claims[i].holder = bytes_of(parts[3 * i + 2]);
+		claims[i].key = lock_key_of(parts[3 * i]);
+	}
+	copy = pstrdup(setting);
+	MemoryContextSwitchTo(before);
+	MemoryContextSetParent(memory, TopMemoryContext);
+	if (session.text != NULL)
+		MemoryContextDelete(session.memory);
+	session.text = copy;
+	session.memory = memory;
+	session.claims = claims;
+	session.count = count;
+}
+
+/*
+ * Admits all claims of the session; false if one of them has to be looked at in SQL. It looks before it locks: a stale
+ * claim holds no lock, which others would wait for in vain.
+ */
+static bool
+admit_session(const char *text, Writing writing)
+{
+	if (!is_judged_here())
+		return false;
+	if (session.text == NULL || strcmp(session.text, text) != 0)
+		read_session_claims(text);
+	for (int i = 0; i < session.count; i++)
+	{
+		uint64		advanced_by;
+
+		if (!equals_fence_now(&session.claims[i], &advanced_by) || !share_lock(&session.claims[i]) ||
+			!admit_equal(&session.claims[i], writing))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * admit_session_claims(): trigger, before each statement. Where something runs the statement, and so an outer one may have
+ * an older snapshot, there is a context to tell an error.
+ */
+PG_FUNCTION_INFO_V1(fenceguard_admit_session_claims);
+Datum
+fenceguard_admit_session_claims(PG_FUNCTION_ARGS)
+{
+	const char *text = GetConfigOption("fenceguard.session_claims", true, false);
+	bool		is_nested = error_context_stack != NULL;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
+						errmsg("fenceguard.admit_session_claims() is a trigger before each statement")));
+	if (text != NULL && *text != '\0' && !admit_session(text, is_nested ? OUTER_STATEMENT : THIS_STATEMENT))
+	{
+		NullableDatum values[] = {{OidFunctionCall0(F_PG_CURRENT_SNAPSHOT), false}, {BoolGetDatum(is_nested), false}};
+		const Oid	types[] = {PG_SNAPSHOTOID, BOOLOID};
+		bool		is_null;
+
+		call_sql("admit_session", 2, types, values, &is_null);
+	}
 	return PointerGetDatum(NULL);
 }
 

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import os
+import pathlib
 import re
 import threading
 import time
@@ -169,6 +170,7 @@ class Page(PageTest):
         words = self.browser.eval("document.querySelector('#words').innerText")
         self.assertIn(f"write with token {old}: stale, highest {new}", words)
         self.assertIn(f"token {new} took over", words)
+        self.assertIn(f"token {old}: the first grant seen", words)
         self.browser.click("#save")
         path = self.path("story.svg")
         wait_until(lambda: os.path.exists(path) and os.path.getsize(path) > 0)
@@ -319,6 +321,36 @@ class Away(PageTest):
         self.browser.wait_text("#timeline", "after")
         self.assertTrue(self.browser.eval("document.querySelector('#link').hidden"))
         self.assertEqual([text for text in self.browser.errors() if "net::ERR_" not in text], [])
+
+
+class Recorded(PageTest):
+    """The same page, of a demonstration: a file that asks no guard."""
+
+    def test_both_runs_are_shown_in_light_dark_and_narrow(self):
+        self.expect(0, "demo", "--timeline", "story.html")
+        file = pathlib.Path(self.folder, "story.html").as_uri()
+        for look, options in (("light", {}), ("dark", {"dark": True}), ("narrow", {"width": 360, "height": 740})):
+            with self.subTest(look=look):
+                self.browser.open(file, **options)
+                self.browser.wait("document.querySelectorAll('.run svg').length === 2")
+                text = self.browser.eval("document.getElementById('main').innerText")
+                for part in ("fenceguard demo: gc-pause", "1. Round the guard", "is LOST", "2. Through the guard", "both updates survive"):
+                    self.assertIn(part, text)
+                pictures = self.browser.eval("[...document.querySelectorAll('.run svg')].map((one) => one.textContent)")
+                self.assertNotIn("REFUSED as stale", pictures[0])
+                self.assertIn("REFUSED as stale", pictures[1])
+                self.assertTrue(self.browser.eval("[...document.querySelectorAll('.run svg')].every((one) => "
+                                                  "one.getBoundingClientRect().height > 300)"))
+                self.assertTrue(self.browser.eval("document.documentElement.scrollWidth <= innerWidth"))
+                self.browser.click("#through summary")
+                self.assertIn("REFUSED as stale", self.browser.eval("document.querySelector('#through ol').innerText"))
+                self.assert_accessible(f"recorded {look}")
+                self.shot(f"recorded-{look}")
+        self.assertEqual(self.browser.eval("performance.getEntriesByType('resource').length"), 0)
+        self.browser.open(file + "#through", width=1920, height=1080)
+        self.assertEqual(self.browser.wait("getComputedStyle(document.getElementById('through')).position"), "fixed")
+        self.shot("recorded-slide")
+        self.assert_no_errors()
 
 
 if __name__ == "__main__":

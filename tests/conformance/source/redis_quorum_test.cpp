@@ -27,6 +27,7 @@ constexpr std::chrono::milliseconds least_ttl{2'000};
 SourceKind kind(const std::string& name, int size) {
   SourceKind kind{name, [size] { return std::make_unique<OwnQuorum>(size); }, false};
   kind.short_ttl = least_ttl;
+  kind.lists = false;
   return kind;
 }
 

@@ -39,8 +39,12 @@ SourceKind kind(const std::string& name, const std::string& parameters) {
 }
 
 SourceKind kind_in_cluster(const std::string& name, const std::string& parameters) {
-  return {name, [parameters] { return std::make_unique<OwnPrefix>(url_of_shared_cluster, parameters); },
-          false, false};
+  return {name,
+          [parameters] { return std::make_unique<OwnPrefix>(url_of_shared_cluster, parameters); },
+          false,
+          false,
+          std::chrono::milliseconds{300},
+          false};
 }
 
 INSTANTIATE_TEST_SUITE_P(Redis, TokenSourceSuite,

@@ -31,6 +31,7 @@ struct SourceKind {
   bool has_one_counter = true;  // all tokens of the namespace come from one counter: lowest_live() answers
   bool draws = true;            // there is a number of the whole namespace: draw() answers
   std::chrono::milliseconds short_ttl{300};  // more where the product counts in seconds
+  bool lists = true;                         // it is a LeaseLister
 };
 
 inline std::string source_kind_name(const testing::TestParamInfo<SourceKind>& info) {

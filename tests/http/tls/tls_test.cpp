@@ -17,7 +17,7 @@ const std::string get = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 class TlsTest : public ::testing::Test {
  protected:
   std::string serve(const TlsServerFiles& files, const Limits& limits = {}) {
-    return server.listen("127.0.0.1:0", handler, limits, TlsContext::server(files));
+    return server.listen("127.0.0.1:0", handler, limits, TlsContext::server(files, "http/1.1"));
   }
 
   const Certificates& certificates = Certificates::get();

@@ -7,6 +7,7 @@ import unittest
 
 import postgres_server
 import support
+from demo_case import status_of
 from postgres_case import PostgresTest, setUpModule  # noqa: F401
 from support import wait_until
 
@@ -44,6 +45,25 @@ class Demo(PostgresTest):
             lambda: self.start("demo", "--storage", self.url, env={"TMPDIR": self.folder}), signal.SIGINT,
             lambda: self.places() != "", limit_s=60)
         self.assertEqual(status, 128 + signal.SIGINT)
+        self.assertEqual(self.places(), "")
+
+    def test_psql_through_the_sidecar(self):
+        done = self.demo("--via", "sidecar", "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["round"]["final"], report["through"]["final"]), (150, 180))
+        [refused] = [event for event in report["through"]["events"] if event["event"] == "refused"]
+        self.assertEqual((refused["client"], int(refused["highest"]) - int(refused["token"])), ("A", 1))
+        self.assertIn("Both are psql,", " ".join(self.demo("--via", "sidecar").stdout.split()))
+
+    def test_it_is_psql_that_is_stopped(self):
+        def has_stopped_psql():
+            return any(status_of(pid, "Name") == "psql" and status_of(pid, "State").startswith("T")
+                       for pid in support.processes_with(f"TMPDIR={self.folder}"))
+        status = support.interrupted(
+            lambda: self.start("demo", "gc-pause", "--via", "sidecar", "--storage", self.url, env={"TMPDIR": self.folder}),
+            signal.SIGTERM, has_stopped_psql, limit_s=60)
+        self.assertEqual(status, 128 + signal.SIGTERM)
         self.assertEqual(self.places(), "")
 
     def test_another_source(self):
@@ -140,6 +160,11 @@ class Doctor(PostgresTest):
         found = self.findings(0)
         self.assertIn("plain: in the mode observe", found["warning", "protected tables"])
         self.assertIn(("ok", "children"), found)
+
+    def test_a_table_that_was_protected_before_there_were_claims_of_sessions(self):
+        self.protect()
+        self.sql("drop trigger fenceguard_session on plain")
+        self.assertIn("plain: a claim that a session was given", self.findings(0)["warning", "protected tables"])
 
     def test_a_disabled_trigger(self):
         self.protect()

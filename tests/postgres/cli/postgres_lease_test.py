@@ -3,6 +3,7 @@
 import itertools
 import json
 import signal
+import subprocess
 import threading
 import unittest
 
@@ -80,6 +81,21 @@ class Staying(PostgresTest):
                 self.assertIn("lost", self.expect(1, "lease", "renew", "--source", url, *claim).stderr)
                 self.assertIn("not held", self.expect(1, "lease", "release", "--source", url, *claim).stderr)
 
+    def test_it_is_shown_without_a_time_left(self):
+        for lock in ("row", "advisory"):
+            with self.subTest(lock=lock):
+                url, process, claim = self.acquire(lock)
+                for way in (self.url, url):
+                    shown = self.lease_json(0, "show", "--resource", "a", url=way)
+                    self.assertEqual(shown, {"resource": "a", "token": claim[3]})
+                    self.assertEqual(self.lease_json(0, "list", url=way)["leases"], [shown])
+                guard = self.serve()
+                self.assertEqual(guard.call("GET", "/v1/leases/a").json, shown)
+                self.assertEqual(guard.call("GET", "/v1/leases").json["leases"], [shown])
+                guard.stop()
+                process.terminate()
+                self.assertEqual(process.wait(support.LIMIT_S), 0)
+
     def test_it_is_gone_when_its_process_is_killed(self):
         url, process, _ = self.acquire("row")
         process.kill()
@@ -134,6 +150,70 @@ class Exec(PostgresTest):
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)
+
+    PROTECT = ("create table jobs (name text primary key, done bigint not null); insert into jobs values ('a', 0), ('b', 0);"
+               "select fenceguard.protect('jobs', 'name')")
+    JOB = "update jobs set done = done + 1 where name = 'a' returning done"
+
+    def psql_words(self, sql):
+        return ["psql", "-XqAt", "-v", "VERBOSITY=verbose", self.server.conninfo(self.database), "-c", sql]
+
+    def test_a_command_that_knows_nothing_of_claims_writes_protected_tables_under_that_of_its_lease(self):
+        self.sql(self.PROTECT)
+        self.assertEqual(self.run_command(0, *self.psql_words(self.JOB)).stdout, "1\n")
+        self.assertIn("ZF003", self.run_command(1, *self.psql_words("update jobs set done = 9")).stderr)
+        self.assertEqual(self.sql("select sum(done) from jobs"), "1")
+
+    def test_and_one_whose_lease_another_holder_took_writes_nothing_more(self):
+        """The older job is stopped before its first write, and goes on when the newer one has written."""
+        self.sql(self.PROTECT)
+        job = ("echo started; read go; exec psql -XqAt -v VERBOSITY=verbose -c \"$0\" \"$1\"", self.JOB,
+               self.server.conninfo(self.database))
+        old = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--ttl", "24m", "--", "bash",
+                         "-c", "trap '' TERM; " + job[0], *job[1:], stdin=subprocess.PIPE)
+        self.assertEqual(old.stdout.readline(), "started\n")
+        self.sql("select fenceguard.end_lease('a')")
+        self.assertEqual(self.run_command(0, *self.psql_words(self.JOB)).stdout, "1\n")
+        _, said = old.communicate("go\n", timeout=support.LIMIT_S)
+        self.assertIn("ZF001", said)
+        self.assertEqual(self.sql("select sum(done) from jobs"), "1")
+
+    def test_what_pgoptions_holds_already_stays_however_long_it_is(self):
+        self.sql(self.PROTECT)
+        mine = "-c statement_timeout=12345 -c fenceguard.filler=" + "y" * 6000
+        done = self.expect(0, "exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--",
+                           *self.psql_words(self.JOB + ", current_setting('statement_timeout'), "
+                                            "length(current_setting('fenceguard.filler'))"), env={"PGOPTIONS": mine})
+        self.assertEqual(done.stdout, "1|12345ms|6000\n")
+
+    def test_without_a_database_as_the_storage_pgoptions_is_left_alone(self):
+        self.make_file("file.db")
+        for arguments in (["--source", self.url], ["--source", self.url, "--storage", "sqlite:file.db"]):
+            done = self.expect(0, "exec", *arguments, "--resource", "a", "--", "sh", "-c", "echo $PGOPTIONS",
+                               env={"PGOPTIONS": "-c x.y=1"})
+            self.assertEqual(done.stdout, "-c x.y=1\n")
+
+    def test_any_resource_and_holder_pass_through_pgoptions(self):
+        self.sql(self.PROTECT)
+        for number, name in enumerate(("plain", "two words", "back\\slash", 'quote" and \'', "\u00e9\u00a0x",
+                                       "\u4e16\u754c", "\U0001f512 key",
+                                       "a$b `c` %d", "[{}]:,", "x" * 512, "\\" * 256), 1):
+            holder = "h\\\"'$(" + "~" * 100
+            with self.subTest(name):
+                printed = self.expect(0, "lease", "acquire", "--source", self.url, "--storage", self.url, "--resource", name,
+                                      "--holder", holder, "--print", "pgoptions").stdout
+                self.assertEqual(len(printed.splitlines()), 1)
+                said = self.server.psql("select current_setting('fenceguard.session_claims')::jsonb -> 0 ->> 'holder';"
+                                        "insert into jobs values (:'name', 1)", self.database, variables={"name": name},
+                                        env={"PGOPTIONS": printed.rstrip("\n")})
+                self.assertEqual(said, holder)
+                self.assertEqual(self.sql("select count(*) from jobs where done = 1"), str(number))
+
+    def test_what_else_is_to_be_printed_is_told(self):
+        acquire = ["lease", "acquire", "--source", self.url, "--resource", "a", "--print"]
+        self.assertIn("pgoptions", self.expect(2, *acquire, "jdbc").stderr)
+        self.assertIn("--json", self.expect(2, *acquire, "pgoptions", "--json").stderr)
+        self.expect(1, "lease", "show", "--source", self.url, "--resource", "a")
 
 
 class Hosts(PostgresTest):

@@ -198,11 +198,12 @@ class Fences(PostgresTest):
         self.fence(1, "advance", "--resource", "idle", "--token", idle["token"], "--holder", idle["holder"])
 
     def test_init_raises_the_floor_and_never_lowers_it(self):
-        self.assertEqual(self.fence_json(0, "init"), {"floor": "0"})
+        self.assertEqual(self.fence_json(0, "init"), {"floor": "1"})
         self.assertEqual(self.fence_json(0, "init", "--floor", "7"), {"floor": "7"})
         self.assertEqual(self.fence_json(0, "init", "--floor", "3"), {"floor": "7"})
         self.expect(0, "lease", "raise", "--source", self.url, "--resource", "a", "--token", "40")
         self.assertEqual(self.fence_json(0, "init", "--source", self.url), {"floor": "41"})
+        self.assertEqual(self.fence_json(0, "init"), {"floor": "42"})  # as after a restore
         self.fence(1, "advance", "--resource", "a", "--token", "41")
 
     def test_a_floor_that_is_gone_is_no_licence(self):

@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit"))
 import postgres_server  # noqa: E402
-from postgres_server import FAST, Server, Session, SqlError  # noqa: E402
+from postgres_server import FAST, ConnectionLost, Server, Session, SqlError  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
 CONFIGURATION = """
@@ -116,6 +116,20 @@ class PgBouncerTest(unittest.TestCase):
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
         self.assertEqual(self.refusal(self.b, "select fenceguard.require_noted('accounts/42', 34, 'a')"), "ZF003")
         self.b.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); update account set balance = 70; commit")
+
+    def test_claims_that_a_connection_hands_over_are_refused_or_dropped_so_that_nothing_is_written(self):
+        self.server.psql("select fenceguard.advance('accounts/42', 34, 'a')", self.database)
+        write = "update account set balance = 1 returning balance"
+        given = {"PGOPTIONS": '-c fenceguard.session_claims=[{"resource":"accounts/42","token":"34","holder":"a"}]'}
+        self.assertEqual(self.server.psql(write, self.database, env=given), "1")
+        with self.assertRaises(ConnectionLost) as refused:
+            Server.psql(self.bouncer, write, self.database, env=given)
+        self.assertRegex(refused.exception.stderr, "unsupported startup parameter.*options")
+        dropping = PgBouncer(self.server, CONFIGURATION.replace("extra_float_digits", "extra_float_digits, options"))
+        self.addCleanup(dropping.remove)
+        with self.assertRaises(SqlError) as refusal:
+            Server.psql(dropping, write, self.database, env=given)
+        self.assertEqual(refusal.exception.sqlstate, "ZF003")
 
     def test_leases_and_advances_work_through_it(self):
         granted = self.a.run("select verdict, token from fenceguard.acquire('accounts/42', '1 min', 'a')")

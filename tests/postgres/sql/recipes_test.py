@@ -129,6 +129,20 @@ class OneServer(Recipe):
         self.assertIn(caught.exception.sqlstate, ("ZF003", "42804"))  # plain SQL goes on, the extension wants protect()
         self.sql(f"{PROTECT}; begin; select fenceguard.admit('accounts/42', 70, 'a'); {write}; commit")
 
+    def test_programs_that_cannot_be_changed(self):
+        self.run_section("Programs that cannot be changed")
+        self.assertEqual(self.sql("select total from reports"), "2")
+        write = "update reports set total = 9"
+        given = "set fenceguard.session_claims = '[{}]'; " + write
+        claim = '{{"resource": "jobs/nightly", "token": "{}", "holder": "{}"}}'
+        self.assert_fails("ZF001", given.format(claim.format(999, "next")))
+        self.assert_fails("ZF002", given.format(claim.format(1000, "other")))
+        self.assert_fails("40001", given.format(claim.format(1001, "next")))
+        self.assert_fails("22023", given.format("x"))
+        self.sql(f"begin; set local fenceguard.session_claims = '[{claim.format(1000, 'next')}]'; {write}; commit")
+        self.assert_fails("ZF003", f"begin; set local fenceguard.session_claims = '[{claim.format(1000, 'next')}]'; commit; "
+                                   + write)
+
     def test_a_table_that_is_swapped_in_by_its_name(self):
         self.sql(ACCOUNTS)
         swap = ("begin; create table fresh (like accounts including all); insert into fresh select * from accounts; {}"

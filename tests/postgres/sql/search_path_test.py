@@ -242,6 +242,29 @@ class Traps(ServerTest):
                 owner.run("select " + sql)
         owner.run("create table public.child () inherits (public.guarded); drop table public.child")
 
+    def test_so_is_the_trigger_that_admits_the_claims_of_a_session(self):
+        self.sql("select fenceguard.advance('accounts/1', 34, 'a'), fenceguard.advance('ACCOUNTS/X', 34, 'a')")
+        attacker = self.session("attacker")
+        given = '[{{"resource": "{}", "token": "{}", "holder": "{}"}}]'
+        write = "update public.guarded set balance = balance where id operator(pg_catalog.=) 1"
+        for path in ("evil, pg_catalog, public", "only_a_collation, pg_catalog, public"):
+            for resource, token, holder, sql, state in (
+                    ("accounts/1", 34, "a", write, None), ("accounts/1", 33, "a", write, "ZF001"),
+                    ("accounts/1", 34, "b", write, "ZF002"), ("accounts/1", 35, "b", write, "40001"),
+                    ("ACCOUNTS/1", 34, "a", write, "ZF003"), ("ACCOUNTS/X", 34, "a", "insert into public.named values ('x')",
+                                                              "ZF003"),
+                    ("accounts//", 34, "a", write, "22023")):
+                with self.subTest(path=path, resource=resource, token=token, holder=holder):
+                    attacker.run(f"set search_path = {path}; set fenceguard.session_claims = "
+                                 f"'{given.format(resource, token, holder)}'")
+                    for begin in ("begin", "begin isolation level repeatable read"):
+                        sql_ = f"{begin}; {sql}; commit"
+                        if state is None:
+                            attacker.run(sql_)
+                        else:
+                            self.assert_fails(state, attacker.run, sql_)
+                            attacker.run("rollback")
+
     def test_every_public_function_is_in_the_list_above(self):
         with open(__file__, encoding="utf-8") as file:
             called = set(re.findall(r"fenceguard\.(\w+)\(", file.read()))
@@ -253,7 +276,7 @@ class Traps(ServerTest):
             "settings_for", "protect_children", "refuse_truncate", "require_protected_children", "refuse", "acquire_kept",
             "make_refusal_counters", "drop_refusal_counters", "leave_notes", "refuse_relatives", "row_trigger_call",
             "text_settings", "observe_row", "end_observed_statement", "observing_body", "mode_of",
-            "forget_observations"} | ({"check_rows", "check_rows_in_settings"} if FAST else set()))
+            "forget_observations", "admit_session_claims"} | ({"check_rows", "check_rows_in_settings"} if FAST else set()))
 
     def test_no_row_is_written_without_a_claim_to_its_own_resource(self):
         """A collation to which ACCOUNTS/X and accounts/x are one, under the name of PostgreSQL's own, or with the claim."""

@@ -65,6 +65,7 @@ class ServerTest(unittest.TestCase):
             update guarded set balance = 100;
             alter table guarded enable always trigger fenceguard_rows;
             alter table guarded enable always trigger fenceguard_truncate;
+            alter table guarded enable always trigger fenceguard_session;
             drop table if exists granted, drawn""")
 
     @classmethod

@@ -1,12 +1,14 @@
 """The stories of Redis in 'fenceguard demo', with real servers: what they observe, and that they leave nothing."""
 
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
 import unittest
 
-from demo_case import DemoTest
+import support
+from demo_case import LIMIT_S, DemoTest, status_of
 from support import wait_until
 
 STORIES = ("expire-crash", "foreign-unlock", "failover", "redlock-restart", "clock-jump")
@@ -71,6 +73,43 @@ class Stories(DemoTest):
         self.assertGreater(int(through["token_b"]), int(through["token_a"]))
         self.assertEqual((through["verdict_a"], through["balance"]), ("stale", through["expected"]))
         self.assertEqual(len(self.refusals(report)), 1)
+
+
+class ViaTheSidecar(DemoTest):
+    """gc-pause with redis-cli as both clients, and a Redis of its own."""
+
+    def test_the_late_write_of_redis_cli_is_refused(self):
+        page = pathlib.Path(self.folder) / "story.html"
+        done = self.demo("gc-pause", "--via", "sidecar", "--timeline", str(page))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        for part in ("1. ROUND THE GUARD", "2. THROUGH THE GUARD", "REFUSED as stale", "Both are redis-cli",
+                     "round the guard:   150, should be 180: B's +30 is LOST",
+                     "through the guard: 180: both updates survive"):
+            self.assertIn(part, done.stdout)
+        self.require_page(page)
+
+    def test_it_is_redis_cli_that_is_stopped(self):
+        def has_stopped_cli():
+            return any(status_of(pid, "Name") == "redis-cli" and status_of(pid, "State").startswith("T")
+                       for pid in self.processes())
+        status = support.interrupted(lambda: self.start("demo", "gc-pause", "--via", "sidecar", env=self.variables),
+                                     signal.SIGTERM, has_stopped_cli, LIMIT_S)
+        self.assertEqual(status, 128 + signal.SIGTERM)
+        self.require_nothing_is_left()
+
+    def test_it_is_for_gc_pause_on_redis_alone(self):
+        for arguments in (["gc-pause", "--storage", "sqlite:x.db", "--via", "sidecar"],
+                          ["gc-pause", "--storage", "http", "--via", "sidecar"],
+                          ["failover", "--via", "sidecar"], ["gc-pause", "--via", "elsewhere"]):
+            done = self.demo(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn("--via", done.stderr)
+
+    def test_a_missing_program_is_3_with_its_package(self):
+        os.symlink(shutil.which("redis-server"), self.path("redis-server"))
+        done = self.demo("gc-pause", "--via", "sidecar", "--json", env={"PATH": self.folder})
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn("package redis-tools", done.stderr)
 
 
 class Telling(DemoTest):

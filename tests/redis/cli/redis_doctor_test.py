@@ -25,7 +25,8 @@ class Doctor(RedisTest):
         found = self.findings(0, "storage", server.url())
         self.assertEqual({level for level, _ in found.values()}, {"ok"}, found)
         self.assertEqual(list(found), ["server", "role", "persistence", "replication", "eviction", "scripts",
-                                       "functions", "namespace"])
+                                       "reach", "functions", "namespace"])
+        self.assert_finding(found, "reach", "ok", "this machine alone")
         found = self.findings(0, "source", server.url())
         self.assertEqual({level for level, _ in found.values()}, {"ok"}, found)
         self.assertIn("counter", found)
@@ -87,6 +88,26 @@ class Doctor(RedisTest):
         self.assert_finding(self.findings(0, "storage", server.url()), "namespace", "ok", "floor")
         server.cli("FLUSHALL")
         self.assert_finding(self.findings(1, "storage", server.url()), "namespace", "danger", INIT)
+
+    def test_who_can_reach_it_without_a_password(self):
+        server = self.own_server(SAFE)
+        self.fence(0, "init", url=server.url())
+        reach = lambda url: self.findings(0, "storage", url)
+        server.cli("CONFIG", "SET", "protected-mode", "no")
+        self.assert_finding(reach(server.url()), "reach", "ok", "bind 127.0.0.1", "this machine alone")
+        server.cli("CONFIG", "SET", "bind", "* -::*")
+        self.assert_finding(reach(server.url()), "reach", "warning", "other machines", "requirepass")
+        server.cli("CONFIG", "SET", "protected-mode", "yes")
+        self.assert_finding(reach(server.url()), "reach", "ok", "protected-mode")
+        # With a password in the URL it is tried whether one is needed.
+        server.cli("CONFIG", "SET", "protected-mode", "no")
+        server.cli("ACL", "SETUSER", "svc", "on", f">{SECRET}", "~*", "&*", "+@all")
+        url = server.url(user="svc", password=SECRET)
+        self.assert_finding(reach(url), "reach", "warning", "other machines")
+        server.cli("ACL", "SETUSER", "svc", "-config")
+        self.assert_finding(reach(url), "reach", "warning", "not known", "CONFIG GET is refused")
+        server.cli("ACL", "SETUSER", "default", "off")
+        self.assert_finding(reach(url), "reach", "ok", "a password is needed")
 
     def test_foreign_keys_under_our_names(self):
         server = self.own_server(SAFE)

@@ -194,6 +194,15 @@ class Demo(RedisTest):
         self.assertEqual((report["round"]["final"], report["through"]["final"]), (150, 180))
         self.assertEqual(self.keys(), [])
 
+    def test_gc_pause_of_redis_cli_through_the_sidecar(self):
+        done = self.demo("gc-pause", "--via", "sidecar", "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["round"]["final"], report["through"]["final"]), (150, 180))
+        [refused] = [event for event in report["through"]["events"] if event["event"] == "refused"]
+        self.assertEqual((refused["client"], int(refused["highest"]) - int(refused["token"])), ("A", 1))
+        self.assertEqual(self.keys(), [])
+
     def test_an_interrupt_removes_its_data(self):
         process = self.start("demo", env={"TMPDIR": self.temp, "FENCEGUARD_STORAGE": self.url})
         wait_until(self.keys, what="data of the demonstration")

@@ -87,7 +87,7 @@ const std::vector<Command> all_kinds{
     {"RPUSH", "{r}l", "alone"},
     {"LMPOP", "1", "{r}l", "LEFT"},
     {"LMPOP", "1", "{r}l", "LEFT"},
-    {"BLMPOP", "0.01", "1", "{r}l", "LEFT"},
+    {"LMPOP", "1", "{r}l", "LEFT"},
     {"ZADD", "{r}z", "1.25", "a", "2", "b"},
     {"ZADD", "{r}z", "INCR", "0.1", "a"},
     {"ZADD", "{r}z", "NX", "INCR", "1", "a"},

@@ -4,7 +4,9 @@
 #include <fstream>
 #include <utility>
 
+#include "adapters/redis/lock/lock_scan.hpp"
 #include "adapters/redis/wire/cluster.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "tests/redis/source/source.hpp"
 
 namespace fenceguard::test {
@@ -111,6 +113,26 @@ TEST(LockKey, ARegistryThatHoldsNoPatternStopsCompaction) {
   server.call({"SADD", "fenceguard:lock_keys", "nonsense"});
   EXPECT_THAT(message_of<Unavailable>([&] { (void)plain->lowest_live(); }),
               testing::HasSubstr("fenceguard:lock_keys is damaged"));
+}
+
+TEST(LockKey, LeasesAreListedByTheirOwnPatternAndInADatabaseOfABoundedSize) {
+  RedisServer server;
+  const auto jobs = open(server.url("/0?lock_key=jobs[*]:%25s:x"));
+  const auto plain = open(server.url());
+  const auto grant = take(*jobs);
+  server.call({"SET", "jobs[*]:theirs:x", "another library's"});
+  server.call({"SET", "jobs[*]:a\nb:x", "7 h 1"});
+  server.call({"SET", "jobs[a]:b:x", "7 h 1"});
+  server.call({"HSET", "jobs[*]:hash:x", "a", "b"});
+  auto& lister = dynamic_cast<LeaseLister&>(*jobs);
+  const auto page = lister.list_leases({});
+  ASSERT_EQ(page.entries.size(), 1U);
+  EXPECT_EQ(page.entries[0].claim, (Claim{grant.claim.resource, grant.claim.token, {}, {}}));
+  EXPECT_TRUE(dynamic_cast<LeaseLister&>(*plain).list_leases({}).entries.empty());
+  const auto count = std::to_string(redis::scan_keys_max);
+  server.call({"EVAL", "for i = 1, ARGV[1] do redis.call('SET', 'data' .. i, 1) end", "0", count});
+  EXPECT_THAT(message_of<Unavailable>([&] { (void)lister.list_leases({}); }),
+              testing::HasSubstr("more than 200000: ask for one by its name"));
 }
 
 // As redis-cli --cluster reshard moves a slot, here one without keys. Waits until all agree on the epoch: an

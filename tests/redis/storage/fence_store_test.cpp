@@ -78,6 +78,36 @@ TEST_F(RedisFenceStore, InitRaisesTheFloorAndNeverLowersIt) {
   EXPECT_EQ(storage->fences().status().floor, 9);
 }
 
+// A transaction that watches it is kept from running by a raised floor, and by no advance.
+TEST_F(RedisFenceStore, TheFloorForWatchChangesWithTheFloorAlone) {
+  const auto storage = open();
+  Client watching{url()};
+  const auto say = [&](std::vector<std::string_view> words) { return watching.call({}, words); };
+  const auto floor = key("floor");
+  const auto is_changed_by = [&](const std::function<void()>& act) {
+    EXPECT_EQ(say({"WATCH", floor}).text, "OK");
+    act();
+    EXPECT_EQ(say({"MULTI"}).text, "OK");
+    return say({"EXEC"}).is_nil();
+  };
+  EXPECT_TRUE(is_changed_by([&] { (void)init(*storage, 3); }));
+  EXPECT_EQ(server_->call({"GET", floor}).text, "3");
+  EXPECT_TRUE(is_changed_by([&] { (void)init(*storage, 7); }));
+  EXPECT_EQ(server_->call({"GET", floor}).text, "7");
+  EXPECT_FALSE(is_changed_by([&] {
+    (void)advance(*storage, claim("a", 8));
+    (void)advance(*storage, claim("b", 20));
+    (void)revoke(*storage, "b");
+    (void)rebase(*storage, "b", 15);
+  }));
+  EXPECT_FALSE(is_changed_by([&] { EXPECT_EQ(compact(*storage, 8).dropped, 0); }));
+  EXPECT_TRUE(is_changed_by([&] { EXPECT_EQ(compact(*storage, 9).floor, 8); }));
+  EXPECT_EQ(server_->call({"GET", floor}).text, "8");
+  server_->call({"DEL", floor});
+  EXPECT_TRUE(is_changed_by([&] { (void)init(*storage, 9); })) << "an older version initialised";
+  EXPECT_TRUE(is_changed_by([&] { server_->call({"FLUSHALL"}); }));
+}
+
 TEST_F(RedisFenceStore, AViewHoldsRecordAndFloor) {
   const auto storage = open();
   (void)init(*storage, 3);

@@ -245,6 +245,39 @@ TEST_F(LeaseQueueTest, ALateNewsOfALostAnswerDoesNotTakeADeliveredLease) {
   EXPECT_TRUE(queue_.is_idle());
 }
 
+// The loss of the first answer is told while the source is asked for somebody else.
+TEST_F(LeaseQueueTest, NewsOfALostAnswerDuringAStepDoesNotTakeADeliveredLease) {
+  const Id first = arrive("a", 0ms, true);
+  EXPECT_TRUE(grant(first, "a", 5));
+  const Id again = arrive("a", 0ms, true);
+  EXPECT_TRUE(queue_.granted(again, claim("a", 5), 10s, now_, actions_, false));
+  const Id other = arrive("b", 0ms);
+  queue_.undelivered(first, now_, actions_);
+  queue_.delivered(again, now_, actions_);
+  wanted();
+  queue_.held(other, 5s, now_, actions_);
+  EXPECT_EQ(wanted(), (Words{"refuse " + std::to_string(other)}));
+  EXPECT_TRUE(queue_.is_idle());
+}
+
+// The debt of the first answer goes to the third ask; the second answer, which says the same, arrives.
+TEST_F(LeaseQueueTest, AnHeirDoesNotTakeBackWhatAnotherAnswerDelivered) {
+  const Id first = arrive("a", 0ms, true);
+  EXPECT_TRUE(grant(first, "a", 5));
+  const Id again = arrive("a", 0ms, true);
+  EXPECT_TRUE(queue_.granted(again, claim("a", 5), 10s, now_, actions_, false));
+  const Id other = arrive("b", 0ms);
+  const Id heir = arrive("a", 10s, true);
+  queue_.undelivered(first, now_, actions_);
+  wanted();
+  queue_.held(other, 5s, now_, actions_);
+  EXPECT_EQ(wanted(), (Words{"refuse " + std::to_string(other), "ask " + std::to_string(heir)}));
+  queue_.delivered(again, now_, actions_);
+  queue_.failed(heir, now_, actions_);
+  EXPECT_EQ(wanted(), Words{});
+  EXPECT_TRUE(queue_.is_idle());
+}
+
 // a holds its lease and works. It asks again, as a probe, and goes away before the answer: the lease is not
 // that ask's to take back.
 TEST_F(LeaseQueueTest, ALostAnswerDoesNotEndATenureThatTheHolderHadBefore) {
@@ -317,6 +350,18 @@ TEST_F(LeaseQueueTest, ANamedStrangerIsRefusedOnceItIsKnownToBeOne) {
 }
 
 // The same holder twice at once: the second is in line while the first is granted.
+TEST_F(LeaseQueueTest, ANamedAskThatIsIdentifiedWhileItAsksTheSourceEndsInTime) {
+  const Id other = arrive("other", 10s);
+  const Id named = arrive("named", 1s, true);
+  EXPECT_EQ(wanted(), (Words{"ask 1", "identify 2"}));
+  queue_.failed(other, now_, actions_);
+  EXPECT_EQ(wanted(), Words{"ask 2"});
+  queue_.identified(named, false, now_, actions_);
+  queue_.held(named, 10s, now_, actions_);
+  pass(1s);
+  EXPECT_EQ(wanted(), Words{"refuse 2"});
+}
+
 TEST_F(LeaseQueueTest, ASecondAskOfTheHolderJustGrantedComesNext) {
   const Id a = arrive("a", 0ms, true);
   arrive("b", 10s);

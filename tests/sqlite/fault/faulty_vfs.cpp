@@ -209,9 +209,20 @@ void FaultyVfs::crash() {
   is_crashed_ = true;
 }
 
+void FaultyVfs::crash_at(int n) {
+  const std::scoped_lock lock{mutex_};
+  until_crash_ = n;
+}
+
+bool FaultyVfs::is_crashed() const {
+  const std::scoped_lock lock{mutex_};
+  return is_crashed_;
+}
+
 void FaultyVfs::restart() {
   const std::scoped_lock lock{mutex_};
   is_crashed_ = false;
+  until_crash_ = 0;
   plans_.clear();
   for (auto& [path, disk] : deleted_) {
     if (!happens(50)) continue;
@@ -229,6 +240,7 @@ void FaultyVfs::restart() {
 }
 
 int FaultyVfs::judge(Operation operation) {
+  if (until_crash_ > 0 && --until_crash_ == 0) is_crashed_ = true;
   if (is_crashed_) return SQLITE_IOERR;
   for (auto plan = plans_.begin(); plan != plans_.end(); ++plan) {
     if (!plan->kinds.contains(operation)) continue;

@@ -51,6 +51,9 @@ class FaultyVfs {
 
   // The machine loses its power: everything fails from now on, until restart().
   void crash();
+  // The same at the n-th operation from now on, counted from 1.
+  void crash_at(int n);
+  [[nodiscard]] bool is_crashed() const;
   // Every file is what had come to the disk. REQUIRES: crash() was called, and no connection is open.
   void restart();
 
@@ -93,6 +96,7 @@ class FaultyVfs {
   std::map<std::string, Disk> deleted_;  // whose folder was not synced since
   std::vector<Plan> plans_;
   std::map<Operation, int> failures_;
+  int until_crash_ = 0;  // 0: none is told
   bool is_crashed_ = false;
   bool is_lowered_ = false;
 };

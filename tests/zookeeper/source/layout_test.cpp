@@ -69,6 +69,22 @@ TEST(Layout, AResourceIsNeverReadAsAContender) {
   EXPECT_EQ(segment_name("lock-009"), "lock-009");
 }
 
+TEST(Layout, ALocksNodeTellsItsResource) {
+  for (const std::string pattern : {"", "/their/%s/lock"}) {
+    const LockPath path{"/app", pattern};
+    for (const char* of : {"a", "a/b", "a%2Fb", "lock/lock", "abc__lock__0000000007", "\u00e4/\U0001F600"}) {
+      const auto node = path.of(Resource{of});
+      EXPECT_EQ(path.resource_of(node), Resource{of}) << node;
+      EXPECT_TRUE(path.may_be_above(node, of)) << node;
+      EXPECT_TRUE(path.may_be_above(path.top(), of)) << node;
+      EXPECT_FALSE(path.may_be_above(node, "other")) << node;
+    }
+    for (const char* node : {"/app", "/app/locks", "/app/locks/%zz", "/app/locks/%41", "/app/offset",
+                             "/their", "/their/lock", "/their/a/b", "/their//lock"})
+      EXPECT_FALSE(path.resource_of(node)) << pattern << node;
+  }
+}
+
 TEST(Layout, ALockPathOfOthersHasOnePlaceForTheResource) {
   const LockPath path{"/app", "/their/%s/lock"};
   EXPECT_EQ(path.of(Resource{"accounts/42"}), "/their/accounts/42/lock");

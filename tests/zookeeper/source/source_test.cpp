@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "adapters/zookeeper/lock/lock_client.hpp"
 #include "adapters/zookeeper/wire/layout.hpp"
 #include "guard/error.hpp"
+#include "guard/source/lease_lister.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/zookeeper/frames.hpp"
 #include "tests/zookeeper/source/space.hpp"
@@ -78,6 +80,24 @@ TEST_F(SourceTest, TheTokenIsTheNodesCzxidAndTheNodeTellsItsHolder) {
   EXPECT_NE(node.stat.ephemeral_owner, 0);
   EXPECT_EQ(entries()[0].find("__lock__"), 32u);
   EXPECT_EQ(observer().get(root_ + "/offset").data, "0");
+}
+
+TEST_F(SourceTest, AListingLooksAtABoundedNumberOfNodes) {
+  const auto source = open();
+  (void)take(*source, r, "ann");
+  auto& lister = dynamic_cast<LeaseLister&>(*source);
+  observer().make_path(root_ + "/locks/many");
+  for (std::size_t made = 0; made < LockClient::list_nodes_max;) {
+    std::vector<Op> some;
+    for (; some.size() < 1'000; ++made)
+      some.push_back(create(root_ + "/locks/many/" + std::to_string(made), ""));
+    ASSERT_TRUE(observer().multi(some).is_ok());
+  }
+  const auto page = lister.list_leases({.prefix = "accounts/4", .after = {}, .limit = 9});
+  ASSERT_EQ(page.entries.size(), 1U);
+  EXPECT_EQ(page.entries[0].claim.resource, r);
+  EXPECT_EQ(page.entries[0].claim.holder, Holder{});
+  EXPECT_THROW((void)lister.list_leases({}), Unavailable);
 }
 
 // The ensemble may count a session from as early as a third of its timeout before our last renewal.

@@ -131,7 +131,7 @@ local function write(keys, args)
   if answer.err then return answer end
   local reply = answer[5]
   if answer[4] then reply = answer[4][2] end  -- beyond 2^53: its digits, as text
-  return {answer[1], answer[2], answer[3], reply}
+  return {answer[1] == 'raised' and 'admitted' or answer[1], answer[2], answer[3], reply}
 end
 
 local function advance(keys, args)

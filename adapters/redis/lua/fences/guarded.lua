@@ -6,7 +6,7 @@
 -- (0: any). The layout is 'each' if each command stands for itself, or 'all', which are run up to the first that fails,
 -- and then the number of each command's words, negative if it only reads.
 -- Answers {verdict, highest, sequence on record or false, exact or false, and the reply to each command that was run}.
--- The sequence is recorded if any of them wrote. exact: as run_commands() says.
+-- An admission that raised the fence has the word 'raised' for its verdict. The sequence is recorded if any of them wrote. exact: as run_commands() says.
 --
 -- Whatever can be refused (no memory, a replica, no permission) is refused before the first command has written: the
 -- fence and the sequence are recorded first, and the sequence is taken back where nothing took effect. From then on
@@ -24,7 +24,7 @@ require_moved(fence, asked)
 local verdict, highest = judge(fence, floor, claim)
 if verdict ~= 'admitted' then return {verdict, highest, fence and fence.sequence or false, false} end
 
-local before = false
+local before, word = false, verdict
 if highest ~= claim.token then
   local objection = objection_to_jump(jump, claim.token, namespace_highest or (fence and highest))
   if objection then return objection end
@@ -36,12 +36,13 @@ if highest ~= claim.token then
     resource = string.sub(fence_key, prefix_size + 2, -2)
   end
   set_fence({fence_key, namespace_key, index_key}, resource, fence, claim)
+  word = 'raised'
 else
   before = fence.sequence
   if claim.sequence then redis.call('HSET', fence_key, 'sequence', claim.sequence) end
 end
 
-local answer = {verdict, claim.token, claim.sequence or before, false}
+local answer = {word, claim.token, claim.sequence or before, false}
 local took_effect, reads, exact = run_commands(answer)
 if reads and not claim.sequence and highest == claim.token then refuse_replica(took_effect) end
 if claim.sequence and not took_effect then

@@ -1,6 +1,6 @@
 -- Makes the record of a namespace, or raises its floor; never lowers it. Of a damaged record what is still a number
 -- counts, and the highest token seen stands for a floor that is none.
--- KEYS: the record. ARGV: the floor. Answers the floor.
+-- KEYS: the record, and the floor for WATCH. ARGV: the floor. Answers the floor.
 
 local fields = redis.call('HMGET', KEYS[1], 'floor', 'highest')
 local floor = fields[1] and is_number(fields[1]) and fields[1]
@@ -10,5 +10,6 @@ if (fields[1] or fields[2]) and not floor and not highest then
                            ': use a newer fenceguard if one wrote it; if not, delete it if you know the floor')
 end
 floor = greater_of(floor or highest or '0', ARGV[1])
+redis.call('SET', KEYS[2], floor)
 redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
 return floor

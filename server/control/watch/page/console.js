@@ -197,7 +197,7 @@ const refused = {stale: 'stale', conflict: 'another holder has this number', mis
 function words(event) {
   const token = event.token ? `token ${event.token}` : '';
   switch (event.kind) {
-    case 'takeover': return `${token} took over`;
+    case 'takeover': return event.isFirst ? `${token}: the first grant seen` : `${token} took over`;
     case 'revoke': return `revoked by hand${token ? `: ${token} is refused from now on` : ''}`;
     case 'quarantine': return `quarantined for ${span(event.quarantined_ms - 500)}`;
     case 'quarantine_end': return 'quarantine is over';
@@ -209,7 +209,7 @@ const pills = {refusal: ['refused', 'bad'], takeover: ['take-over', ''], revoke:
   quarantine_end: ['open again', 'good']};
 function pillOf(event) {
   const [word, tone] = event.verdict === 'unknown' ? ['unknown', 'warn'] : event.verdict === 'unavailable' ? ['unavailable', 'warn']
-    : pills[event.kind];
+    : event.isFirst ? ['grant', ''] : pills[event.kind];
   return node('span', {className: 'pill ' + tone}, word);
 }
 // The same again, one behind the other, is one row.
@@ -234,7 +234,11 @@ function row(event, withName) {
 
 function take(fresh) {
   if (fresh.length === 0) return;
-  for (const event of fresh) events.unshift(event);
+  for (const event of fresh) {
+    // Of what was before it nothing is known.
+    event.isFirst = event.kind === 'takeover' && !events.some((known) => known.resource === event.resource && known.token);
+    events.unshift(event);
+  }
   events.length = Math.min(events.length, eventsMax);
   const refusals = fresh.filter((event) => event.kind === 'refusal').length;
   if (document.hidden) unseen += refusals;
@@ -426,6 +430,25 @@ async function revoke() {
   }
 }
 
+// ---- what was recorded: both runs of a demonstration
+
+function showRecording(recorded) {
+  document.title = byId('recorded-title').textContent = recorded.title;
+  byId('recorded-opening').textContent = recorded.opening;
+  document.body.className = 'recorded';
+  for (const part of document.querySelectorAll('#state, nav, #overview')) part.hidden = true;
+  byId('recorded').hidden = false;
+  for (const id of ['round', 'through']) {
+    const run = recorded[id];
+    const picture = document.importNode(new DOMParser().parseFromString(run.picture, 'image/svg+xml').documentElement, true);
+    picture.style.setProperty('--rows', run.rows);
+    fill(byId(id), node('h3', {}, run.heading), run.as_it_must_be ? '' : node('p', {}, 'This time it did not come out as it must.'),
+      node('p', {className: `banner ${run.tone}`}, run.outcome), picture,
+      node('details', {}, node('summary', {}, 'The same in words'),
+        node('ol', {}, ...run.events.map((event) => node('li', {}, event.words)))));
+  }
+}
+
 // ---- views
 
 function route() {
@@ -479,11 +502,14 @@ on('revoke-cancel', 'click', () => byId('revoke-dialog').close());
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden) { unseen = 0; document.title = 'fenceguard'; }
 });
-addEventListener('hashchange', () => { route(); byId('main').focus(); });
 setInterval(() => {
   for (const left of document.querySelectorAll('.countdown')) left.textContent = span(left.until - Date.now());
 }, 1000);
-if (document.documentElement.dataset.tokens === 'yes') askToken(true);
-route();
-follow();
-look();
+if (byId('recording')) showRecording(JSON.parse(byId('recording').textContent));
+else {
+  addEventListener('hashchange', () => { route(); byId('main').focus(); });
+  if (document.documentElement.dataset.tokens === 'yes') askToken(true);
+  route();
+  follow();
+  look();
+}

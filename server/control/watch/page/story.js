@@ -26,7 +26,7 @@ function drawStory(title, events, describe, clock) {
   const width = 760, guard = 600, data = 710, top = 34, row = 46;
   const height = top + 20 + row * shown.length + 16;
   const xOf = (line) => 130 + (guard - 190) * Math.max(0, lines.indexOf(line)) / Math.max(1, lines.length - 1);
-  const picture = svgNode('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img'});
+  const picture = svgNode('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'font-size': 13});
   picture.append(svgNode('title', {}, title), svgNode('desc', {}, shown.map((e) => `${clock(e)} ${describe(e)}`).join('. ')));
   const draw = (kind, attributes, text) => picture.append(svgNode(kind, attributes, text));
   draw('rect', {class: 'sheet', width, height});
@@ -45,31 +45,31 @@ function drawStory(title, events, describe, clock) {
   let quarantinedSince = null;
   shown.forEach((event, index) => {
     const y = top + 30 + row * index;
-    draw('text', {class: 'when', x: 6, y: y + 4}, clock(event));
+    draw('text', {class: 'time', x: 6, y: y + 4}, clock(event));
     const x = xOf(lineOf(event));
     const words = describe(event) + (event.times > 1 ? ` ×${event.times}` : '');
     if (event.kind === 'takeover') {
-      draw('line', {class: 'arrow ok', x1: x, x2: data - 8, y1: y, y2: y});
-      draw('path', {class: 'tip ok', d: `M${data - 9} ${y - 5}l9 5l-9 5z`});
-      label('ok', x, y - 6, words);
+      draw('line', {class: 'arrow token', x1: x, x2: data - 8, y1: y, y2: y});
+      draw('path', {class: 'tip token', d: `M${data - 9} ${y - 5}l9 5l-9 5z`});
+      label('token', x, y - 6, words);
       draw('text', {class: 'halo guard-name', x: guard - 10, y: y + 16, 'text-anchor': 'end'},
            shortNumber(event.token) + ' or higher from here');
     } else if (event.verdict === 'unknown') {
       // It was let through, and its end was not seen.
-      draw('line', {class: 'arrow wait', x1: x, x2: data - 14, y1: y, y2: y});
-      draw('text', {class: 'halo wait', x: data - 8, y: y + 5, 'text-anchor': 'middle'}, '?');
-      label('wait', x, y - 6, words);
+      draw('line', {class: 'arrow pause answer', x1: x, x2: data - 14, y1: y, y2: y});
+      draw('text', {class: 'halo pause', x: data - 8, y: y + 5, 'text-anchor': 'middle'}, '?');
+      label('pause', x, y - 6, words);
     } else if (event.kind === 'refusal') {
-      draw('line', {class: 'arrow no', x1: x, x2: guard - 10, y1: y, y2: y});
+      draw('line', {class: 'arrow bad', x1: x, x2: guard - 10, y1: y, y2: y});
       draw('path', {class: 'cross', d: `M${guard - 15} ${y - 6}l11 12m0 -12l-11 12`});
-      label('no', x, y - 6, words);
+      label('bad', x, y - 6, words);
     } else {
       if (event.kind === 'quarantine') quarantinedSince ??= y;
       if (event.kind === 'quarantine_end' && quarantinedSince !== null) {
         draw('line', {class: 'bar', x1: guard, x2: guard, y1: quarantinedSince, y2: y});
         quarantinedSince = null;
       }
-      const tone = event.kind === 'revoke' ? 'no' : event.kind === 'quarantine' ? 'wait' : 'guard-name';
+      const tone = event.kind === 'revoke' ? 'bad' : event.kind === 'quarantine' ? 'pause' : 'guard-name';
       draw('text', {class: `halo ${tone}`, x: guard - 14, y: y + 4, 'text-anchor': 'end'}, words);
     }
   });

@@ -86,14 +86,14 @@ select is_empty($$
   select p.oid::regprocedure from pg_proc p where p.pronamespace = 'fenceguard'::regnamespace and p.prosecdef
     and not coalesce(p.proconfig && array['search_path=pg_catalog, pg_temp'], false)
     and p.proname <> all (array['rule_on', 'equals_fence', 'admit', 'rule', 'require_admitted', 'try_admit', 'admitted',
-      'confirm', 'check_row'])
+      'confirm', 'check_row', 'admit_session_claims'])
 $$, 'every SECURITY DEFINER function has a pinned search_path that ends in pg_temp, or is read by search_path_test.py');
 select is_empty($$
   select p.oid::regprocedure from pg_proc p where p.pronamespace = 'fenceguard'::regnamespace and p.prosecdef
     and has_function_privilege('stranger', p.oid, 'execute')
     and p.proname <> all (array['admit', 'rule', 'require_admitted', 'require_noted', 'try_admit', 'admitted',
       'confirm', 'leave_notes', 'highest_seen', 'admit_all', 'rule_all', 'try_advance', 'advance', 'check_row', 'acquire', 'renew', 'release',
-      'prepare_row', 'hold_row', 'acquire_kept', 'took_effect', 'observe_row', 'forget_observations'])
+      'prepare_row', 'hold_row', 'acquire_kept', 'took_effect', 'observe_row', 'forget_observations', 'admit_session_claims'])
 $$, 'no other function runs with its owner''s rights for everybody');
 select is_empty($$
   select p.oid::regprocedure from pg_proc p

@@ -1,0 +1,65 @@
+#include "server/cli/exec/pgoptions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+namespace fenceguard::cli {
+namespace {
+
+// The same JSON in ASCII, which every driver and locale leaves as it is. REQUIRES: it is UTF-8.
+std::string in_ascii(std::string_view json) {
+  std::string text;
+  while (!json.empty()) {
+    const auto first = static_cast<unsigned char>(json.front());
+    const std::size_t bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    std::uint32_t character = bytes == 1 ? first : first & (0xffU >> (bytes + 1));
+    for (const char byte : json.substr(1, bytes - 1)) {
+      character = (character << 6) | (static_cast<unsigned char>(byte) & 0x3fU);
+    }
+    json.remove_prefix(std::min(bytes, json.size()));
+    if (character < 0x80) {
+      text.push_back(static_cast<char>(character));
+    } else if (character < 0x10000) {
+      text += fmt::format("\\u{:04x}", character);
+    } else {
+      character -= 0x10000;
+      text += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (character >> 10), 0xdc00 + (character & 0x3ff));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string pgoptions(const Claim& claim) {
+  const boost::json::array claims{{{"resource", claim.resource.name()},
+                                   {"token", to_string(claim.token)},
+                                   {"holder", claim.holder.id()}}};
+  std::string text = "-c fenceguard.session_claims=";
+  for (const char byte : in_ascii(boost::json::serialize(claims))) {
+    if (byte == ' ' || byte == '\\') text.push_back('\\');  // the server splits at spaces that have none
+    text.push_back(byte);
+  }
+  return text;
+}
+
+std::string pgoptions_variable(const Claim& claim) {
+  const char* present = std::getenv("PGOPTIONS");
+  std::string text = "PGOPTIONS=";
+  if (present != nullptr && *present != '\0') text.append(present).push_back(' ');
+  return text + pgoptions(claim);
+}
+
+bool is_postgres_storage(const Settings& settings) {
+  if (!settings.has("storage") || !settings.is_given("storage")) return false;
+  const auto storage = settings.url("storage");
+  return storage && (storage->scheme == "postgres" || storage->scheme == "postgresql");
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,192 @@
+#include "server/leases/lease_holder.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "guard/runner.hpp"
+
+namespace fenceguard {
+namespace {
+
+using std::chrono::milliseconds;
+
+// One stay in the line.
+constexpr milliseconds wait_max{600'000};
+// Between two attempts; doubles with each failure.
+constexpr milliseconds pause_min{50};
+constexpr milliseconds pause_max{1'000};
+
+LeaseHolder::Options in_order(LeaseHolder::Options options) {
+  require_sensible_ttl(options.ttl);
+  std::ranges::sort(options.resources);
+  const auto [again, end] = std::ranges::unique(options.resources);
+  options.resources.erase(again, end);
+  return options;
+}
+
+std::string names_of(const std::vector<Resource>& resources) {
+  std::string names;
+  for (const auto& resource : resources)
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", resource.name());
+  return names;
+}
+
+std::string reason_of(const Loss& loss) {
+  switch (loss.kind) {
+    case Loss::Kind::expired:
+      return "it expired before it could be renewed, because this process or its machine stood still";
+    case Loss::Kind::unreachable:
+      return "it could not be renewed in time, because its source is unreachable: " + loss.detail;
+    case Loss::Kind::ended:
+      break;
+  }
+  return "its source says that it is over: it expired there, was released, or was ended";
+}
+
+}  // namespace
+
+Ruling LeaseHolder::OwnGuard::advance(const Claim& claim) {
+  const auto ruling = StoreGuard{holder_.fences_}.advance(claim.as_own_grant());
+  holder_.metrics_.count(ruling.verdict);
+  holder_.log_.ruled("hold", claim, ruling, "hold");
+  if (ruling.verdict != Verdict::admitted) {
+    holder_.metrics_.count_source_regression();
+  } else if (ruling.changed) {
+    holder_.metrics_.count_advance();
+  }
+  return ruling;
+}
+
+LeaseHolder::LeaseHolder(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log,
+                         Options options)
+    : source_{source},
+      fences_{fences},
+      metrics_{metrics},
+      log_{log},
+      options_{in_order(std::move(options))},
+      absence_{
+          fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources))} {
+  metrics_.set_held(0);
+}
+
+LeaseHolder::~LeaseHolder() {
+  stop();
+}
+
+void LeaseHolder::start(std::function<void()> lost, milliseconds limit) {
+  lost_ = std::move(lost);
+  thread_ = std::jthread{[this](const std::stop_token& stop) { run(stop); }};
+  std::unique_lock lock{mutex_};
+  changed_.wait_for(lock, limit, [this] { return has_tried_; });
+}
+
+std::shared_ptr<HeldClaims> LeaseHolder::present() const {
+  const std::scoped_lock lock{mutex_};
+  return present_;
+}
+
+void LeaseHolder::stop_taking() {
+  {
+    const std::scoped_lock lock{mutex_};
+    takes_ = false;
+    if (present_) return;
+  }
+  waiting_.request_stop();
+}
+
+void LeaseHolder::stop() {
+  stop_taking();
+  waiting_.request_stop();
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LeaseHolder::run(const std::stop_token& stop) {
+  auto pause = pause_min;
+  for (milliseconds wait{0};; wait = wait_max) {
+    bool has_failed = true;
+    if (wait > wait.zero() && last_failure_.empty())
+      spdlog::info("event=\"waiting to hold\" resource={}", fenceguard::quoted(names_of(options_.resources)));
+    try {
+      std::stop_source end;
+      const std::stop_callback on_stop{waiting_.get_token(), [&end] { end.request_stop(); }};
+      std::vector<Claim> claims;
+      has_failed = !hold_rest(claims, end, wait);
+      if (has_failed) note_failure("the guard refused every token that the source granted");
+    } catch (const std::exception& error) {
+      note_failure(error.what());
+    }
+    pause = has_failed ? std::min(pause * 2, pause_max) : pause_min;
+    std::unique_lock lock{mutex_};
+    has_tried_ = true;
+    changed_.notify_all();
+    if (!takes_) return;
+    changed_.wait_for(lock, stop, pause, [] { return false; });
+    if (!takes_) return;
+  }
+}
+
+bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& end, milliseconds wait) {
+  const auto& resource = options_.resources[claims.size()];
+  Runner runner{source_, guard_, {.ttl = options_.ttl, .wait = wait, .stop = end.get_token()}};
+  bool is_held = true;
+  const auto result = runner.run(resource, [&](const Lease& lease) {
+    const std::stop_callback on_loss{lease.lost(), [&end] { std::stop_source{end}.request_stop(); }};
+    claims.push_back(lease.claim());
+    if (claims.size() < options_.resources.size()) {
+      is_held = hold_rest(claims, end, wait);
+    } else {
+      stay(claims, end);
+    }
+    claims.pop_back();
+    if (lease.lost().stop_requested()) note_loss(lease);
+    return Verdict::admitted;
+  });
+  return is_held && result.ending != RunResult::Ending::refused;
+}
+
+// Until one of them is lost, or they are to be given back.
+void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source& end) {
+  const auto held = std::make_shared<HeldClaims>(claims, end);
+  {
+    const std::scoped_lock lock{mutex_};
+    if (!takes_ || end.stop_requested()) return;
+    metrics_.set_held(std::ranges::max(claims, {}, [](const Claim& c) { return c.token; }).token.value());
+    present_ = held;
+    has_tried_ = true;
+  }
+  changed_.notify_all();
+  last_failure_.clear();
+  for (const auto& claim : claims)
+    spdlog::info("event=held resource={} token={}", fenceguard::quoted(claim.resource.name()),
+                 claim.token.value());
+  {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, end.get_token(), [] { return false; });
+    present_ = nullptr;
+    metrics_.set_held(0);
+  }
+  held->is_over_.store(true);
+  for (const auto& claim : claims)
+    spdlog::info("event=\"held no longer\" resource={} token={}", fenceguard::quoted(claim.resource.name()),
+                 claim.token.value());
+  lost_();
+}
+
+void LeaseHolder::note_loss(const Lease& lease) const {
+  spdlog::warn("event=\"lease lost\" resource={} token={} reason={}",
+               fenceguard::quoted(lease.claim().resource.name()), lease.claim().token.value(),
+               fenceguard::quoted(reason_of(lease.loss().value_or(Loss{}))));
+}
+
+// Once for each reason.
+void LeaseHolder::note_failure(std::string reason) {
+  if (reason == last_failure_) return;
+  spdlog::warn("event=\"lease not taken\" resource={} reason={}",
+               fenceguard::quoted(names_of(options_.resources)), fenceguard::quoted(reason));
+  last_failure_ = std::move(reason);
+}
+
+}  // namespace fenceguard

@@ -1,0 +1,114 @@
+#pragma once
+
+// LeaseHolder: what 'serve --hold' does: takes the leases of some resources in the name of all clients of a
+// data side, advances their fences, renews, and tells the data side what is held; when one is lost all are
+// given back, and it waits in line again, for new tokens. Held is either all of them or none.
+//
+// Leases are taken in the order of their resources' names, one after another, so that two holders of the same
+// ones never wait for each other. As every loss, ours is a courtesy: what keeps a stale session out is the
+// storage, which has seen the newer token.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "guard/guard.hpp"
+#include "guard/lease.hpp"
+#include "guard/store/storage.hpp"
+#include "server/control/metrics.hpp"
+#include "server/control/refusal_log.hpp"
+
+namespace fenceguard {
+
+// The claims of one time of holding. Clients that began under it end with it.
+class HeldClaims {
+ public:
+  HeldClaims(std::vector<Claim> held, std::stop_source end) : claims{std::move(held)}, end_{std::move(end)} {}
+
+  const std::vector<Claim> claims;  // by their resources' names; at least one
+  // It is lost, or about to be given back.
+  [[nodiscard]] bool is_over() const noexcept { return is_over_.load(); }
+  // A fence has refused one of them: they are given back, and taken anew. Does not block.
+  void refused() { end_.request_stop(); }
+
+ private:
+  friend class LeaseHolder;
+  std::stop_source end_;
+  std::atomic<bool> is_over_{false};
+};
+
+class LeaseHolder {
+ public:
+  struct Options {
+    std::vector<Resource> resources{};  // at least one; each counts once
+    std::chrono::milliseconds ttl{10'000};
+  };
+
+  // All outlive it. Throws InvalidInput for a time to live that makes no sense.
+  LeaseHolder(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log, Options options);
+  // Calls stop().
+  ~LeaseHolder();
+  LeaseHolder(const LeaseHolder&) = delete;
+  LeaseHolder& operator=(const LeaseHolder&) = delete;
+
+  // Begins, and returns when the first attempt has ended, or after limit: what was free is held then. lost is
+  // called after each loss, on a thread of the holder's own, and must not block.
+  void start(std::function<void()> lost, std::chrono::milliseconds limit);
+
+  // Null: not all are held.
+  [[nodiscard]] std::shared_ptr<HeldClaims> present() const;
+  // A sentence for the client that comes meanwhile.
+  [[nodiscard]] const std::string& absence() const noexcept { return absence_; }
+
+  // Takes no lease any more; what is held stays held.
+  void stop_taking();
+  // Likewise, and gives back what is held; blocks until that is done, which takes as long as the source does.
+  void stop();
+
+ private:
+  // The storage's fences, for grants of the guard's own source.
+  class OwnGuard : public Guard {
+   public:
+    explicit OwnGuard(LeaseHolder& holder) : holder_{holder} {}
+    [[nodiscard]] Ruling advance(const Claim& claim) override;
+
+   private:
+    LeaseHolder& holder_;
+  };
+
+  void run(const std::stop_token& stop);
+  // Those from claims.size() on. False: the source or the guard kept refusing.
+  bool hold_rest(std::vector<Claim>& claims, const std::stop_source& end, std::chrono::milliseconds wait);
+  void stay(const std::vector<Claim>& claims, const std::stop_source& end);
+  void note_loss(const Lease& lease) const;
+  void note_failure(std::string reason);
+  [[nodiscard]] bool is_stopping() const;
+
+  TokenSource& source_;
+  FenceStore& fences_;
+  Metrics& metrics_;
+  RefusalLog& log_;
+  const Options options_;
+  OwnGuard guard_{*this};
+  std::string absence_;
+  std::function<void()> lost_;
+  std::string last_failure_;  // that was logged; the thread's own
+  mutable std::mutex mutex_;  // guards the next four
+  std::shared_ptr<HeldClaims> present_;
+  bool takes_ = true;
+  bool has_tried_ = false;
+  std::condition_variable_any changed_;
+  std::stop_source waiting_;  // ends what waits for a lease
+  std::jthread thread_;
+};
+
+}  // namespace fenceguard

@@ -1,0 +1,38 @@
+#pragma once
+
+// Statements: what a text of SQL would do to transactions, by the first words of its statements as
+// PostgreSQL's own scanner (libpg-query) finds them. Nothing else of SQL is looked at.
+//
+// Thread-safe.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fenceguard::pgwire {
+
+enum class Kind : std::uint8_t {
+  ordinary,
+  passive,          // SHOW, SET, RESET: writes nothing, and takes no snapshot
+  discard,          // DISCARD ALL, which stands alone
+  begin,            // BEGIN, START TRANSACTION
+  set_transaction,  // what still may come before the first statement of a transaction
+  end,              // COMMIT, END, ROLLBACK, ABORT
+  chain,            // the same, AND CHAIN
+  call,             // CALL, DO: may end transactions where there is no block
+  refused,          // see Statements::why
+};
+
+struct Statements {
+  std::size_t count = 0;       // that are not empty
+  Kind kind = Kind::ordinary;  // of the only one, or the first
+  bool has_control = false;    // one of them begins or ends a transaction
+  bool says_read_only = false,
+       says_read_write = false;  // in a begin or the leading set_transactions, the last
+  bool is_broken = false;        // the scanner does not get through: the server would not either
+  const char* why = nullptr;     // a sentence, where one is refused
+};
+
+[[nodiscard]] Statements look_at(const std::string& text);
+
+}  // namespace fenceguard::pgwire

@@ -1,0 +1,18 @@
+#pragma once
+
+// The storage behind postgres: as the server sees it: that of the library, with a data side that speaks
+// PostgreSQL's protocol.
+//
+// Thread safety: as Storage.
+
+#include <memory>
+
+#include "guard/source/url.hpp"
+#include "guard/store/storage.hpp"
+
+namespace fenceguard::pgwire {
+
+// As postgres::open_storage.
+[[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options);
+
+}  // namespace fenceguard::pgwire

@@ -1,0 +1,302 @@
+#include "server/resp/session.hpp"
+
+#include <sys/socket.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "server/data/report.hpp"
+#include "server/net/address.hpp"
+#include "server/resp/wire/reply.hpp"
+
+namespace fenceguard::resp {
+namespace {
+
+namespace asio = boost::asio;
+
+// So much is read ahead of what the relay takes, and so much waits for the client before it takes no more.
+constexpr std::size_t ahead_bytes_max = 64 * 1024;
+constexpr std::size_t output_pause_bytes = 1024 * 1024;
+constexpr std::size_t request_bytes_a_read = 16 * 1024;
+constexpr std::size_t subscriber_bytes_max = 32 * 1024 * 1024;  // that wait for one; as Redis has it
+constexpr std::size_t kept_answer_bytes_max = 4 * 1024;
+// As Redis has them.
+constexpr RequestLimits limits_before_login{
+    .bytes_max = 16 * 1024, .words_max = 10, .which = "unauthenticated"};
+
+}  // namespace
+
+Session::Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> shared,
+                 std::shared_ptr<net::Service> service)
+    : shared_{std::move(shared)},
+      service_{std::move(service)},
+      number_{shared_->next_number()},
+      upstreams_{shared_->upstreams_of(loop)},
+      connection_{loop, net::Transport{std::move(socket), shared_->context.tls}},
+      relay_{shared_->options.relay, *this, *this} {
+  place_.lane = static_cast<std::size_t>(number_) % Upstreams::lanes;
+}
+
+Session::~Session() = default;
+
+void Session::start() {
+  try {
+    connection_.loop().add(*this);
+    peer_ = net::peer_host(connection_.transport().descriptor());
+    if (peer_ == "unknown") peer_ = "unix";
+    asio::co_spawn(connection_.loop().context(), run(), asio::detached);
+  } catch (...) {
+    finish();
+  }
+}
+
+void Session::decline() {
+  constexpr std::string_view text = "-ERR max number of clients reached\r\n";
+  if (!shared_->context.tls)
+    (void)::send(connection_.transport().descriptor(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  finish();
+}
+
+void Session::finish() {
+  if (std::exchange(is_over_, true)) return;
+  if (own_) own_->close();
+  if (spare_) spare_->close();
+  leave_own_lane();
+  if (shared_->context.tls && !connection_.is_cut()) connection_.transport().shutdown_send();
+  connection_.transport().close();
+  connection_.loop().in_flight.fetch_sub(static_cast<std::int64_t>(std::exchange(counted_, 0)));
+  connection_.loop().remove(*this);
+  service_->connections.fetch_sub(1);
+  service_->counter.leave();
+}
+
+net::Task<void> Session::run() {
+  const auto self = shared_from_this();
+  try {
+    bool goes_on = co_await begin();
+    while (goes_on) {
+      goes_on = co_await read();
+      if (goes_on) pump();
+    }
+    // A client that has ended its side is still answered; what waits for others ends with it.
+    while (!is_ending_ && !connection_.is_cut() && (relay_.is_answering() || is_sending_ || !out_.empty()))
+      co_await connection_.wakeup().wait();
+    // What was answered is sent, unless the client is gone, or takes nothing.
+    if (is_ending_) connection_.set_deadline(shared_->context.limits.write_max);
+    while (is_ending_ && !connection_.is_cut() && (is_sending_ || !out_.empty()))
+      co_await connection_.wakeup().wait();
+    if (is_ending_ && !connection_.is_cut()) co_await connection_.linger();
+  } catch (...) {
+    // Out of memory, most likely: this connection ends, the others go on.
+  }
+  finish();
+}
+
+net::Task<bool> Session::begin() {
+  if (connection_.loop().is_draining()) co_return false;
+  if (!shared_->context.tls) co_return borrow_claims();
+  connection_.set_deadline(shared_->context.limits.header_max);
+  const auto error = co_await connection_.transport().handshake();
+  connection_.clear_deadline();
+  co_return !error && borrow_claims();
+}
+
+bool Session::borrow_claims() {
+  const auto* holder = shared_->context.holder;
+  if (holder == nullptr) return true;
+  held_claims_ = holder->present();
+  if (held_claims_) {
+    relay_.hold(held_claims_->claims);
+    return true;
+  }
+  std::string text;
+  add_error(text, "UNAVAILABLE " + holder->absence());
+  answer(text);
+  end();
+  return false;
+}
+
+// False: the end.
+net::Task<bool> Session::read() {
+  while (!is_ending_ && !connection_.is_cut() && !takes_requests() &&
+         connection_.buffer().size() >= ahead_bytes_max)
+    co_await connection_.wakeup().wait();
+  if (is_ending_ || connection_.is_cut()) co_return false;
+  const auto idle = shared_->context.limits.idle_max;
+  if (idle.count() > 0 && relay_.is_idle()) connection_.set_deadline(idle);
+  auto& buffer = connection_.buffer();
+  // Not elsewhere: what waits for bytes has a place for them in it.
+  if (buffer.empty() && !fills_up_) buffer.shrink();
+  const auto room = fills_up_ ? request_bytes_a_read : net::ReadBuffer::small;
+  const auto received = co_await connection_.fill(room);
+  connection_.clear_deadline();
+  fills_up_ = std::get<1>(received) == buffer.room_bytes();
+  co_return connection_.filled(received) == net::Connection::Arrival::ready && !is_ending_;
+}
+
+void Session::expire(net::SteadyTime now) {
+  connection_.expire(now);
+}
+
+void Session::begin_drain() {
+  is_draining_ = true;
+  if (relay_.may_end()) end();
+}
+
+void Session::look_at_loan() {
+  if (held_claims_ && held_claims_->is_over() && !is_over_)
+    cut_where_thrown([this] { relay_.lose_claims(); });
+}
+
+void Session::cut() {
+  connection_.cut();
+  connection_.wakeup().wake();
+}
+
+void Session::pump() {
+  if (is_pumping_) return;
+  is_pumping_ = true;
+  take_requests();
+  is_pumping_ = false;
+  relay_.flush();
+  count_in_flight();
+}
+
+bool Session::takes_requests() const noexcept {
+  return !is_ending_ && !is_over_ && !connection_.is_cut() && !relay_.is_held() &&
+         out_.size() + sending_.size() < output_pause_bytes;
+}
+
+void Session::take_requests() {
+  auto& buffer = connection_.buffer();
+  std::size_t at = 0;
+  while (takes_requests()) {
+    const auto rest = buffer.view().substr(at);
+    const auto& limits = relay_.is_let_in() ? shared_->options.requests : limits_before_login;
+    const auto outcome = reader_.read(rest, limits);
+    if (outcome == RequestReader::Outcome::part) break;
+    if (outcome == RequestReader::Outcome::malformed) {
+      relay_.break_off(reader_.error());
+      break;
+    }
+    if (outcome == RequestReader::Outcome::whole) {
+      std::string encoded;
+      if (reader_.is_inline()) redis::encode(reader_.words(), encoded);
+      if (!relay_.take(reader_.words(), reader_.is_inline() ? encoded : rest.substr(0, reader_.size())))
+        break;
+    }
+    at += reader_.size();
+  }
+  buffer.consume(at);
+}
+
+void Session::count_in_flight() {
+  if (is_over_) return;
+  const auto owed = relay_.owed();
+  if (owed == counted_) return;
+  connection_.loop().in_flight.fetch_add(
+      static_cast<std::int64_t>(owed) - static_cast<std::int64_t>(counted_), std::memory_order_relaxed);
+  counted_ = owed;
+}
+
+void Session::schedule() {
+  if (std::exchange(is_scheduled_, true)) return;
+  asio::post(connection_.loop().context(),
+             [this, self = shared_from_this()] { cut_where_thrown([this] { look_again(); }); });
+}
+
+void Session::look_again() {
+  is_scheduled_ = false;
+  if (is_over_) return;
+  flush();
+  if (is_over_ || connection_.is_cut()) return connection_.wakeup().wake();
+  if (!connection_.buffer().empty()) pump();
+  count_in_flight();
+  flush();
+  if (is_draining_ && !is_ending_ && relay_.may_end()) end();
+  connection_.wakeup().wake();
+}
+
+void Session::answer(std::string_view bytes) {
+  if (is_over_ || connection_.is_cut()) return;
+  const auto most = relay_.is_subscribed() ? subscriber_bytes_max : shared_->options.output_bytes_max;
+  if (out_.size() + sending_.size() + bytes.size() > most) return cut();
+  out_.append(bytes);
+  schedule();
+}
+
+void Session::end() {
+  if (std::exchange(is_ending_, true)) return;
+  // What is being sent is sent, where the client takes it in time.
+  if (is_sending_) {
+    connection_.set_deadline(shared_->context.limits.write_max);
+  } else {
+    connection_.cancel();
+  }
+  schedule();
+}
+
+void Session::flush() {
+  if (is_sending_ || out_.empty() || connection_.is_cut()) return;
+  std::string_view head = out_, body;
+  if (!connection_.send_now(head, body)) return cut();
+  if (head.empty()) {
+    out_.clear();
+    if (out_.capacity() > kept_answer_bytes_max) free_memory(out_);
+    return;
+  }
+  sending_.assign(head);
+  out_.clear();
+  is_sending_ = true;
+  asio::co_spawn(connection_.loop().context(), send_rest(), asio::detached);
+}
+
+net::Task<void> Session::send_rest() {
+  const auto self = shared_from_this();
+  while (!sending_.empty() && !connection_.is_cut()) {
+    const auto error = co_await connection_.transport().write_all(sending_, {});
+    if (error) {
+      cut();
+      break;
+    }
+    sending_.clear();
+    std::swap(sending_, out_);
+  }
+  free_memory(sending_);
+  is_sending_ = false;
+  if (is_ending_) connection_.cancel();
+  if (!is_over_) schedule();
+}
+
+void Session::ruled(const char* operation, const Claim& claim, Verdict verdict, std::int64_t highest,
+                    std::size_t count) {
+  const auto& context = shared_->context;
+  if (operation[0] == 'w' && sent_at_ != net::SteadyTime{})
+    context.metrics.observe_write(std::chrono::steady_clock::now() - sent_at_);
+  report_ruling(context, operation, claim, verdict, highest, peer_, count);
+  if (held_claims_ && (verdict == Verdict::stale || verdict == Verdict::conflict)) held_claims_->refused();
+}
+
+void Session::raised(const Claim& claim) {
+  shared_->context.metrics.count_advance();
+  shared_->context.log.taken_over(claim);
+}
+
+void Session::failed(const char* operation, const Claim& claim, const Fault& fault, std::size_t count) {
+  report_fault(shared_->context, operation, claim, fault, peer_, count);
+  // A namespace that has forgotten: what is granted to the guard itself is not bounded.
+  if (held_claims_ && fault.kind == FaultKind::implausible) held_claims_->refused();
+}
+
+void Session::missing(std::string_view resource) {
+  shared_->context.metrics.count_missing();
+  if (const auto named = Resource::parse(resource)) shared_->context.log.missing("write", *named, peer_);
+}
+
+void Session::not_signed(const char* operation, const Claim& claim) {
+  report_unsigned(shared_->context, operation, claim, peer_);
+}
+
+}  // namespace fenceguard::resp

@@ -1,0 +1,178 @@
+// What a session does on its connections to Redis.
+
+#include "server/resp/session.hpp"
+
+namespace fenceguard::resp {
+namespace {
+
+// A server may refuse an argument that is larger (proto-max-bulk-len is at least this), and then ends the
+// connection, for all who are on it.
+constexpr std::size_t shared_request_bytes_max = 1024 * 1024;
+
+}  // namespace
+
+std::shared_ptr<Link>& Session::owned(Channel channel) noexcept {
+  return channel == Channel::own ? own_ : spare_;
+}
+
+std::shared_ptr<Link> Session::link_for(Channel channel, int slot) {
+  if (channel == Channel::shared) {
+    if (slot < 0) slot = last_slot_;
+    last_slot_ = slot;
+    return asked_ ? upstreams_->shared(bound_place_, *asked_) : upstreams_->shared(bound_place_, slot);
+  }
+  return owned(channel);
+}
+
+void Session::prepare(Channel channel, int slot, bool stays) {
+  if (is_over_) return;
+  auto& link = owned(channel);
+  const bool is_elsewhere =
+      link && !stays && is_cluster() && slot >= 0 && link->server() != upstreams_->endpoint_of(slot);
+  if (is_elsewhere) link->close();
+  if (!link || !link->is_open()) link = upstreams_->open_owned(bound_place_, slot, channel, self());
+}
+
+bool Session::may_share(std::size_t bytes) noexcept {
+  if (!held_.empty() && !is_sending_held_) return false;
+  if (bytes <= shared_request_bytes_max || has_own_lane()) return true;
+  // Replies of two connections would not come in the order of their requests.
+  if (awaited_ > 0) return false;
+  bound_place_.lane = Upstreams::lanes + static_cast<std::size_t>(number_);
+  return true;
+}
+
+void Session::leave_own_lane() {
+  if (has_own_lane()) upstreams_->drop(bound_place_.lane);
+}
+
+// Where slots move meanwhile they may be for several servers: one after the other then.
+void Session::send_held() {
+  is_sending_held_ = true;
+  while (!held_.empty() && (awaited_ == 0 || (has_own_lane() && !is_cluster()))) {
+    const auto send = std::move(held_.front());
+    held_.pop_front();
+    send();
+  }
+  is_sending_held_ = false;
+}
+
+// send_to(link, is_asked) sends it.
+template <class Request>
+void Session::send_on(Channel channel, int slot, const Request& send_to) {
+  const auto link = link_for(channel, slot);
+  if (!link) return;
+  const bool is_asked = channel == Channel::shared && asked_.has_value();
+  if (is_asked) {
+    ++skipped_;
+    ++awaited_;
+    link->send(self(), "*1\r\n$6\r\nASKING\r\n", 1, false);
+    asked_.reset();
+  }
+  send_to(*link, is_asked);
+}
+
+void Session::send(Channel channel, int slot, std::string_view bytes, std::size_t replies, bool waits) {
+  if (channel == Channel::shared && !may_share(bytes.size())) {
+    held_.emplace_back([this, slot, text = std::string{bytes}, replies, waits] {
+      send(Channel::shared, slot, text, replies, waits);
+    });
+    return;
+  }
+  if (channel == Channel::shared) awaited_ += replies;
+  send_on(channel, slot, [&](Link& link, bool /*is_asked*/) { link.send(self(), bytes, replies, waits); });
+}
+
+void Session::send(Channel channel, int slot, const ScriptCall& call, bool with_text) {
+  if (channel == Channel::shared && !may_share(call.rest.size())) {
+    held_.emplace_back([this, slot, call, with_text] { send(Channel::shared, slot, call, with_text); });
+    return;
+  }
+  if (channel == Channel::shared) ++awaited_;
+  send_on(channel, slot, [&](Link& link, bool is_asked) { link.send(self(), call, is_asked, with_text); });
+}
+
+void Session::redirect(int /*slot*/, std::string_view error) {
+  // One that was not used is not for what follows.
+  asked_.reset();
+  const auto redirection = upstreams_->redirected(error);
+  if (redirection && redirection->kind == redis::Redirection::Kind::ask) asked_ = redirection->to;
+}
+
+void Session::close(Channel channel) {
+  auto& link = owned(channel);
+  if (link) link->close();
+  link = nullptr;
+}
+
+void Session::bind(const Identity& identity, int database) {
+  place_.identity = identity;
+  place_.database = database;
+  const auto place = place_;
+  upstreams_->bind(place, [weak = weak_from_this(), place](const Greeting& greeting) {
+    const auto session = std::static_pointer_cast<Session>(weak.lock());
+    if (!session || session->is_over_) return;
+    session->cut_where_thrown([&] {
+      if (session->relay_.bound(greeting.error, greeting.needs_password)) {
+        // Not one for each user and database that it comes to.
+        session->leave_own_lane();
+        session->bound_place_ = place;
+      }
+      session->schedule();
+    });
+  });
+}
+
+void Session::learn_command(std::string_view name) {
+  upstreams_->learn_command(bound_place_, std::string{name}, [weak = weak_from_this()] {
+    const auto session = std::static_pointer_cast<Session>(weak.lock());
+    if (!session || session->is_over_) return;
+    session->cut_where_thrown([&] {
+      session->relay_.learned();
+      session->schedule();
+    });
+  });
+}
+
+void Session::sleep(int ms) {
+  const auto timer = std::make_shared<net::Timer>(connection_.loop().context());
+  timer->expires_after(std::chrono::milliseconds{ms});
+  timer->async_wait([weak = weak_from_this(), timer](const boost::system::error_code& /*error*/) {
+    const auto session = std::static_pointer_cast<Session>(weak.lock());
+    if (!session || session->is_over_) return;
+    session->cut_where_thrown([&] {
+      session->relay_.woken();
+      session->schedule();
+    });
+  });
+}
+
+// False: it is that of an ASKING.
+bool Session::ends_awaited() noexcept {
+  --awaited_;
+  if (skipped_ == 0) return true;
+  --skipped_;
+  return false;
+}
+
+void Session::link_replied(Channel channel, std::string_view reply, net::SteadyTime sent_at) {
+  if (is_over_ || (channel == Channel::shared && !ends_awaited())) return;
+  sent_at_ = sent_at;
+  cut_where_thrown([&] {
+    relay_.replied(channel, reply);
+    send_held();
+    schedule();
+  });
+}
+
+void Session::link_lost(Channel channel, bool was_sent, std::string_view why) {
+  if (is_over_ || (channel == Channel::shared && !ends_awaited())) return;
+  if (channel != Channel::shared) owned(channel) = nullptr;
+  cut_where_thrown([&] {
+    relay_.lost(channel, was_sent, why);
+    send_held();
+    schedule();
+  });
+}
+
+}  // namespace fenceguard::resp

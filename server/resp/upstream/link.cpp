@@ -1,0 +1,243 @@
+#include "server/resp/upstream/link.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+
+namespace fenceguard::resp {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::size_t reply_bytes_a_read = 16 * 1024;
+constexpr std::size_t kept_request_bytes_max = 64 * 1024;
+constexpr std::size_t demotion_bytes_max = 4 * 1024;  // of a reply, in which it is looked for
+
+// A write was refused because the server is a replica: the only one, or one of those that a script has done.
+bool is_of_replica(std::string_view reply) {
+  constexpr std::string_view error = "-READONLY ";
+  if (reply.starts_with('-')) return reply.starts_with(error);
+  if (!reply.starts_with('*') || reply.substr(0, demotion_bytes_max).find(error) == reply.npos) return false;
+  // Not where it is part of a value.
+  const auto whole = take_value(reply);
+  auto rest = whole ? whole->inside : std::string_view{};
+  for (auto element = take_value(rest); element; element = take_value(rest))
+    if (element->bytes.starts_with(error)) return true;
+  return false;
+}
+
+}  // namespace
+
+Link::Link(net::Loop& loop, redis::Address address, Channel channel, LinkUserPtr owner)
+    : loop_{loop},
+      address_{std::move(address)},
+      channel_{channel},
+      owner_{owner},
+      transport_{net::Socket{loop.context()}} {}
+
+Link::~Link() = default;
+
+net::Task<void> Link::receive_all() {
+  for (;;) {
+    std::size_t used = 0;
+    for (auto view = buffer_.view(); !view.empty() && state_ == State::ready;) {
+      const auto outcome = reader_.read(view);
+      if (outcome == ReplyReader::Outcome::part) break;
+      if (outcome == ReplyReader::Outcome::malformed) co_return fail("Redis answered with what is no reply");
+      deliver(view.substr(0, reader_.size()));
+      used += reader_.size();
+      view.remove_prefix(reader_.size());
+    }
+    if (state_ != State::ready) co_return;
+    buffer_.consume(used);
+    // Also by a part of a reply: a server that is sending one is well.
+    renew_deadline();
+    if (used > 0 && buffer_.empty()) buffer_.shrink();
+    buffer_.reserve(channel_ == Channel::shared ? reply_bytes_a_read : net::ReadBuffer::small);
+    const auto [error, bytes] = co_await transport_.read_some(buffer_.room(), buffer_.room_bytes());
+    if (state_ != State::ready) co_return;
+    if (error)
+      co_return fail(fmt::format("the connection to Redis at {} was lost: {}",
+                                 to_string(address_.endpoints.front()), error.message()));
+    buffer_.commit(bytes);
+  }
+}
+
+void Link::deliver(std::string_view reply) {
+  if (sent_.empty()) {
+    // A message to a subscriber.
+    if (const auto owner = owner_.lock()) owner->link_replied(channel_, reply, {});
+    return;
+  }
+  auto& front = sent_.front();
+  const auto user = front.user;
+  const auto at = front.at;
+  if (--front.replies == 0) sent_.pop_front();
+  is_demoted_ = is_demoted_ || (!greeting_.is_cluster && is_of_replica(reply));
+  if (user) user->link_replied(channel_, reply, at);
+  // The next one finds the master, or says that there is none. One of a client's own first ends what it does.
+  if (is_demoted_ && (channel_ == Channel::shared || sent_.empty()))
+    fail(fmt::format("{} has become a replica; connect to the master", to_string(server())));
+}
+
+void Link::queue(const LinkUserPtr& user, std::size_t replies, bool waits) {
+  const auto now = std::chrono::steady_clock::now();
+  if (sent_.empty() && state_ == State::ready) {
+    progress_at_ = now;
+    if (!waits) set_deadline(now + address_.timeout);
+  }
+  sent_.push_back({user, replies, queued_, now, waits});
+}
+
+void Link::send(const LinkUserPtr& user, std::string_view bytes, std::size_t replies, bool waits) {
+  if (state_ == State::closed) return;
+  fail_where_thrown([&] {
+    queue(user, replies, waits);
+    out_.append(bytes);
+    queued_ += bytes.size();
+    schedule_flush();
+  });
+}
+
+// Out of memory in the middle: which reply is whose would not be certain any more.
+template <class Action>
+void Link::fail_where_thrown(const Action& action) {
+  try {
+    action();
+  } catch (...) {
+    fail("there is no memory to send to Redis");
+    throw;
+  }
+}
+
+void Link::send(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text) {
+  if (state_ == State::closed) return;
+  fail_where_thrown([&] { send_script(user, call, is_asked, with_text); });
+}
+
+void Link::send_script(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text) {
+  queue(user, 1, false);
+  const auto before = out_.size();
+  const bool is_known = !scripts_.insert(call.script).second && !with_text;
+  add_array(out_, 2 + call.words);
+  add_bulk(out_, is_known ? "EVALSHA" : "EVAL");
+  add_bulk(out_, is_known ? call.script->hash() : call.script->text());
+  const auto rest_at = out_.size();
+  out_.append(call.rest);
+  if (is_asked && call.asked_at != std::string::npos) out_[rest_at + call.asked_at] = '1';
+  queued_ += out_.size() - before;
+  schedule_flush();
+}
+
+void Link::schedule_flush() {
+  if (state_ != State::ready || is_flush_scheduled_ || is_sending_ || out_.empty()) return;
+  is_flush_scheduled_ = true;
+  asio::post(loop_.context(), [self = shared_from_this()] { self->flush(); });
+}
+
+void Link::flush() {
+  is_flush_scheduled_ = false;
+  if (state_ != State::ready || is_sending_ || out_.empty()) return;
+  std::string_view head = out_, body;
+  const auto error = transport_.write_now(head, body);
+  written_ += out_.size() - head.size();
+  if (error && error != asio::error::would_block)
+    return fail(fmt::format("the connection to Redis was lost: {}", error.message()));
+  if (head.empty()) {
+    out_.clear();
+    if (out_.capacity() > kept_request_bytes_max) out_.shrink_to_fit();
+    return;
+  }
+  sending_.assign(head);
+  out_.clear();
+  is_sending_ = true;
+  // How much of it was sent is not known while it is: all of it may have been.
+  written_ += sending_.size();
+  try {
+    asio::co_spawn(loop_.context(), send_rest(), asio::detached);
+  } catch (...) {
+    fail("there is no memory to send to Redis");
+  }
+}
+
+net::Task<void> Link::send_rest() {
+  const auto self = shared_from_this();
+  while (!sending_.empty()) {
+    const auto error = co_await transport_.write_all(sending_, {});
+    if (state_ == State::closed) co_return;
+    if (error) co_return fail(fmt::format("the connection to Redis was lost: {}", error.message()));
+    sending_.clear();
+    std::swap(sending_, out_);
+    written_ += sending_.size();
+  }
+  is_sending_ = false;
+  free_memory(sending_);
+}
+
+void Link::renew_deadline() {
+  progress_at_ = std::chrono::steady_clock::now();
+  const bool is_timed = !sent_.empty() && !sent_.front().waits;
+  set_deadline(is_timed ? progress_at_ + address_.timeout : net::SteadyTime::max());
+}
+
+std::optional<net::SteadyTime> Link::idle_since() const noexcept {
+  if (state_ != State::ready || !sent_.empty() || !out_.empty() || is_sending_) return std::nullopt;
+  return progress_at_;
+}
+
+void Link::set_deadline(net::SteadyTime deadline) {
+  deadline_ = deadline;
+  if (arm && deadline != net::SteadyTime::max()) arm(deadline);
+}
+
+void Link::expire(net::SteadyTime now) {
+  if (deadline_ > now || state_ == State::closed) return;
+  const auto where = to_string(address_.endpoints.front());
+  const bool is_greeted = state_ == State::ready;
+  const auto why = fmt::format("Redis at {} did not answer in time", where);
+  if (is_greeted) return fail(why);
+  end_greeting(why);
+}
+
+void Link::fail(std::string_view why) {
+  if (state_ == State::closed) return;
+  const auto self = shared_from_this();
+  const std::string sentence{why};
+  state_ = State::closed;
+  deadline_ = net::SteadyTime::max();
+  transport_.reset();
+  transport_.close();
+  const auto tell = [&](LinkUser& user, bool was_sent) noexcept {
+    try {
+      user.link_lost(channel_, was_sent, sentence);
+    } catch (...) {
+      // The others are told all the same.
+    }
+  };
+  if (channel_ == Channel::shared) {
+    for (const auto& sent : sent_)
+      for (std::size_t i = 0; i < sent.replies; ++i) tell(*sent.user, sent.begin < written_);
+  } else if (const auto owner = owner_.lock()) {
+    tell(*owner, !sent_.empty() && sent_.back().begin < written_);
+  }
+  sent_.clear();
+  if (const auto greeted = std::exchange(greeted_, nullptr)) {
+    greeting_.error = sentence;
+    greeted(greeting_);
+  }
+}
+
+void Link::close() noexcept {
+  if (state_ == State::closed) return;
+  state_ = State::closed;
+  deadline_ = net::SteadyTime::max();
+  greeted_ = nullptr;
+  arm = nullptr;
+  sent_.clear();
+  transport_.reset();
+  transport_.close();
+}
+
+}  // namespace fenceguard::resp

@@ -1,0 +1,131 @@
+#pragma once
+
+// Link: one connection to a Redis server, as one user and in one database, on which requests of many clients
+// follow each other, or those of one client alone. What is sent in one turn of the loop leaves together. A
+// reply that does not come in time ends it, and everything that was sent on it and not answered is lost.
+//
+// Thread safety: the loop's thread only.
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "adapters/redis/address.hpp"
+#include "server/net/address.hpp"
+#include "server/net/loop.hpp"
+#include "server/net/read/read_buffer.hpp"
+#include "server/net/transport.hpp"
+#include "server/resp/relay/port.hpp"
+#include "server/resp/wire/reply.hpp"
+
+namespace fenceguard::resp {
+
+// Whoever sent something on a link.
+class LinkUser {
+ public:
+  virtual ~LinkUser() = default;
+  // sent_at: of the request, about.
+  virtual void link_replied(Channel channel, std::string_view reply, net::SteadyTime sent_at) = 0;
+  // A reply will not come. was_sent: the server may have the request.
+  virtual void link_lost(Channel channel, bool was_sent, std::string_view why) = 0;
+};
+using LinkUserPtr = std::shared_ptr<LinkUser>;
+
+// What the server said when it was greeted.
+struct Greeting {
+  std::string error{};          // why there is no link; empty: there is one
+  bool needs_password = false;  // it refuses everything but AUTH
+  std::string version{};
+  bool is_cluster = false;
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  // address: with this endpoint alone. owner: whose link it is alone; null: it is shared.
+  Link(net::Loop& loop, redis::Address address, Channel channel, LinkUserPtr owner);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  // Connects and greets; greeted is told once, unless it is closed before.
+  void open(std::function<void(const Greeting&)> greeted);
+  // In place of open(): there is no connection, which greeted and its users are told soon.
+  void decline(std::string why, std::function<void(const Greeting&)> greeted);
+  [[nodiscard]] bool is_open() const noexcept { return state_ != State::closed; }
+  [[nodiscard]] bool is_ready() const noexcept { return state_ == State::ready; }
+  [[nodiscard]] const redis::Endpoint& server() const noexcept { return address_.endpoints.front(); }
+  [[nodiscard]] const Greeting& greeting() const noexcept { return greeting_; }
+
+  // Before it is ready, it is kept until then. waits: the reply may take any time.
+  void send(const LinkUserPtr& user, std::string_view bytes, std::size_t replies, bool waits);
+  // with_text: whether or not the server was sent the script on this link before.
+  void send(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text);
+  // Nobody is told of what was sent and not answered.
+  void close() noexcept;
+  // Ends it; the users of what was sent and not answered are told why.
+  void fail(std::string_view why);
+
+  // Since when it is ready and nothing is under way on it.
+  [[nodiscard]] std::optional<net::SteadyTime> idle_since() const noexcept;
+
+  [[nodiscard]] net::SteadyTime deadline() const noexcept { return deadline_; }
+  // Ends it if the deadline has passed.
+  void expire(net::SteadyTime now);
+  // Called with a deadline that was set.
+  std::function<void(net::SteadyTime)> arm{};
+
+ private:
+  enum class State { connecting, ready, closed };
+  struct Sent {
+    LinkUserPtr user;
+    std::size_t replies;
+    std::uint64_t begin;  // among all bytes that were queued
+    net::SteadyTime at;
+    bool waits;
+  };
+
+  [[nodiscard]] net::Task<void> run();
+  [[nodiscard]] net::Task<std::string> connect();
+  [[nodiscard]] net::Task<net::Transport::Error> connect_to(const net::Endpoint& endpoint);
+  [[nodiscard]] net::Task<std::string> greet();
+  // One whole reply; nothing at the end.
+  [[nodiscard]] net::Task<std::optional<std::string>> receive_one();
+  [[nodiscard]] net::Task<void> receive_all();
+  void end_greeting(std::string error);
+  void deliver(std::string_view reply);
+  template <class Action>
+  void fail_where_thrown(const Action& action);
+  void send_script(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text);
+  void queue(const LinkUserPtr& user, std::size_t replies, bool waits);
+  void schedule_flush();
+  void flush();
+  [[nodiscard]] net::Task<void> send_rest();
+  void set_deadline(net::SteadyTime deadline);
+  // For what is awaited from here on.
+  void renew_deadline();
+
+  net::Loop& loop_;
+  const redis::Address address_;
+  const Channel channel_;
+  const std::weak_ptr<LinkUser> owner_;
+  State state_ = State::connecting;
+  Greeting greeting_;
+  std::function<void(const Greeting&)> greeted_;
+  net::Transport transport_;
+  net::ReadBuffer buffer_;
+  ReplyReader reader_;
+  std::deque<Sent> sent_;
+  std::string out_, sending_;
+  std::uint64_t queued_ = 0, written_ = 0;
+  bool is_flush_scheduled_ = false, is_sending_ = false;
+  bool is_demoted_ = false;  // the server has become a replica
+  net::SteadyTime progress_at_{};
+  net::SteadyTime deadline_ = net::SteadyTime::max();
+  std::unordered_set<const redis::Script*> scripts_;  // that were sent with their text
+};
+
+}  // namespace fenceguard::resp

@@ -1,0 +1,119 @@
+#include "server/postgres/relay/statements.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fenceguard::pgwire {
+namespace {
+
+TEST(StatementsTest, FirstWordsTellWhatBecomesOfATransaction) {
+  const std::pair<const char*, Kind> cases[] = {
+      {"select 1", Kind::ordinary},
+      {" /* a /* b */ c */ CoMMit -- x", Kind::end},
+      {";; end;", Kind::end},
+      {"abort work", Kind::end},
+      {"commit and chain", Kind::chain},
+      {"rollback transaction and chain", Kind::chain},
+      {"rollback to savepoint a", Kind::ordinary},
+      {"rollback work to a", Kind::ordinary},
+      {"\"commit\"", Kind::ordinary},
+      {"start transaction", Kind::begin},
+      {"call p()", Kind::call},
+      {"do $$ begin commit; end $$", Kind::call},
+      {"prepare a as select 1", Kind::ordinary},
+      {"prepare transaction 'x'", Kind::refused},
+      {"commit prepared 'x'", Kind::refused},
+      {"rollback prepared 'x'", Kind::refused},
+      {"set a = 1", Kind::passive},
+      {"discard all", Kind::discard},
+      {"discard temp", Kind::ordinary},
+      {"deallocate all", Kind::ordinary},
+      {"set local transaction read only", Kind::set_transaction},
+      {"set transaction isolation level serializable", Kind::set_transaction},
+      {"set session characteristics as transaction read write", Kind::refused},
+      {"set \"Default_Transaction_Read_Only\" = off", Kind::refused},
+      {"set U&\"d\\0061\" = off", Kind::refused}};
+  for (const auto& [text, kind] : cases) {
+    const auto found = look_at(text);
+    EXPECT_EQ(found.kind, kind) << text;
+    EXPECT_EQ(found.count, 1u) << text;
+    EXPECT_EQ(found.why != nullptr, kind == Kind::refused) << text;
+  }
+}
+
+TEST(StatementsTest, SemicolonsInTextsAndCommentsSeparateNothing) {
+  for (const auto* text : {"select ';commit;'", "select $a$;commit;$a$", "select 1 /* ;commit; */",
+                           "select E'\\';commit;'", "select \"a;commit;\"", "select 1 -- ;commit;\n"}) {
+    EXPECT_EQ(look_at(text).count, 1u) << text;
+    EXPECT_FALSE(look_at(text).has_control) << text;
+  }
+}
+
+TEST(StatementsTest, ControlAmongSeveralIsSeen) {
+  for (const auto* text : {"select 1; commit", "begin; select 1", "select '\\'; commit; --'", "a;;/**/end;b"})
+    EXPECT_TRUE(look_at(text).has_control && look_at(text).count > 1) << text;
+  EXPECT_FALSE(look_at("savepoint a; rollback to a; release a").has_control);
+}
+
+TEST(StatementsTest, RefusedOneAmongSeveralIsSeen) {
+  EXPECT_NE(look_at("select 1; prepare transaction 'x'").why, nullptr);
+}
+
+TEST(StatementsTest, TextThatTheScannerDoesNotReadIsBroken) {
+  for (const auto* text : {"select 'a", "select /* a", "select $a$ b", "select \"a", "commit; select E'\\"})
+    EXPECT_TRUE(look_at(text).is_broken) << text;
+}
+
+// White space from PostgreSQL 16 on, between the parts of a string, too.
+TEST(StatementsTest, VerticalTabHidesNothing) {
+  for (const auto* text :
+       {"\vcommit", "commit\v", "select 1;\vcommit;\vselect 2", "select E'a'\v\n'\\' , '; commit; --'"}) {
+    const auto found = look_at(text);
+    EXPECT_TRUE(found.is_broken || found.has_control) << text;
+  }
+  for (const auto* text :
+       {"select '\v'", "select $$\v$$", "select \"\v\"", "select 1 -- \v", "select /*\v*/ 1"})
+    EXPECT_FALSE(look_at(text).is_broken) << text;
+}
+
+TEST(StatementsTest, NothingIsNoStatement) {
+  for (const auto* text : {"", ";", " /* a */ -- b"}) EXPECT_EQ(look_at(text).count, 0u) << text;
+}
+
+TEST(StatementsTest, LastModeCounts) {
+  EXPECT_TRUE(look_at("begin isolation level read committed, read only").says_read_only);
+  EXPECT_TRUE(look_at("begin read only, read write").says_read_write);
+  EXPECT_FALSE(look_at("begin isolation level read committed").says_read_only);
+  EXPECT_TRUE(look_at("set a = 1; set transaction read only; select 1").says_read_only);
+  EXPECT_FALSE(look_at("insert into t values (1); set transaction read only").says_read_only);
+}
+
+TEST(StatementsTest, LongTextIsReadByItsBeginning) {
+  std::string text = "insert into a values ('";
+  text.append(1'000'000, 'x');
+  EXPECT_EQ(look_at(text + "')").kind, Kind::ordinary);
+  EXPECT_EQ(look_at("commit /*" + text + "*/").kind, Kind::end);
+  EXPECT_TRUE(look_at(text + "'; commit").has_control);
+}
+
+// However many there are, the word that is cut off at the end of the beginning is not taken for a whole one.
+TEST(StatementsTest, CommentsAreNoWords) {
+  std::string comments;
+  for (int i = 0; i < 40; ++i) comments += "/**/";
+  auto cut = comments;
+  cut.append(2046 - cut.size(), ' ');
+  cut += "commit";
+  cut.append(3'000, ' ');
+  EXPECT_EQ(look_at(cut).kind, Kind::end);
+  const auto behind = look_at(comments + "--" + std::string(4'100, 'x') + "\ncall writes()");
+  EXPECT_EQ(behind.count, 1u);
+  EXPECT_EQ(behind.kind, Kind::call);
+}
+
+TEST(StatementsTest, MoreModesThanAreLookedAtAreRefused) {
+  std::string text = "set session characteristics as transaction";
+  for (int i = 0; i < 15; ++i) text += " read only";
+  EXPECT_EQ(look_at(text + " read write").kind, Kind::refused);
+}
+
+}  // namespace
+}  // namespace fenceguard::pgwire

@@ -1,0 +1,90 @@
+"""The campaign, each scenario once, with a seed that is printed; and that it fails where it would prove nothing."""
+
+import json
+import os
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+import runs
+import storages
+from cycle import Cycle, Nothing, history_of, lost_updates, violations_in
+from scenarios import Scenario
+
+
+class Campaign(unittest.TestCase):
+    def test_each_scenario_once(self):
+        plan = runs.Plan()
+        print(f"seed {plan.seed}", flush=True)
+        report = runs.Report(seed=plan.seed)
+        self.assertTrue(runs.run(plan, report))
+        print(report.text(), flush=True)
+        self.assertEqual(report.failures, [])
+        self.assertTrue(report.is_well())
+
+
+class WhereItProvesNothing(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="fenceguard-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def report_of(self, *only, cycles=1, path=None):
+        plan = runs.Plan(cycles=cycles, only=only, histories=self.folder)
+        report = runs.Report(path, plan.seed)
+        self.assertTrue(runs.run(plan, report))
+        return report
+
+    def test_a_server_that_does_not_start_is_a_failure(self):
+        with mock.patch.dict(os.environ, {"FENCEGUARD_REDIS_SERVER": "/bin/false"}):
+            report = self.report_of("redis/pauses")
+        self.assertTrue(any("did not start" in failure for failure in report.failures), report.failures)
+        self.assertFalse(report.is_well())
+
+    def test_without_a_guard_the_checker_finds_violations_and_updates_are_lost(self):
+        with storages.Redis() as storage:
+            cycle = Cycle(storage, self.folder, "unguarded", 1, is_guarded=False, **runs.CONTROL_OPTIONS)
+            cycle.run()
+            operations, log = cycle.operations(), cycle.log()
+        self.assertGreater(lost_updates(log), 0)
+        self.assertTrue(runs.broken_updates(log))
+        path = os.path.join(self.folder, "history")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(history_of(operations, log))
+        self.assertIn("violation: ", violations_in(path))
+
+    def test_clients_that_never_stop_or_a_fault_that_never_comes_is_a_failure(self):
+        with storages.Redis() as storage:
+            cycle = Cycle(storage, self.folder, "quiet", 1, operations=5, pause=0)
+            cycle.run()
+            with self.assertRaises(Nothing):
+                runs.require_injected(cycle, "pauses")
+            cycle.injected["pauses"] = 1
+            runs.require_injected(cycle, "pauses")
+            with self.assertRaises(Nothing):
+                runs.require_injected(cycle, "link")
+
+            place = os.path.join(self.folder, "late")
+            os.mkdir(place)
+            never = Scenario(lambda cycle: cycle.await_progress(1000, 1000))
+            late = Cycle(storage, place, "late", 1, operations=1, scenario=never)
+            with self.assertRaises(Nothing):
+                late.run()
+
+    def test_a_control_that_loses_too_little_is_a_failure(self):
+        runs.require_lost("name", 5, 100)
+        with self.assertRaises(Nothing):
+            runs.require_lost("name", 4, 100)
+
+    def test_it_goes_on_from_its_progress(self):
+        path = os.path.join(self.folder, "progress.json")
+        for cycles in (1, 2, 2):
+            report = self.report_of("redis/pauses", cycles=cycles, path=path)
+            self.assertEqual([row["cycles"] for row in report.rows.values()], [cycles])
+        with open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        self.assertEqual((kept["rows"][0]["cycles"], len(kept["seeds"])), (2, 2))
+
+
+if __name__ == "__main__":
+    unittest.main()

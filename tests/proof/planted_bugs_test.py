@@ -1,0 +1,79 @@
+"""The runner of the planted bugs: it must be able to fail."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import planted_bugs
+
+BUGS = planted_bugs.BUGS
+RUNNER = pathlib.Path(planted_bugs.__file__)
+HARMLESS = """What is changed changes nothing.
+found by: {finder}
+--- a/{file}
++++ b/{file}
+@@ -1,1 +1,1 @@
+-{line}
++{line}{comment}
+"""
+
+
+def harmless(file, comment, finder):
+    with open(planted_bugs.ROOT / file, encoding="utf-8") as source:
+        return HARMLESS.format(file=file, line=source.readline().rstrip("\n"), comment=comment, finder=finder)
+
+
+class PlantedBugs(unittest.TestCase):
+    def run_on(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "planted.patch"
+            path.write_text(text, encoding="utf-8")
+            done = subprocess.run([sys.executable, "-B", RUNNER, "--build", os.environ["FENCEGUARD_BUILD"], path], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                                  env={**os.environ, "FENCEGUARD_HISTORIES": "50"})
+        return done.returncode, done.stdout
+
+    def test_what_changes_nothing_is_not_found(self):
+        for file, comment, finder in (("guard/judge.cpp", " // here", planted_bugs.SIMULATION),
+                                      ("adapters/redis/lua/fences/fence.lua", " here", "redis_fence_store_test"),
+                                      ("sql/postgres/002_rule.sql", " here", "postgres_sql_pgtap_test -k rule")):
+            with self.subTest(file):
+                status, output = self.run_on(harmless(file, comment, finder))
+                self.assertEqual(status, 1, output)
+                self.assertIn("planted: NOT FOUND", output)
+                self.assertIn("1 bugs, 1 not found", output)
+
+    def test_what_does_not_apply_or_build_fails(self):
+        text = (BUGS / "rule" / "holder_ignored.patch").read_text(encoding="utf-8")
+        cases = {"it does not apply": text.replace("-  if (fence.holder", "-  if (fence.older"),
+                 "error: ": (BUGS / "rule" / "equal_to_the_floor_is_admitted.patch").read_text(
+                     encoding="utf-8").replace(">= highest", ">>>= highest"),
+                 "there is no test": text.replace("\nolder: ", "\nfound by: no_such_test\nolder: ", 1),
+                 "there is no such test": text.replace("\nolder: ", "\nfound by: guard_test NoSuch.*\nolder: ", 1),
+                 "it changes no file": "Nothing.\n"}
+        for sentence, case in cases.items():
+            with self.subTest(sentence):
+                status, output = self.run_on(case)
+                self.assertEqual(status, 1, output)
+                self.assertIn(sentence, output)
+
+    def test_a_bug_is_found_and_told_with_what_found_it(self):
+        status, output = self.run_on((BUGS / "rule" / "holder_ignored.patch").read_text(encoding="utf-8"))
+        self.assertEqual(status, 0, output)
+        self.assertRegex(output, r"planted: proof_simulation_test: [\w-]+, \d+ s")
+
+    def test_shares_are_every_script_and_together_everything(self):
+        paths = sorted(BUGS.rglob("*.patch"))
+        self.assertGreaterEqual(len(paths), 24)
+        shares = [planted_bugs.share_of(paths, 3, turn) for turn in range(3)]
+        self.assertEqual(set().union(*shares), set(paths))
+        for share in shares:
+            self.assertLess(len(share), len(paths))
+            self.assertLessEqual({path for path in paths if path.parent.name in ("sql", "lua")}, set(share))
+
+
+if __name__ == "__main__":
+    unittest.main()

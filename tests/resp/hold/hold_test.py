@@ -1,0 +1,203 @@
+"""'serve --hold' in front of Redis: clients that say no FENCE write under what the sidecar holds, or not at all, whatever
+becomes of the lease meanwhile. The leases come from the Redis of the data, or, where the source is to fail alone, from one
+beside it."""
+
+import os
+import pathlib
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from demo_case import status_of  # noqa: E402
+from resp_case import Client, RespTest, setUpModule, wait_until  # noqa: E402, F401
+
+RESOURCE = "accounts/1"
+KEY = "{accounts/1}:log"
+SOON = ("--hold-ttl", "1s")
+# Only a release ends it within a test.
+LATE = ("--hold-ttl", "10m")
+
+
+class HoldCase(RespTest):
+    def hold(self, *arguments, **options):
+        return self.sidecar("--hold", RESOURCE, *arguments, **options)
+
+    def is_held(self, sidecar):
+        return sidecar.call("GET", "/readyz").status == 200
+
+    def await_held(self, sidecar):
+        wait_until(lambda: self.is_held(sidecar), what="a sidecar that holds")
+
+    def assert_ends(self, client):
+        with self.assertRaisesRegex(Client.Gone, "has ended|reset by peer"):
+            client.read()
+
+    def log_of_writes(self):
+        return self.redis().call("GET", KEY)
+
+    def token(self):
+        return int(self.redis().call("HGET", f"fenceguard:{{{RESOURCE}}}", "token"))
+
+
+class LeaderTest(HoldCase):
+    def test_unmodified_client_writes_as_the_leader_or_not_at_all(self):
+        first = self.hold(*LATE)
+        self.await_held(first)
+        second = self.hold(*LATE)
+        self.assertEqual(self.client(first).call("APPEND", KEY, "a"), 1)
+        refused = self.client(second)
+        self.assertEqual(refused.read(), f"UNAVAILABLE this sidecar does not hold '{RESOURCE}' now; another one may")
+        self.assert_ends(refused)
+        self.assertEqual(second.call("GET", "/readyz").status, 503)
+        self.assertEqual(self.client(first).call("FENCES"), [[RESOURCE, str(self.token())]])
+        self.assertIn(f"fenceguard_held_token {self.token()}\n", first.call("GET", "/metrics").body.decode())
+        self.assertIn("fenceguard_held 0\n", second.call("GET", "/metrics").body.decode())
+        self.assertEqual(first.stop(), 0)
+        self.await_held(second)
+        self.assertEqual(self.client(second).call("APPEND", KEY, "b"), 2)
+
+    def test_claims_of_clients_are_refused_with_a_sentence(self):
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        client = self.client(sidecar)
+        for words in (("FENCE", RESOURCE, 2**62, "h"), ("FENCED", RESOURCE, 2**62, "h", "SET", KEY, "x"), ("UNFENCE",),
+                      ("UNFENCE", RESOURCE)):
+            self.assertFailure(client.call(*words), "ERR fenceguard: this sidecar holds the claims of its clients")
+        self.assertEqual(client.call("RESET"), "RESET")
+        self.assertEqual(client.call("APPEND", KEY, "a"), 1)
+        self.assertFailure(client.call("SET", "elsewhere", "x"), "NOFENCE resource=elsewhere: this sidecar does not hold it")
+        self.assertEqual(client.call("SELECT", "1"), "OK")
+        self.assertFailure(client.call("APPEND", KEY, "x"), "NOFENCE")
+        self.assertLess(self.token(), 2**62)
+
+    def test_transactions_and_long_ways_are_made_under_the_held_claim(self):
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        client = self.client(sidecar)
+        other = "{accounts/1}:other"
+        self.assertEqual(client.calls(("MULTI",), ("APPEND", KEY, "a"), ("SET", other, "1"), ("EXEC",)),
+                         ["OK", "QUEUED", "QUEUED", [1, "OK"]])
+        self.assertEqual(client.calls(("WATCH", KEY), ("MULTI",), ("APPEND", KEY, "b"), ("EXEC",)),
+                         ["OK", "OK", "QUEUED", [2]])
+        self.assertEqual(client.call("BITFIELD", other, "SET", "u8", "0", "65"), [49])
+        self.assertEqual(client.calls(("RENAME", other, other + "2"), ("MSET", KEY, "c", other, "d")), ["OK", "OK"])
+        # Once a newer token was seen nothing of it lands.
+        self.overtake()
+        self.assertFailure(client.calls(("MULTI",), ("APPEND", KEY, "x"), ("EXEC",))[-1], "STALE")
+        self.assertEqual(self.log_of_writes(), "c")
+
+    def overtake(self):
+        with Client(self.sidecar().data) as newer:
+            self.assertEqual(newer.call("FENCE", RESOURCE, self.token() + 1000, "by-hand"), "OK")
+
+    def test_fence_that_refuses_the_holder_makes_it_take_a_new_token(self):
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        client = self.client(sidecar)
+        self.assertEqual(client.call("APPEND", KEY, "a"), 1)
+        self.overtake()
+        token = self.token()
+        self.assertFailure(client.call("APPEND", KEY, "x"), "STALE")
+        self.assert_ends(client)
+        wait_until(lambda: self.token() > token)
+        self.await_held(sidecar)
+        self.assertEqual(self.client(sidecar).call("APPEND", KEY, "b"), 2)
+
+    def test_paused_holder_wakes_up_and_lands_nothing(self):
+        first = self.hold(*SOON)
+        self.await_held(first)
+        second = self.hold(*SOON)
+        writer, queue, reader = (self.client(first) for _ in range(3))
+        self.assertEqual(writer.call("APPEND", KEY, "a"), 1)
+        self.assertEqual(queue.calls(("MULTI",), ("APPEND", KEY, "x")), ["OK", "QUEUED"])
+        self.assertEqual(reader.call("GET", KEY), "a")
+        first.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: status_of(first.process.pid, "State").startswith("T"), what="a sidecar that has stopped")
+        self.addCleanup(os.kill, first.process.pid, signal.SIGCONT)
+        # Sent before anybody could know, and read when it is too late.
+        writer.send(("APPEND", KEY, "x"))
+        queue.send(("EXEC",))
+        self.await_held(second)
+        self.assertEqual(self.client(second).call("APPEND", KEY, "b"), 2)
+        first.process.send_signal(signal.SIGCONT)
+        for client in (writer, queue):
+            try:
+                self.assertFailure(client.read(), "STALE")
+            except Client.Gone:
+                continue
+            self.assert_ends(client)
+        self.assert_ends(reader)
+        wait_until(lambda: not self.is_held(first))
+        self.assertFailure(self.client(first).read(), "UNAVAILABLE")
+        self.assertEqual(self.log_of_writes(), "ab")
+
+
+class LossTest(HoldCase):
+    """The source fails alone: no newer token comes, and what ends the connections is the sidecar."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.own_server()
+        # Redis may be stopped for longer than it would have for an answer.
+        self.guard = self.hold("--source", self.source.url("/0?timeout=1s"), *SOON, url=self.server.url("/0?timeout=60s"))
+        self.await_held(self.guard)
+
+    def lose(self):
+        self.source.pause()
+        wait_until(lambda: not self.is_held(self.guard))
+
+    def test_connections_end_whatever_they_wait_for(self):
+        idle, queue, watcher, blocked, subscriber = (self.client(self.guard) for _ in range(5))
+        self.assertEqual(idle.call("APPEND", KEY, "a"), 1)
+        self.assertEqual(queue.calls(("MULTI",), ("APPEND", KEY, "x")), ["OK", "QUEUED"])
+        self.assertEqual(watcher.call("WATCH", KEY), "OK")
+        blocked.send(("XREAD", "BLOCK", "0", "STREAMS", "{accounts/1}:stream", "$"))
+        self.assertEqual(subscriber.call("SUBSCRIBE", "news"), ["subscribe", "news", 1])
+        token = self.token()
+        self.lose()
+        for client in (idle, queue, watcher, blocked, subscriber):
+            self.assert_ends(client)
+        self.assertFailure(self.client(self.guard).read(), "UNAVAILABLE")
+        self.source.resume()
+        self.await_held(self.guard)
+        self.assertGreater(self.token(), token)
+        self.assertEqual(self.client(self.guard).call("APPEND", KEY, "b"), 2)
+
+    def test_namespace_that_has_forgotten_does_not_keep_the_holder_out(self):
+        client = self.client(self.guard)
+        self.assertEqual(client.call("APPEND", KEY, "a"), 1)
+        self.server.cli("FLUSHALL")
+        self.initialise(self.server)
+        # The source's tokens are far above a floor of 0.
+        self.assertFailure(client.call("APPEND", KEY, "x"), "IMPLAUSIBLE")
+        self.assert_ends(client)
+        self.await_held(self.guard)
+        self.assertEqual(self.client(self.guard).call("APPEND", KEY, "b"), 1)
+
+    def test_write_under_way_is_answered_before_the_connection_ends(self):
+        writer, bystander = self.client(self.guard), self.client(self.guard)
+        self.assertEqual([client.call("APPEND", KEY, "a") for client in (writer, bystander)], [1, 2])
+        # Redis takes nothing for a while.
+        self.server.pause()
+        self.addCleanup(self.server.resume)
+        writer.send(("APPEND", KEY, "b"))
+        wait_until(lambda: "fenceguard_in_flight 1\n" in self.guard.call("GET", "/metrics").body.decode())
+        self.source.pause()
+        wait_until(lambda: "fenceguard_held 0\n" in self.guard.call("GET", "/metrics").body.decode())
+        writer.send(("APPEND", KEY, "x"))
+        self.assert_ends(bystander)
+        self.server.resume()
+        self.assertEqual(writer.read(), 3)
+        self.assert_ends(writer)
+        self.assertEqual(self.log_of_writes(), "aab")
+
+
+class OptionsTest(HoldCase):
+    def test_what_does_not_go_together_gets_a_sentence(self):
+        done = self.expect(2, "serve", "--storage", self.server.url(), "--listen", "none", "--hold", "a")
+        self.assertIn("give --listen", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,298 @@
+"""The connections of the sidecar to Redis: one that fails, or a server that becomes another one, is told to those whom it
+concerns and to nobody else."""
+
+import os
+import re
+import resource
+import socket
+import threading
+import time
+import unittest
+
+import support
+from fault_proxy import FaultProxy
+from resp_case import LIMIT_S, Failure, RespTest, setUpModule, wait_until  # noqa: F401
+from server_process import free_ports
+
+MIB = 1 << 20
+NAME = "redis.fenceguard.test"
+INSIDE = """for file in hosts resolv.conf nsswitch.conf; do mount --bind {}/$file /etc/$file || exit; done
+exec {} "$@"
+"""
+
+
+def descriptors(pid):
+    return {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+
+
+class WithoutDescriptors:
+    """A context in which a process can open nothing."""
+
+    def __init__(self, pid):
+        self._pid, self._before = pid, resource.prlimit(pid, resource.RLIMIT_NOFILE)
+
+    def __enter__(self):
+        there = descriptors(self._pid)
+        first_free = next(number for number in range(1 << 20) if number not in there)
+        resource.prlimit(self._pid, resource.RLIMIT_NOFILE, (first_free, self._before[1]))
+
+    def __exit__(self, *_):
+        resource.prlimit(self._pid, resource.RLIMIT_NOFILE, self._before)
+
+
+class Versions(RespTest):
+    def test_commands_are_learnt_anew_whenever_the_version_changes(self):
+        """And changes back: every other connection leads to a server that calls itself a later one."""
+        server = self.own_server()
+        self.initialise(server)
+        version = server.info("server")["redis_version"].encode()
+        other = version[:-1] + bytes([version[-1] ^ 1])
+        with FaultProxy(server.port, lambda connection, to_server, piece: piece if to_server or connection % 2 == 0
+                        else piece.replace(version, other)) as proxy:
+            guard = self.sidecar(url=f"redis://127.0.0.1:{proxy.port}/0")
+            told = set()
+            for number in range(12):
+                server.cli("ACL", "SETUSER", f"u{number}", "on", ">p", "~*", "+@all")
+                client = self.client(guard)
+                told.add(client.call("HELLO", 2, "AUTH", f"u{number}", "p")[3])
+                self.assertIsNone(client.call("GET", "a"))
+            self.assertEqual(told, {version.decode(), other.decode()})
+            learnt = re.match(r"calls=(\d+),", server.info("commandstats")["cmdstat_command|list"])
+            self.assertGreaterEqual(int(learnt[1]), 12)
+
+
+class Failing(RespTest):
+    def test_a_client_that_is_gone_takes_nothing_from_a_list(self):
+        """It pipelines a command that waits behind one that is not answered yet, and resets its connection."""
+        server = self.own_server()
+        self.initialise(server)
+        guard = self.sidecar("--unfenced", "allow", server=server)
+        gone, other = self.client(guard), self.client(guard)
+        self.assertEqual(gone.call("SET", "a", 1), "OK")
+        self.assertIsNone(other.call("BLPOP", "nothing", 0.01))
+        server.pause()
+        try:
+            gone.send(("GET", "a"), ("BLPOP", "jobs", 0))
+            gone.reset()
+        finally:
+            server.resume()
+        # What is begun for it is begun before these.
+        for _ in range(2):
+            self.assertIsNone(self.client(guard).call("BLPOP", "nothing", 0.01))
+        self.assertEqual(server.info("clients")["blocked_clients"], "0")
+        self.assertEqual(server.cli("RPUSH", "jobs", "one"), 1)
+        self.assertEqual(server.cli("LRANGE", "jobs", 0, -1), ["one"])
+
+    def test_a_connection_that_cannot_be_made_is_told_and_made_later(self):
+        """Of a client's own: for a transaction. Shared: for the first that a client says."""
+        guard = self.sidecar()
+        pid = guard.process.pid
+        client = self.claimed(guard, "r", 5)
+        words = (("MULTI",), ("SET", "r", 1), ("EXEC",))
+        with WithoutDescriptors(pid):
+            for _ in range(2):
+                self.assertFailure(client.calls(*words)[2], "UNAVAILABLE ")
+            self.assertIsNone(client.call("GET", "r"))
+        self.assertEqual(client.calls(*words)[2], ["OK"])
+        before = len(descriptors(pid))
+        other = self.client(guard)
+        wait_until(lambda: len(descriptors(pid)) > before, what="a connection that was accepted")
+        with WithoutDescriptors(pid):
+            self.assertFailure(other.call("PING"), "UNAVAILABLE ")
+        self.assertEqual(other.call("PING"), "PONG")
+
+    def test_a_large_reply_that_comes_slowly_is_no_failure(self):
+        """It takes longer than the time for an answer; what counts is that something comes."""
+        def slowly(_, to_server, piece):
+            if not to_server and len(piece) > 1000:
+                time.sleep(0.25)
+            return piece
+
+        value = "v" * MIB
+        self.redis().call("SET", "large", value)
+        with FaultProxy(self.server.port, slowly) as proxy:
+            client = self.client(self.sidecar(url=f"redis://127.0.0.1:{proxy.port}/0?timeout=3s"))
+            begin = time.monotonic()
+            answer = client.call("GET", "large")
+            self.assertEqual(answer[:100], value[:100])
+            self.assertEqual(len(answer), len(value))
+            self.assertGreater(time.monotonic() - begin, 3)
+
+
+class Large(RespTest):
+    """Requests of more than 1 MiB, which a server may refuse by ending the connection."""
+
+    def connections(self, server):
+        return {line.split()[0] for line in server.cli("CLIENT", "LIST").splitlines() if "cmd=client" not in line}
+
+    def test_one_that_redis_refuses_ends_the_connection_of_no_other(self):
+        server = self.own_server({"proto-max-bulk-len": "1mb"})
+        self.initialise(server)
+        guard = self.sidecar(server=server)
+        others = [self.client(guard) for _ in range(2)]  # one on each of the shared connections
+        client = self.claimed(guard, "r", 5)
+        for other in others:
+            self.assertIsNone(other.call("GET", "r"))
+        before = self.connections(server)
+        for large in (("SET", "r", "x" * 2 * MIB), ("FENCED", "r", 5, "h", "SEQ", 1, "SET", "r", "x" * 2 * MIB),
+                      ("GET", "x" * 2 * MIB)):
+            answers = client.calls(("SET", "r", "small"), large, ("SET", "r", "behind"))
+            self.assertEqual(answers[0], "OK")
+            # Redis may have reset the connection before its words were read.
+            self.assertFailure(answers[1], "ERR Protocol error", "UNKNOWN ", "UNAVAILABLE ")
+            self.assertFailure(answers[2], "UNKNOWN ", "UNAVAILABLE ")
+            self.assertEqual(client.call("GET", "r"), "small")
+        self.assertEqual(before - self.connections(server), set())
+        self.assertEqual([other.call("GET", "r") for other in others], ["small"] * 2)
+
+    def test_one_in_a_pipeline_is_answered_in_its_place(self):
+        guard = self.sidecar()
+        client = self.claimed(guard, "r", 5)
+        large = ["x" * (MIB + number) for number in range(3)]
+        words = [("APPEND", "r", "a"), ("GET", "r"), ("SET", "{r}:0", large[0]), ("APPEND", "r", "b"), ("STRLEN", "{r}:0"),
+                 ("FENCED", "r", 5, "h", "SEQ", 7, "SET", "{r}:1", large[1]), ("APPEND", "r", "c"), ("GET", "r"),
+                 ("ECHO", large[2]), ("PUBLISH", "c", "x"), ("STRLEN", "{r}:1")]
+        expected = [1, "a", "OK", 2, MIB, "OK", 3, "abc", large[2], 0, MIB + 1]
+        self.assertEqual(client.calls(*words), expected)
+        before = len(self.connections(self.server))
+        client.close()
+        wait_until(lambda: len(self.connections(self.server)) < before, what="the end of its connection")
+
+    def test_a_client_has_one_connection_for_them(self):
+        """Whichever databases it goes to, and also where it may not go."""
+        guard = self.sidecar("--unfenced", "allow")
+        client = self.client(guard)
+        for database in range(8):
+            words = [("SELECT", database), ("SET", "r", "x" * (2 * MIB + database)), ("SELECT", 1000), ("STRLEN", "r"),
+                     ("SET", "r", "y" * (MIB + database + 1)), ("STRLEN", "r"), ("DEL", "r")]
+            answers = client.calls(*words)
+            self.assertFailure(answers.pop(2), "ERR DB index is out of range")
+            self.assertEqual(answers, ["OK", "OK", 2 * MIB + database, "OK", MIB + database + 1, 1])
+        wait_until(lambda: len([line for line in self.server.cli("CLIENT", "LIST").splitlines()
+                                if " cmd=del " in line]) == 1, what="the end of the connections that were left")
+
+
+class Becoming(RespTest):
+    """What answers at the address is not what answered before."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.own_server()
+        self.initialise(self.server)
+
+    def test_another_kind_of_server_answers_nobody(self):
+        guard = self.sidecar()
+        client = self.claimed(guard, "r", 5)
+        self.assertEqual(client.call("SET", "r", 1), "OK")
+        self.server.stop()
+        # Its own is among those that connections to elsewhere are given.
+        self.server.options |= {"cluster-enabled": "yes", "cluster-port": str(free_ports(1)[0])}
+        self.server.start()
+        self.server.cli("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: "cluster_state:ok" in self.server.cli("CLUSTER", "INFO"))
+        for words in (("GET", "r"), ("SET", "r", 2), ("FENCE", "r", 6, "h")):
+            answer = client.call(*words)
+            self.assertFailure(answer, "UNAVAILABLE ")
+            self.assertIn("another kind of server", answer)
+
+    def test_a_master_that_becomes_a_replica_is_left(self):
+        """Its clients are told so by whatever they say next, and go on where it is the master again."""
+        for writes in ([("SET", "r", 1)], [("SET", "r", 1), ("INCR", "r")], [("MULTI",), ("SET", "r", 1), ("EXEC",)],
+                       [("MSET", "r", 1, "s", 1)]):
+            guard = self.sidecar()
+            client = self.claimed(guard, "r", 5)
+            self.assertEqual(client.call("FENCE", "s", 5, "h"), "OK")
+            self.assertNotIsInstance(client.calls(*writes)[-1], Failure)
+            self.server.cli("REPLICAOF", "127.0.0.1", 1)
+            answer = client.calls(*writes)[-1]
+            self.assertFailure(answer, "READONLY ", "EXECABORT ", "UNKNOWN ")
+            for _ in range(2):
+                answer = client.calls(*writes)[-1]
+                self.assertFailure(answer, "UNAVAILABLE ")
+                self.assertIn("is a replica; connect to the master", answer)
+            self.server.cli("REPLICAOF", "NO", "ONE")
+            self.assertNotIsInstance(client.calls(*writes)[-1], Failure)
+            client.close()
+
+    def test_a_value_that_reads_like_the_refusal_of_a_replica_is_a_value(self):
+        client = self.claimed(self.sidecar(), "r", 5)
+        text = "x\r\n-READONLY You can't write against a read only replica."
+        words = [("RPUSH", "r", text), ("LRANGE", "r", 0, -1), ("LPOP", "r", 1)]
+        before = self.server.info("stats")["total_connections_received"]
+        self.assertEqual(client.calls(*words), [1, [text], [text]])
+        self.assertEqual(client.call("EXISTS", "r"), 0)
+        self.assertEqual(int(self.server.info("stats")["total_connections_received"]), int(before) + 1)
+
+    def test_the_commands_of_another_version_are_asked_for(self):
+        version, asked, is_other = self.server.info("server")["redis_version"].encode(), [], threading.Event()
+
+        def change(_, to_server, piece):
+            if to_server:
+                asked.extend([True] * piece.count(b"COMMAND\r\n$4\r\nLIST"))
+            elif is_other.is_set():
+                piece = piece.replace(b"\r\n%s\r\n" % version, b"\r\n%s\r\n" % (version[:-1] + b"x"))
+            return piece
+
+        with FaultProxy(self.server.port, change) as proxy:
+            client = self.client(self.sidecar(url=f"redis://127.0.0.1:{proxy.port}"))
+
+            def reconnect():
+                self.server.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                wait_until(lambda: client.call("GET", "r") is None, what="a connection to Redis")
+
+            self.assertIsNone(client.call("GET", "r"))
+            first = len(asked)
+            reconnect()
+            self.assertEqual(len(asked), first)
+            is_other.set()
+            reconnect()
+            wait_until(lambda: len(asked) > first, what="the question for the commands of the other version")
+
+
+class Resolver(RespTest):
+    """One that does not answer holds up nobody: clients are told, and the sidecar ends when it is asked to.
+
+    The sidecar runs in a mount namespace of its own with a file of hosts, in which Redis's name stands at first, and a name
+    server that is silent and that the resolver would wait for longer than the test does.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(self.silent.close)
+        address = f"127.77.{os.getpid() % 251}.{os.getpid() // 251 % 251}"
+        self.silent.bind((address, 53))
+        self.silent.settimeout(LIMIT_S)
+        self.write("hosts", f"127.0.0.1 localhost {NAME}\n")
+        self.write("resolv.conf", f"nameserver {address}\noptions timeout:30 attempts:5\n")
+        self.write("nsswitch.conf", "hosts: files dns\n")
+        inside = self.write("inside", INSIDE.format(self.folder, support.BINARY))
+        program = self.write("program", f'#!/bin/sh\nexec unshare --mount sh {inside} "$@"\n')
+        os.chmod(program, 0o700)
+        binary = support.BINARY
+        support.BINARY = program
+        self.addCleanup(setattr, support, "BINARY", binary)
+
+    def lose_redis(self, server):
+        """Its connections, and from then on its name. What was asked of the name server is there then."""
+        with open(self.path("hosts"), "w", encoding="ascii") as hosts:
+            hosts.write("127.0.0.1 localhost\n")
+        server.stop()
+        self.silent.recv(512)
+
+    def test_the_end_does_not_wait_for_it(self):
+        server = self.own_server()
+        self.initialise(server)
+        guard = self.sidecar(url=f"redis://{NAME}:{server.port}/0?connect_timeout=300ms")
+        client = self.claimed(guard, "a", 1)
+        self.assertEqual(client.call("SET", "a", 1), "OK")
+        self.lose_redis(server)
+        wait_until(lambda: "in time" in str(client.call("SET", "a", 1)))
+        # A client that waits for a connection, and the control side, which asks each second.
+        self.client(guard).send(("GET", "a"))
+        wait_until(lambda: guard.call("GET", "/readyz").status == 503)
+        self.assertEqual(guard.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
