@@ -1,10 +1,14 @@
 #include "tests/proof/simulation/fiber.hpp"
 
 #include <cxxabi.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstring>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,14 +42,28 @@ std::vector<std::unique_ptr<char[]>>& spare_stacks() {
 
 thread_local Fiber* running = nullptr;
 
+struct HeldThread {
+  void* (*run)(void*);
+  void* argument;
+};
+std::unordered_map<pthread_t, HeldThread> held_threads;
+
+template <class Function>
+Function next_of(Function, const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
 }  // namespace
 
 struct Fiber::Impl {
   std::function<void()> body;
   std::unique_ptr<char[]> stack;
   ucontext_t own{}, outside{};
+  // Once it has begun it is left and entered by these: swapcontext() calls the kernel each time, for signal
+  // masks.
+  std::jmp_buf inside_now, outside_now;
   ExceptionState exceptions;
-  bool is_over = false;
+  bool is_begun = false, is_over = false;
 
   static void enter(unsigned low, unsigned high) {
     auto* impl = reinterpret_cast<Impl*>(static_cast<std::uintptr_t>(high) << 32 | low);
@@ -84,14 +102,18 @@ Fiber::~Fiber() {
 void Fiber::resume() {
   running = this;
   ExceptionState::swap(impl_->exceptions);
-  swapcontext(&impl_->outside, &impl_->own);
+  if (_setjmp(impl_->outside_now) == 0) {
+    if (impl_->is_begun) std::longjmp(impl_->inside_now, 1);
+    impl_->is_begun = true;
+    swapcontext(&impl_->outside, &impl_->own);
+  }
   ExceptionState::swap(impl_->exceptions);
   running = nullptr;
 }
 
 void Fiber::stop() {
   Impl& impl = *running->impl_;
-  swapcontext(&impl.own, &impl.outside);
+  if (_setjmp(impl.inside_now) == 0) std::longjmp(impl.outside_now, 1);
 }
 
 Fiber* Fiber::current() noexcept {
@@ -103,3 +125,24 @@ bool Fiber::is_over() const noexcept {
 }
 
 }  // namespace fenceguard::proof
+
+// A thread that a fiber starts runs when it is joined. Those of a Lease only wait, for longer than a history
+// lasts, until they are told to stop; to start and end them took most of a history's time.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                              void* argument) noexcept {
+  static const auto start = fenceguard::proof::next_of(&pthread_create, "pthread_create");
+  if (fenceguard::proof::Fiber::current() == nullptr) return start(thread, attributes, run, argument);
+  static pthread_t last = 0;
+  *thread = ++last;  // no address, as those of real ones are
+  fenceguard::proof::held_threads.emplace(*thread, fenceguard::proof::HeldThread{run, argument});
+  return 0;
+}
+
+extern "C" int pthread_join(pthread_t thread, void** result) {
+  static const auto join = fenceguard::proof::next_of(&pthread_join, "pthread_join");
+  const auto held = fenceguard::proof::held_threads.extract(thread);
+  if (held.empty()) return join(thread, result);
+  void* const told = held.mapped().run(held.mapped().argument);
+  if (result != nullptr) *result = told;
+  return 0;
+}

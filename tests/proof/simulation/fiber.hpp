@@ -4,7 +4,8 @@
 // TokenSource block; in the simulation each client blocks as a fiber, of which exactly one runs, chosen by
 // the seed. Threads would do the same a hundred times slower.
 //
-// Exceptions may be thrown and caught in a fiber, also across its stops. Not thread-safe.
+// Exceptions may be thrown and caught in a fiber, also across its stops. A thread that a fiber starts runs
+// when it is joined, and until it ends. Not thread-safe.
 
 #include <functional>
 #include <memory>

@@ -15,7 +15,7 @@ namespace {
 // FENCEGUARD_HISTORIES=N: how many.
 int histories() {
   const char* text = std::getenv("FENCEGUARD_HISTORIES");
-  return text != nullptr ? std::atoi(text) : 2'000;
+  return text != nullptr ? std::atoi(text) : 10'000;
 }
 
 std::uint64_t first_seed() {
