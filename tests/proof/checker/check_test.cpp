@@ -145,6 +145,11 @@ TEST(Search, SequencesOfSeenAndUnseenWrites) {
       << "8 took effect, and its end is not known yet";
   EXPECT_FALSE(
       has_order("w1 1a/7 x 0-5 admitted 1\nw1 1a/8 y 10-35 admitted 1\nw3 1a/7 z 40-50 duplicate 1"));
+  constexpr auto late =
+      "w1 1a/7 x 0-5 admitted 1\nw1 1a/8 y 10-20 unknown\nr2 - y 30-40 admitted\n"
+      "w3 1a/7 z 50-60 duplicate 1\nw3 1a/7 u 70-80 stale 1";
+  EXPECT_TRUE(has_order(late)) << "8 took effect, and was recorded later, of which nobody was told";
+  EXPECT_FALSE(has_order(std::string{late} + "\nw3 1a/7 v 90-95 duplicate 1"));
   EXPECT_TRUE(has_order("w1 1a/7 x 0-5 unknown\nw1 1a/7 y 10-20 duplicate 1"));
   EXPECT_TRUE(has_order("w1 1a/7 x 0-5 unknown\nw1 1a/7 y 10-20 admitted 1"));
   EXPECT_FALSE(has_order("w1 1a/7 x 0-5 unknown\nw1 1a/7 y 10-20 duplicate 1\nr2 - - 30-40 admitted"));

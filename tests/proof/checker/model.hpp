@@ -114,7 +114,8 @@ inline void close(State& state, std::int64_t asked_by) {
   return was_passed && is_own_record;
 }
 
-// It takes effect. records: its sequence counts, at the latest when the write returns.
+// It takes effect. records: its sequence counts, at the latest when the write returns with a known end, and
+// until then a claim may be told by the sequence before it.
 inline void land(State& state, const ModelClaim& claim, TextId value, bool records,
                  std::int64_t returns = 0) {
   if (judge(state, claim) == Verdict::admitted) {
@@ -135,6 +136,14 @@ inline void land(State& state, const ModelClaim& claim, TextId value, bool recor
   const bool is_of_record = state.record_stands() && !state.is_closed && claim.token == state.token &&
                             claim.holder == state.holder && claim.sequence >= 0;
   return is_of_record && claim.sequence == state.earlier_sequence && asked_at <= state.sequence_known_by;
+}
+
+// A claim was told that its holder's own later write overtook it: where the sequence before that write would
+// not have said so, the later one counts by now.
+inline void tell_overtaken(State& state, const ModelClaim& claim) {
+  if (claim.token != state.token || claim.sequence < state.earlier_sequence) return;
+  state.earlier_sequence = -1;
+  state.sequence_known_by = 0;
 }
 
 }  // namespace fenceguard::proof

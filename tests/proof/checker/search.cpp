@@ -134,7 +134,7 @@ class Search {
         // A revoke that closes nothing now may be one that closes something later.
         if (all_[i].kind == Kind::revoke) continue;
         State after = state_;
-        if (!answers(after, all_[i], until) || !(after == state_)) continue;
+        if (!answers(after, i, until) || !(after == state_)) continue;
         take_out(i);
         taken.push_back(i);
         again = true;
@@ -162,7 +162,7 @@ class Search {
   // Gives the operation its answer, after as many unseen steps as that needs, and goes on.
   bool take_with_preludes(std::size_t i, std::int64_t until, int preludes) {
     const State before = state_;
-    if (answers(state_, all_[i], until)) {
+    if (answers(state_, i, until)) {
       take_out(i);
       if (proceed()) return true;
       untake(i);
@@ -229,7 +229,8 @@ class Search {
     const ModelClaim claim = claim_of(all_[i]);
     if (!may_land(state_, claim, all_[i].called)) return false;
     const State before = state_;
-    land(state_, claim, all_[i].value, records);
+    // Nobody saw when its sequence counted.
+    land(state_, claim, all_[i].value, records, never);
     take_out(i);
     if (then()) return true;
     untake(i);
@@ -238,7 +239,8 @@ class Search {
   }
 
   // True if the model answers as the client was told; the state is then what it is afterwards.
-  static bool answers(State& state, const Operation& told, std::int64_t until) {
+  bool answers(State& state, std::size_t i, std::int64_t until) const {
+    const Operation& told = all_[i];
     if (told.kind == Kind::revoke) return revoke(state, told);
     if (told.kind == Kind::floor) {
       raise_floor(state, told.token, until);
@@ -247,13 +249,17 @@ class Search {
     if (told.token == 0) return told.answer == Answer::admitted && told.value == state.value;
     if (told.kind == Kind::write && told.answer == Answer::admitted) {
       if (!may_land(state, claim_of(told), told.called)) return false;
-      land(state, claim_of(told), told.value, true, told.returned);
+      land(state, claim_of(told), told.value, true, was_seen_[i] ? never : told.returned);
       return told.highest < 0 || told.highest >= told.token;
     }
     const Verdict verdict = judge(state, claim_of(told));
     if (told.answer == Answer::duplicate)
       return is_duplicate(state, claim_of(told), told.called) && is_highest(state, told);
-    if (told.answer == Answer::stale) return verdict == Verdict::stale && is_highest(state, told);
+    if (told.answer == Answer::stale) {
+      if (verdict != Verdict::stale) return false;
+      tell_overtaken(state, claim_of(told));
+      return is_highest(state, told);
+    }
     if (told.answer == Answer::conflict) return verdict == Verdict::conflict && is_highest(state, told);
     if (verdict != Verdict::admitted) return false;
     if (told.kind == Kind::read && told.value != state.value) return false;
