@@ -62,21 +62,26 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 Endpoint parse_endpoint(std::string_view text) {
+  const auto require = [text](bool is_well) {
+    if (!is_well)
+      throw InvalidInput(fmt::format("a redis: URL's host reads HOST:PORT, and this is '{}'", text));
+  };
   Endpoint endpoint;
   std::string_view host = text;
   std::string_view port;
   if (text.starts_with('[')) {
     const auto end = text.find(']');
-    host = text.substr(1, end == text.npos ? text.npos : end - 1);
-    if (end != text.npos) port = text.substr(end + 1);
+    require(end != text.npos);
+    host = text.substr(1, end - 1);
+    port = text.substr(end + 1);
   } else if (const auto colon = text.rfind(':'); colon != text.npos) {
     host = text.substr(0, colon);
     port = text.substr(colon);
   }
   if (host.empty()) throw InvalidInput("a redis: URL has an empty host");
+  require(host.find_first_of("[]") == host.npos);
   if (!port.empty()) {
-    if (port.size() < 2 || port.front() != ':')
-      throw InvalidInput(fmt::format("a redis: URL's host reads HOST:PORT, and this is '{}'", text));
+    require(port.size() >= 2 && port.front() == ':');
     endpoint.port = number("the port", port.substr(1), 65'535);
   }
   endpoint.host = host;

@@ -226,6 +226,12 @@ TEST(WaitReplicas, UnderAClusterItFollowsASlotThatMoved) {
   }
 }
 
+TEST(Access, ABracketWithoutItsOtherOneIsNoHost) {
+  EXPECT_EQ(redis::parse_endpoint("[::1]:7"), (redis::Endpoint{.host = "::1", .port = 7, .socket = {}}));
+  for (const auto* text : {"[::1", "[[::1]", "[a[b]", "a]", "a[:7", "[]:7", "[::1]7", "[::1]:"})
+    EXPECT_THROW((void)redis::parse_endpoint(text), InvalidInput) << text;
+}
+
 TEST(Access, APasswordAUserADatabaseAndASocketWork) {
   RedisServer server{{"--requirepass", "se cret/@"}};
   EXPECT_THAT(message_of<Unavailable>([&] { (void)open(server.url()); }), testing::HasSubstr("NOAUTH"));
