@@ -9,10 +9,10 @@ LOCAL = "127.0.0.1"
 class Listener:
     """Gives every connection to serve(link), on a thread of its own. A context manager that closes all of them."""
 
-    def __init__(self, serve):
+    def __init__(self, serve, host=LOCAL):
         self._serve = serve
         self._links = []
-        self._listener = socket.create_server((LOCAL, 0))
+        self._listener = socket.create_server((host, 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -59,12 +59,12 @@ class FaultProxy(Listener):
     connections. freeze() keeps all connections and passes nothing on any more.
     """
 
-    def __init__(self, to_port, change=lambda connection, to_server, piece: piece):
+    def __init__(self, to_port, change=lambda connection, to_server, piece: piece, host=LOCAL):
         self.to_port = to_port
         self._change = change
         self._is_frozen = threading.Event()
         self._numbers = iter(range(1 << 30))
-        super().__init__(self._connect)
+        super().__init__(self._connect, host)
 
     def freeze(self):
         self._is_frozen.set()

@@ -2,12 +2,12 @@
 """The campaign: real servers, eight clients at ten resources, a fault meanwhile, and every history judged by history-check.
 
     campaign.py [--cycles N] [--seconds S] [--progress FILE] [--seed N] [--only STORAGE/SCENARIO]... [--histories FOLDER] [--json FILE]
-    campaign.py --page PAGE --json FILE       writes the table of that file into docs/guarantees.md
+    campaign.py --page PAGE [--json FILE] [--simulated FILE]     writes what these files say into docs/guarantees.md
 
 Each scenario is run N times with each storage that it is for. --only 'redis/*' --only '*/link': those alone.
 --progress: what was done is kept there, and the same command goes on from it. --histories: where histories are kept that have a
 violation (a temporary folder if left out); all others are removed once they were judged. --json: the table, too ('-': on
-standard output, in place of the text).
+standard output, in place of the text). --simulated: where history-runs keeps its progress.
 
 Exit status: 0 done, 1 a violation, or a scenario that failed or in which nothing happened, 2 wrong usage, 3 the time was over
 first. Needs FENCEGUARD_BINARY, FENCEGUARD_CAMPAIGN_CLIENT, FENCEGUARD_HISTORY_CHECK and tests/kit on PYTHONPATH.
@@ -33,9 +33,10 @@ def main():
     parser.add_argument("--histories")
     parser.add_argument("--json")
     parser.add_argument("--page")
+    parser.add_argument("--simulated")
     arguments = parser.parse_args()
     if arguments.page:
-        page.write(arguments.page, arguments.json)
+        page.write(arguments.page, arguments.json, arguments.simulated)
         return 0
     plan = runs.Plan(arguments.cycles, arguments.seconds, arguments.seed, arguments.only, arguments.histories)
     report = runs.Report(arguments.progress, plan.seed)

@@ -2,11 +2,14 @@
 
 import json
 import os
+import pathlib
+import re
 import shutil
 import tempfile
 import unittest
 from unittest import mock
 
+import page
 import runs
 import storages
 from cycle import Cycle, Nothing, history_of, lost_updates, violations_in
@@ -84,6 +87,14 @@ class WhereItProvesNothing(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             kept = json.load(file)
         self.assertEqual((kept["rows"][0]["cycles"], len(kept["seeds"])), (2, 2))
+
+
+class Page(unittest.TestCase):
+    def test_it_names_tests_that_there_are_for_each_storage(self):
+        lists = pathlib.Path(__file__).resolve().parents[2].rglob("CMakeLists.txt")
+        there = set(re.findall(r"[a-z]+_\w+", " ".join(path.read_text(encoding="utf-8") for path in lists)))
+        self.assertEqual({name for names in page.TESTS.values() for name in names} - there, set())
+        self.assertEqual({kind.name for kind in runs.STORAGES.values()}, set(page.TESTS))
 
 
 if __name__ == "__main__":

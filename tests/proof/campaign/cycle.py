@@ -37,7 +37,7 @@ class Client:
     def __init__(self, words, record, log):
         self.record = record
         with open(log, "ab") as errors:
-            self.process = subprocess.Popen([CLIENT, *words, "--record", record], stdin=subprocess.DEVNULL, stderr=errors,
+            self.process = subprocess.Popen([*words, "--record", record], stdin=subprocess.DEVNULL, stderr=errors,
                                             cwd=os.path.dirname(record), env=support.environment())
         self.stopped_at = None
         self.is_killed = False
@@ -84,6 +84,7 @@ class Cycle:
         self._scenario = scenario
         self.url = storage.url if is_guarded else storage.unguarded
         self.source = storage.source
+        self.words = []  # before those of a client
         self.clients = []
         self._all = []  # killed ones too
         self.is_over = threading.Event()
@@ -98,7 +99,7 @@ class Cycle:
                  "seed": self.chooser.randrange(2**32), "operations": self._operations, "resources": self.name,
                  "count": self._count, "ttl-ms": int(self.storage.ttl_s * 1000), "pause": self._pause}
         line = [word for name, value in words.items() for word in ("--" + name, str(value))]
-        client = Client(line + ([] if self._is_guarded else ["--unguarded"]), os.path.join(self._folder, f"record-{number}"),
+        client = Client([*self.words, CLIENT, *line] + ([] if self._is_guarded else ["--unguarded"]), os.path.join(self._folder, f"record-{number}"),
                         os.path.join(self._folder, "errors"))
         self.clients.append(client)
         self._all.append(client)

@@ -41,10 +41,13 @@ class Door {
 // A guard's data side: http://HOST:PORT, or unix:/path. Its write_unguarded() and look() are of the same
 // address.
 [[nodiscard]] std::unique_ptr<Door> open_http(const std::string& server);
+// A folder with the socket .s.PGSQL.5432 of the sidecar for PostgreSQL, in front of the database campaign.
+[[nodiscard]] std::unique_ptr<Door> open_postgres_sidecar(const std::string& folder);
 // The file of the embedded storage, with no guard: only look() and write_unguarded().
 [[nodiscard]] std::unique_ptr<Door> open_file(const Url& url);
 
-// The door of a URL's scheme; sidecar:/path is a Unix socket of the sidecar for Redis.
+// The door of a URL's scheme; sidecar:/path is a Unix socket of the sidecar for Redis, pgsidecar:/folder one
+// of that for PostgreSQL.
 [[nodiscard]] std::unique_ptr<Door> open_door(const std::string& url);
 
 }  // namespace fenceguard::campaign

@@ -326,6 +326,7 @@ std::unique_ptr<Door> open_door(const std::string& url) {
   if (url.starts_with("http:") || url.starts_with("unix:")) return open_http(url);
   if (url.starts_with("sidecar:"))
     return std::make_unique<SidecarDoor>("redis:" + url.substr(url.find(':') + 1));
+  if (url.starts_with("pgsidecar:")) return open_postgres_sidecar(url.substr(url.find(':') + 1));
   const auto parsed = Url::parse(url);
   if (parsed.scheme == "redis") return open_redis(parsed);
   if (parsed.scheme == "postgres") return open_postgres(parsed);

@@ -10,8 +10,10 @@ import signal
 import threading
 import time
 
+from clocks import DAY_S
 from cycle import Forgetting
 from fault_proxy import FaultProxy
+from network import Network
 from postgres_server import run_as_server
 from served import Guard
 from storages import run
@@ -188,6 +190,72 @@ def promotion(cycle):
     storage.address.to_port = storage.standby.port
     storage.server = storage.standby
     cycle.injected["promotions"] += 1
+
+
+def node_killed(cycle):
+    """One of the source's servers at a time: the others are a majority."""
+    for node in cycle.storage.nodes:
+        cycle.await_progress(0.05, 0.6)
+        node.kill()
+        time.sleep(cycle.storage.ttl_s)
+        node.start()
+        cycle.injected["node kills"] += 1
+
+
+def majority_stopped(cycle):
+    """Of the source's servers: for that long it grants nothing."""
+    cycle.await_progress(0.1, 0.4)
+    stopped = cycle.storage.nodes[1:]
+    for node in stopped:
+        node.pause()
+    try:
+        time.sleep(2 * cycle.storage.ttl_s)
+    finally:
+        for node in stopped:
+            node.resume()
+    cycle.injected["majority stops"] += 1
+
+
+def clock_set(cycle):
+    """The server's time of day: a year on, so that every lease ends; a year back, so that none does; and right again."""
+    for ahead_s, latest in ((365 * DAY_S, 0.3), (-365 * DAY_S, 0.6)):
+        cycle.await_progress(0.1, latest)
+        cycle.storage.server.set_time(ahead_s)
+        time.sleep(2 * cycle.storage.ttl_s)
+        cycle.injected["clock jumps"] += 1
+    cycle.storage.server.set_time(0)
+
+
+def monotonic_set(cycle):
+    """The server is killed and comes up where the monotonic clock is a day on, and then where it is not."""
+    for ahead_s in (DAY_S, 0):
+        cycle.await_progress(0.1, 0.5)
+        cycle.storage.server.kill()
+        cycle.storage.server.monotonic_ahead_s = ahead_s
+        cycle.storage.server.start()
+        cycle.injected["monotonic clocks"] += 1
+
+
+@contextlib.contextmanager
+def across_network(cycle):
+    """The clients of this cycle are in a network of their own."""
+    network = cycle.network = Network()
+    try:
+        with FaultProxy(cycle.storage.server.port, host=network.host) as proxy:
+            cycle.url, cycle.source = (url.replace(f"127.0.0.1:{proxy.port}", f"{network.host}:{proxy.port}")
+                                       for url in cycle.storage.through(proxy.port))
+            cycle.words = network.words
+            yield
+    finally:
+        network.close()
+
+
+def network_cut(cycle):
+    for what, cut, latest in (("links down", cycle.network.down, 0.3), ("blackholes", cycle.network.blackhole, 0.6)):
+        cycle.await_progress(0.1, latest)
+        with cut():
+            time.sleep(2 * cycle.storage.ttl_s)
+        cycle.injected[what] += 1
 
 
 class Link:

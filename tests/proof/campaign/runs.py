@@ -15,7 +15,7 @@ import traceback
 
 from cycle import Cycle, Nothing, history_of, longest_gap_s, lost_updates, number_of, parts_of, violations_in
 from damage import undetected
-from scenarios import CONTROL, SCENARIOS, STORAGES
+from scenarios import CONTROL, LEFT_OUT, SCENARIOS, STORAGES
 
 JOBS = 7  # storages at a time: most of the time clients are stopped
 LOST_MIN = 0.05  # of the updates without a guard, or the workload proves nothing
@@ -126,6 +126,8 @@ class Report:
 
 def run(plan, report):
     """All that is planned, some storages at a time. False: the time was over first."""
+    for sentence in LEFT_OUT:
+        print(sentence, flush=True)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         done = [pool.submit(run_storage, plan, report, key) for key in STORAGES if plan.scenarios_of(key)]
         return all([one.result() for one in done])

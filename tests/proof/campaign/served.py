@@ -1,4 +1,4 @@
-"""The storages of the campaign whose clients write to a guard: the embedded one, a lane, the sidecar of Redis."""
+"""The storages of the campaign whose clients write to a guard: the embedded one, a lane, the sidecars."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import fault_proxy
 import support
 import upstream_server
 from server_process import ServerProcess
-from storages import Redis, Storage, run
+from storages import Postgres, Redis, Storage, run
 from waiting import wait_until
 
 SETTLE_MS = 1500
@@ -107,12 +107,29 @@ class RedisSidecar(Served):
     name = "redis sidecar"
     source_name = "redis"
     entries = Redis.entries
+    make = Redis.make
 
     def open(self):
         self.server = Redis.start(self)
         self.source = self.server.url("/0")
         self.guard_options = ["--storage", self.source]
         self.start_guard("sidecar")
+
+
+class PostgresSidecar(Served):
+    name = "postgres sidecar"
+    source_name = "postgres"
+    entries = Postgres.entries
+    make = Postgres.make
+    processes = Postgres.processes
+
+    def open(self):
+        self.server = Postgres.start(self)
+        self.source = self.server.url("campaign")
+        self.guard_options = ["--storage", self.source]
+        self.start_guard("pgsidecar")
+        os.symlink("data", f"{self.folder}/.s.PGSQL.5432")  # as libpq calls a socket
+        self.url = f"pgsidecar:{self.folder}"
 
 
 class Lane(Served):

@@ -10,6 +10,7 @@ import tempfile
 import kazoo.client
 import kazoo.exceptions
 
+import clocks
 import etcd_server
 import fault_proxy
 import postgres_server
@@ -79,35 +80,66 @@ class Storage:
 
 
 class WithUrls(Storage):
-    """Clients write to it themselves."""
+    """Clients write to it themselves. has_other_source: its numbers are another's."""
+
+    has_other_source = False
 
     def open(self):
         self.server = self.start()
         self.url, self.source = self.through(self.server.port)
         self.unguarded = self.url
-        run("fence", "init", "--storage", self.url)
+        run("fence", "init", "--storage", self.url, *(["--source", self.source] if self.has_other_source else []))
 
     def through(self, port):
         return (self.server.url(self.rest).replace(f":{self.server.port}", f":{port}"),) * 2
 
 
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+
+
 class Redis(WithUrls):
     name = "redis"
     rest = "/0"
+    make = redis_server.Server
 
     def start(self):
-        return redis_server.Server({"appendonly": "yes", "appendfsync": "always"})
+        return self.make(DURABLE)
 
     def entries(self, resource):
         return self.server.cli("LRANGE", f"{{{resource}}}:log", 0, -1)
 
 
+class RedisWithClock(Redis):
+    make = clocks.with_time_of_day(redis_server.Server)
+
+
+class RedisWithQuorum(Redis):
+    """Its source is a majority of three other servers."""
+
+    source_name = "redis-quorum"
+    has_other_source = True
+
+    def open(self):
+        self.nodes = [redis_server.Server({**DURABLE, "no-appendfsync-on-rewrite": "no"}) for _ in range(3)]
+        super().open()
+
+    def through(self, port):
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return super().through(port)[0], f"redis-quorum://{hosts}/0?node_timeout=100ms"
+
+    def close(self):
+        super().close()
+        for node in getattr(self, "nodes", []):
+            node.remove()
+
+
 class Postgres(WithUrls):
     name = "postgres"
     rest = "campaign"
+    make = postgres_server.Server
 
     def start(self):
-        server = postgres_server.Server()
+        server = self.make()
         server.create_database("campaign", install=True)
         server.psql("create table journal (position bigserial primary key, resource text, entry text); "
                     "create index on journal (resource, position)", "campaign")
@@ -122,6 +154,10 @@ class Postgres(WithUrls):
         return [self.server.pid, *support.descendants(self.server.pid)]
 
 
+class PostgresWithClock(Postgres):
+    make = clocks.with_time_of_day(postgres_server.Server)
+
+
 class Etcd(WithUrls):
     """etcd counts the time of leases in whole seconds, and ends them a while later."""
 
@@ -132,7 +168,7 @@ class Etcd(WithUrls):
     operations = 40
 
     def start(self):
-        return etcd_server.Server()
+        return clocks.with_monotonic_clock(etcd_server.Server)()
 
     def entries(self, resource):
         key = f"campaign/{resource}"
@@ -153,16 +189,14 @@ class Etcd(WithUrls):
 
 class EtcdWithRedis(Etcd):
     source_name = "redis"
+    has_other_source = True
     ttl_s = Storage.ttl_s
     pause_s = Storage.pause_s
     operations = Storage.operations
 
     def open(self):
-        self.redis = redis_server.Server({"appendonly": "yes", "appendfsync": "always"})
-        self.server = self.start()
-        self.url, self.source = self.through(self.server.port)
-        self.unguarded = self.url
-        run("fence", "init", "--storage", self.url, "--source", self.source)
+        self.redis = redis_server.Server(DURABLE)
+        super().open()
 
     def through(self, port):
         return super().through(port)[0], self.redis.url("/0")
@@ -183,7 +217,7 @@ class Zookeeper(WithUrls):
     operations = 40
 
     def start(self):
-        return zookeeper_server.Server()
+        return clocks.with_monotonic_clock(zookeeper_server.Server)()
 
     def open(self):
         super().open()
