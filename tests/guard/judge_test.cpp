@@ -186,6 +186,13 @@ TEST(Implausible, ALowTokenAndABoundOfZeroAreAlwaysPlausible) {
   EXPECT_FALSE(is_implausible(claim_of(token_max), 0, 0));
 }
 
+TEST(Implausible, AGrantOfTheGuardsOwnSourceIsExempt) {
+  Claim granted{Resource{"r"}, Token{1'000}, Holder{"h"}, std::nullopt};
+  EXPECT_TRUE(is_implausible(granted, 5, 10));
+  granted.is_own_grant = true;
+  EXPECT_FALSE(is_implausible(granted, 5, 10));
+}
+
 TEST(Implausible, NothingOverflowsAtTheEndOfTheNumbers) {
   EXPECT_TRUE(is_implausible(claim_of(token_max), 0, token_max - 1));
   EXPECT_FALSE(is_implausible(claim_of(token_max), 0, token_max));

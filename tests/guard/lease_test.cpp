@@ -152,6 +152,18 @@ TEST(Lease, IsSignalledLostAtOnceWhenTheSourceSaysSoBetweenRenewals) {
   EXPECT_GT(Loss{*next}.at(), told_at);
 }
 
+TEST(Lease, SaysWhyItWasLost) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 30s});
+  EXPECT_FALSE(lease->loss());
+  Loss loss{*lease};
+  source.tell_lost();
+  (void)loss.at();
+  ASSERT_TRUE(lease->loss());
+  EXPECT_EQ(lease->loss()->kind, fenceguard::Loss::Kind::unreachable);
+  EXPECT_EQ(lease->loss()->detail, "its connection broke");
+}
+
 TEST(Lease, ReleasedItIsFreeAtOnceNotRenewedAndNotCalledLost) {
   MemorySource source;
   auto lease = source.acquire(account, {.ttl = 3s});
@@ -183,6 +195,9 @@ TEST(Lease, MovedItIsHeldOn) {
   EXPECT_FALSE(source.show(account)) << "the lease that was assigned over is still held";
   EXPECT_TRUE(source.show(Resource{"accounts/43"}));
   EXPECT_EQ(moved.claim().resource, Resource{"accounts/43"});
+  auto& same = moved;
+  moved = std::move(same);
+  EXPECT_TRUE(source.show(Resource{"accounts/43"}));
 }
 
 TEST(Lease, AReleaseThatFailsSaysSoOnceAndIsLeftToTheTerm) {

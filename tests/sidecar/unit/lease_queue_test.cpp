@@ -417,5 +417,24 @@ TEST_F(LeaseQueueTest, ManyLinesSlowTheirPollsDown) {
   EXPECT_EQ(actions_.back().ask, *last);
 }
 
+TEST_F(LeaseQueueTest, WhatIsToldOfAnAskThatIsNotThereChangesNothing) {
+  const Id asking = arrive("a", 1s);
+  const Id waiting = arrive("b", 1s);
+  (void)wanted();
+  for (const Id id : {Id{99}, waiting}) {
+    queue_.held(id, 1s, now_, actions_);
+    EXPECT_FALSE(grant(id, "b", 7));
+    queue_.failed(id, now_, actions_);
+    queue_.identified(id, true, now_, actions_);
+    queue_.delivered(id, now_, actions_);
+    queue_.undelivered(id, now_, actions_);
+  }
+  queue_.gone(99, now_, actions_);
+  queue_.reverted(Resource{"other"}, now_, actions_);
+  queue_.released(Resource{"other"}, now_, actions_);
+  EXPECT_EQ(wanted(), Words{});
+  EXPECT_TRUE(grant(asking, "a", 7));
+}
+
 }  // namespace
 }  // namespace fenceguard
