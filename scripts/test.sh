@@ -3,8 +3,8 @@
 # --short       only the demonstration and the unit tests, and builds only them
 # --sanitize    also builds with the address, undefined-behaviour and thread sanitizers and runs all tests in them but
 #               those of the command line, of which those with faults run with the first two
-# --change      what a change must pass: without the tests that run others once more in another form, and under the
-#               sanitizers only the core: what has threads, buffers and lifetimes of its own
+# --change      what a change must pass: without the tests that run others once more in another form, under the
+#               sanitizers only the core: what has threads, buffers and lifetimes of its own; and 30 s of each fuzz target
 # --debian N    also runs the short tests in a bare Debian N
 # --no-install  what is missing is yours to install
 # Safe to run again: then it takes as long as the tests themselves.
@@ -80,6 +80,12 @@ run_valkey_tests() {
   FENCEGUARD_REDIS_SERVER=valkey-server run_tests "$1" --tests-regex "$valkey_tests"
 }
 
+# fuzz: each target for half a minute; shows what was run, or how to run again what was found.
+fuzz() {
+  step "fuzz each target for 30 s" /usr/bin/python3 -B tests/proof/fuzz.py --seconds 30
+  cat "$LOG_FOLDER/fuzz-each-target-for-30-s.log" >&2
+}
+
 # run_short_tests: nothing of it needs a server.
 run_short_tests() {
   build release fenceguard fenceguard_unit_tests
@@ -110,7 +116,7 @@ if [[ -n "$short" ]]; then
   exit 0
 fi
 
-[[ -n "$no_install" ]] || install_packages run short test ${debian:+debian}
+[[ -n "$no_install" ]] || install_packages run short test ${debian:+debian} ${change:+fuzz}
 if clang-format --version | grep -q " version $clang_format_version\."; then
   step "check the format" check_format
 else
@@ -123,6 +129,7 @@ build release
 [[ -z "$sanitize$debian" ]] || work_ahead
 run_tests release ${change:+--label-exclude ^again$}
 run_valkey_tests release
+[[ -z "$change" ]] || fuzz
 if [[ -n "$sanitize$change" ]]; then
   export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"

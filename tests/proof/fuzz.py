@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+"""Looks for inputs that break what reads them: builds each fuzz target by clang and runs it for a while, from its corpus on.
+
+    fuzz.py [--seconds S] [--jobs N] [--only NAME]... [--build FOLDER] [--found FOLDER]
+
+S seconds for each target (30), N at a time (as many as there are cores). NAME: one target, 'lane'. --build: a build of the preset
+release (build/release). --found: where what was found and the corpora stay (a temporary folder that goes if nothing was
+found); what an earlier run left there is gone on from.
+
+Prints executions, how many inputs the corpus has afterwards, and per second; exit status 1 where a target found something,
+with how to replay it.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SUFFIX = "_fuzz_corpus"
+MAX_BYTES = 512
+
+
+def replays(build):
+    """The tests that go over the corpora, {target: words}; no words where they are not built yet."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", "-R", SUFFIX + "$"], check=True,
+                            capture_output=True, text=True)
+    return {test["name"].removesuffix(SUFFIX): test.get("command") for test in json.loads(listed.stdout)["tests"]}
+
+
+def fuzz(build, target, corpus, seconds, found):
+    """What is to be said of one target, and whether it found nothing."""
+    program = f"{build}/tests/{target}_fuzz"
+    inputs = os.path.join(found, target)
+    os.makedirs(inputs, exist_ok=True)
+    subprocess.run([f"{program}_replay", corpus, inputs], check=True, stdout=subprocess.DEVNULL)
+    artifact = os.path.join(found, f"{target}-found")
+    # Its own seed each time; the corpus is where it begins.
+    done = subprocess.run([program, f"-max_len={MAX_BYTES}", f"-max_total_time={seconds}", f"-exact_artifact_path={artifact}",
+                           "-print_final_stats=1", "-timeout=60", inputs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          cwd=ROOT, check=False)
+    output = done.stdout.decode(errors="replace")
+    count = re.search(r"stat::number_of_executed_units:\s*(\d+)", output)
+    rate = re.search(r"stat::average_exec_per_sec:\s*(\d+)", output)
+    if done.returncode == 0 and count and int(count[1]) > 0:
+        return f"{target}: {int(count[1]):,} executions, {int(rate[1]):,}/s, {len(os.listdir(inputs)):,} inputs", True
+    told = [output[-6000:], f"{target}: FOUND something, or ended with {done.returncode}"]
+    if os.path.exists(artifact):
+        digits = pathlib.Path(artifact).read_bytes().hex()
+        told += ["to replay it, also without clang:",
+                 f"  echo {digits} >input.hex",
+                 f"  {build}/tests/{target}_fuzz_replay input.hex",
+                 f"the line belongs into {os.path.relpath(corpus, ROOT)} once it is mended"]
+    return "\n".join(told), False
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="see the head of the file")
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--found")
+    arguments = parser.parse_args()
+    os.chdir(ROOT)
+    subprocess.run(["cmake", "-DFENCEGUARD_FUZZ=ON", arguments.build], check=True, stdout=subprocess.DEVNULL)
+    chosen = arguments.only or list(replays(arguments.build))
+    if wrong := set(chosen) - replays(arguments.build).keys():
+        parser.error(f"there is no target {', '.join(wrong)}")
+    subprocess.run(["ninja", "-C", arguments.build, "-j", str(arguments.jobs),
+                    *(f"{name}_{kind}" for name in chosen for kind in ("fuzz_replay", "fuzz"))], check=True,
+                   stdout=subprocess.DEVNULL)
+    corpora = {name: words[1] for name, words in replays(arguments.build).items() if name in chosen}
+    found = arguments.found or tempfile.mkdtemp(prefix="fenceguard-fuzz-")
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        ran = list(pool.map(lambda one: fuzz(arguments.build, *one, arguments.seconds, found), corpora.items()))
+    for told, _ in ran:
+        print(told, flush=True)
+    is_well = all(is_clean for _, is_clean in ran)
+    if not arguments.found and is_well:
+        shutil.rmtree(found)
+    return 0 if is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
