@@ -294,6 +294,75 @@ class MidFlightTest(AttackCase):
         self.nothing_landed()
 
 
+class RollbackToTest(AttackCase):
+    """A ROLLBACK TO has the tag of a ROLLBACK, which ends what was admitted; what is behind one must not pass for the other."""
+
+    REST = (query("set transaction read write"), query(WRITE), query("commit"),
+            run("set transaction read write") + run(WRITE) + SYNC, query("begin read write"), run(WRITE) + SYNC, query("commit"))
+
+    def overtake(self):
+        """Without much waiting for what is open."""
+        self.run_directly("select fenceguard.advance('accounts/1', 2, 'new', drain => '20ms')")
+
+    def begin(self, level="read write"):
+        """A block that was admitted, with a savepoint."""
+        self.run_directly(FORGET)
+        client = self.connect_stale()
+        for text in (f"begin {level}", "select 1", "savepoint a"):
+            self.assertEqual(raw_client.states(client.ask(query(text))), [])
+        return client
+
+    def test_what_looks_like_one_ends_the_transaction(self):
+        for level in ("read write", "isolation level repeatable read", "isolation level serializable read only"):
+            for flights in (
+                    [query("rollback /* to a */")], [query("rollback -- to a\n")], [query("rollback to a; rollback")],
+                    [query("rollback to a; savepoint b; rollback to b; select 1/0")],
+                    [run("rollback to a") + run("rollback") + SYNC], [run("rollback to a") + run("commit and chain") + SYNC],
+                    [run("select 1/0") + run("rollback to a") + run("rollback and chain") + SYNC, run("rollback to a") + SYNC],
+                    [run("select 1/0") + run("rollback") + SYNC, execute() + SYNC, run("rollback to a") + execute() + SYNC],
+                    [parse("rollback to a") + parse("rollback") + bind() + execute() + SYNC],
+                    [parse("rollback to a") + bind() + parse("rollback") + SYNC, execute() + SYNC, bind() + execute() + SYNC],
+                    [parse("rollback") + bind() + parse("rollback to a") + SYNC, execute() + bind() + execute() + SYNC],
+                    [run("rollback to a", "s") + raw_client.message(b"C", b"Ss\0") + run("rollback", "s") + SYNC],
+                    [run("rollback to a", "s") + SYNC, query("deallocate s"), parse("rollback", "s") + SYNC, query("execute s")],
+                    [parse("rollback to a", "s") + SYNC, query("execute s; execute s"), run("commit") + SYNC],
+                    [parse("rollback to a") + bind("", "p") + execute("p") + run("rollback") + SYNC],
+                    [run("rollback to nosuch") + run("rollback") + SYNC, run("rollback") + SYNC]):
+                with self.subTest(level, flights=flights):
+                    client = self.begin(level)
+                    for flight in flights:
+                        client.ask(flight)
+                    self.overtake()
+                    for request in self.REST:
+                        client.ask(request)
+                    client.close()
+                    self.nothing_landed()
+
+    def test_admission_outlives_it(self):
+        """No transaction of a newer token gets in between; nor is an admission in a savepoint asked for, which a transaction that
+        only reads does not take above READ COMMITTED."""
+        held = ("select count(*) from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and granted and database = "
+                "(select oid from pg_database where datname = current_database())")
+        for level in ("read write", "read only", "isolation level repeatable read read only", "isolation level serializable",
+                      "isolation level serializable read only"):
+            for flights in ([query("rollback to a")], [run("rollback to a") + SYNC], [query("select 1/0"), query("rollback to a")],
+                            [run("select 1/0") + SYNC, run("rollback to savepoint a") + run("select 2") + SYNC],
+                            [query("rollback to a; savepoint b; rollback to b")], [run("rollback to a") * 2 + SYNC],
+                            [parse("rollback to a", "s") + SYNC, (bind("s") + execute()) * 2 + SYNC],
+                            # Not seen, and so admitted anew, in the savepoint.
+                            *([[parse("rollback to a", "s") + SYNC, query("execute s")]] if "read only" not in level else [])):
+                with self.subTest(level, flights=flights):
+                    client = self.begin(level)
+                    for flight in flights:
+                        said = client.ask(flight)
+                    self.assertEqual(raw_client.states(said), [])
+                    for text in ("select 3", "savepoint c", "rollback to c", "rollback to a", "select 4"):
+                        self.assertEqual(raw_client.states(client.ask(query(text))), [])
+                    self.assertNotEqual(self.run_directly(held), "0")
+                    self.assertEqual(raw_client.states(client.ask(query("commit"))), [])
+                    client.close()
+
+
 class HiddenTest(AttackCase):
     """Without a claim, by texts of which the relay might see less than the server."""
 

@@ -189,10 +189,10 @@ void Relay::take_server_message(char type, std::string_view message, std::string
     to_client_.append(message);
     return;
   }
-  const bool is_known_end = !expected_.empty() && expected_.front().is_end;
+  const bool is_expected = type == 'C' && expects_end(body);
   take_answer(type);
   if (is_dropping_) return;
-  if (type == 'C') take_tag(body, is_known_end);
+  if (type == 'C') take_tag(body, is_expected);
   const auto shift = expected_.empty() ? 0 : expected_.front().shift;
   if (type == 'N' && shift > 0) return add_message(to_client_, 'N', without_shift(body, shift));
   to_client_.append(message);
@@ -364,10 +364,20 @@ void Relay::refused_by_fence(std::string_view state, std::string_view body) {
   }
 }
 
-void Relay::take_tag(std::string_view body, bool is_known_end) {
-  // Whatever ended a transaction unseen (EXECUTE reaches no such statement) does not pass for admitted.
-  // ROLLBACK TO says the same; its transaction is admitted once more.
-  if (!is_known_end && (body.starts_with("COMMIT") || body.starts_with("ROLLBACK"))) {
+// Whether this tag of what is answered is that of a statement that is known to end a transaction, or to go
+// back to a savepoint of one. The admission came ahead of the first savepoint: no ROLLBACK TO undoes it.
+bool Relay::expects_end(std::string_view tag) noexcept {
+  if (expected_.empty()) return false;
+  auto& first = expected_.front();
+  if (first.rollbacks_to == 0 || !tag.starts_with("ROLLBACK")) return first.is_end;
+  --first.rollbacks_to;
+  return true;
+}
+
+void Relay::take_tag(std::string_view body, bool is_expected) {
+  // Whatever ended a transaction unseen (EXECUTE reaches no such statement) does not pass for admitted. A
+  // ROLLBACK TO that was not seen says the same; its transaction is admitted once more.
+  if (!is_expected && (body.starts_with("COMMIT") || body.starts_with("ROLLBACK"))) {
     is_open_ = false;
     is_strict_ = true;
   }

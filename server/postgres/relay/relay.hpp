@@ -79,6 +79,7 @@ class Relay {
     bool unwraps = false;   // of the client, and ends that block, or makes it the client's own
     bool is_replaced = false;
     std::optional<Special> before{};  // what the name stood for
+    std::size_t rollbacks_to = 0;     // so many tags of a ROLLBACK are of one to a savepoint
   };
   using Whose = Expected::Whose;
   static constexpr std::size_t expected_max = 4'096;
@@ -93,7 +94,8 @@ class Relay {
   void take_ready(std::string_view message, char status);
   void take_error(std::string_view body);
   void take_answer(char type);
-  void take_tag(std::string_view body, bool is_known_end);
+  void take_tag(std::string_view body, bool is_expected);
+  [[nodiscard]] bool expects_end(std::string_view tag) noexcept;
   void take_back();
   void tell_admitted();
   void refused_by_fence(std::string_view state, std::string_view body);

@@ -24,10 +24,15 @@ constexpr std::string_view take_snapshot = "SELECT 1";
 constexpr std::string_view never_executed =
     R"(ROLLBACK TO "EXECUTE of a statement for transactions is refused")";
 
+// Of these the text is kept, by the statement's name.
+bool has_text(Kind kind) noexcept {
+  return kind != Kind::ordinary && kind != Kind::call && kind != Kind::rollback_to;
+}
+
 // What may come before our statements: it writes nothing, and takes no snapshot.
 bool may_precede(Kind kind, char status) noexcept {
   if (kind == Kind::discard) return status == 'I';
-  return kind != Kind::ordinary && kind != Kind::call && kind != Kind::refused;
+  return has_text(kind) && kind != Kind::refused;
 }
 
 bool is_control(Kind kind) noexcept {
@@ -198,6 +203,7 @@ void Relay::take_query(std::string_view message, std::string_view body) {
   if (found.count > 0 && needs_opening(kind) && !stale_.empty()) return raise(stale_, true);
   if (found.count > 0) note_mode(found);
   expect('Q');
+  expected_.back().rollbacks_to = found.rollbacks_to;
   if (found.count == 0 || !needs_opening(kind)) {
     to_server_.append(message);
   } else {
@@ -291,8 +297,7 @@ void Relay::take_parse(std::string_view message, std::string_view body) {
   // Of a broken text or several statements the server parses none.
   const bool is_probe = found.is_broken || found.count > 1;
   const auto kind = is_probe || found.count == 0 ? Kind::ordinary : found.kind;
-  if (kind != Kind::ordinary && (text.size() > special_bytes_max || specials_.size() >= specials_max) &&
-      kind != Kind::call)
+  if (has_text(kind) && (text.size() > special_bytes_max || specials_.size() >= specials_max))
     return end("54000", "too many, or too long, prepared statements for transactions");
   if (!open_for(kind)) return;
   if (!name->empty() && is_control(kind)) {
@@ -307,7 +312,7 @@ void Relay::take_parse(std::string_view message, std::string_view body) {
   }
   expect('P', is_probe ? Whose::probe : Whose::client);
   if (is_probe) add_message(to_server_, 'H', {});  // nothing follows it before its answer
-  remember(*name, kind, kind == Kind::call ? std::string_view{} : std::string_view{text});
+  remember(*name, kind, has_text(kind) ? std::string_view{text} : std::string_view{});
 }
 
 // Parsed anew under our name: a statement of the client's may have been replaced in SQL. rest: of the Bind.
@@ -344,7 +349,7 @@ void Relay::take_bind(std::string_view message, std::string_view body) {
   if (portal->empty()) portal_kind_ = kind;
   if (kind == Kind::begin || kind == Kind::set_transaction)
     note_mode(look_at(specials_.find(*name)->second.text));
-  if (!name->empty() && kind != Kind::ordinary && kind != Kind::call) {
+  if (!name->empty() && has_text(kind)) {
     if (message.size() < read_number(message.substr(1)) + 1)
       return end("08P01", "a statement for transactions or settings takes no parameters");
     return bind_special(*portal, specials_.find(*name)->second.text, body);
@@ -365,6 +370,7 @@ void Relay::take_execute(std::string_view message, std::string_view body) {
     is_in_block_ = true;
     expected_.back().unwraps = std::exchange(is_wrapped_, false);
   }
+  if (kind == Kind::rollback_to) expected_.back().rollbacks_to = 1;
   if (kind != Kind::end && kind != Kind::chain) return;
   expected_.back().is_end = true;
   expected_.back().unwraps = std::exchange(is_wrapped_, false);

@@ -74,7 +74,7 @@ bool is_at(const Words& words, std::size_t at, std::string_view word) {
 
 Kind kind_of_end(const Words& words) {
   const std::size_t next = is_at(words, 1, "work") || is_at(words, 1, "transaction") ? 2 : 1;
-  if (words[0] == "rollback" && is_at(words, next, "to")) return Kind::ordinary;
+  if (words[0] == "rollback" && is_at(words, next, "to")) return Kind::rollback_to;
   if (is_at(words, 1, "prepared")) return Kind::refused;
   return has(words, "chain") && !has(words, "no") ? Kind::chain : Kind::end;
 }
@@ -128,6 +128,7 @@ class Gathering {
     const auto kind = kind_of(words_);
     if (found_.count++ == 0) found_.kind = kind;
     if (kind == Kind::begin || kind == Kind::end || kind == Kind::chain) found_.has_control = true;
+    if (kind == Kind::rollback_to) ++found_.rollbacks_to;
     if (kind == Kind::refused) {
       found_.kind = kind;
       if (found_.why == nullptr) found_.why = why_refused(words_);

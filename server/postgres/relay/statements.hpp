@@ -19,14 +19,16 @@ enum class Kind : std::uint8_t {
   set_transaction,  // what still may come before the first statement of a transaction
   end,              // COMMIT, END, ROLLBACK, ABORT
   chain,            // the same, AND CHAIN
+  rollback_to,      // ROLLBACK TO a savepoint, whose tag is that of a ROLLBACK
   call,             // CALL, DO: may end transactions where there is no block
   refused,          // see Statements::why
 };
 
 struct Statements {
-  std::size_t count = 0;       // that are not empty
-  Kind kind = Kind::ordinary;  // of the only one, or the first
-  bool has_control = false;    // one of them begins or ends a transaction
+  std::size_t count = 0;         // that are not empty
+  Kind kind = Kind::ordinary;    // of the only one, or the first
+  bool has_control = false;      // one of them begins or ends a transaction
+  std::size_t rollbacks_to = 0;  // so many of them are of that kind
   bool says_read_only = false,
        says_read_write = false;  // in a begin or the leading set_transactions, the last
   bool is_broken = false;        // the scanner does not get through: the server would not either

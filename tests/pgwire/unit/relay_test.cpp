@@ -544,6 +544,120 @@ TEST_F(RelayTest, TransactionThatEndsByExecuteOfAStatementIsSeenByItsTag) {
   EXPECT_EQ(sent()[0].body.find("SET TRANSACTION READ WRITE;SELECT fenceguard.confirm"), 0u);
 }
 
+// A block that was admitted, with a savepoint behind the admission.
+class SavepointTest : public RelayTest {
+ protected:
+  void begin_with_savepoint() {
+    begin_fenced();
+    client({query("begin read only")});
+    server({done("BEGIN"), ready('T')});
+    client({query("savepoint a")});
+    server({{'T', "x"}, {'D', "x"}, done("SELECT 1"), done("SAVEPOINT"), ready('T')});
+    (void)sent();
+  }
+  // Whether the next statement is admitted once more.
+  bool is_admitted_anew() {
+    client({query("select 2")});
+    const auto messages = sent();
+    EXPECT_EQ(messages.size(), 1u);
+    return messages.back() != query("select 2");
+  }
+};
+
+TEST_F(SavepointTest, RollbackToItKeepsTheAdmissionThatCameBeforeIt) {
+  begin_with_savepoint();
+  client({query("rollback /* ; */ to a")});
+  server({done("ROLLBACK"), ready('T')});
+  EXPECT_EQ(sent(), Messages{query("rollback /* ; */ to a")});
+  EXPECT_FALSE(is_admitted_anew());
+
+  begin_with_savepoint();
+  client({query("select x")});
+  server({error("42703"), ready('E')});
+  client({parse("", "rollback to a"), bind("", ""), execute(), sync});
+  server({{'1', ""}, {'2', ""}, done("ROLLBACK"), ready('T')});
+  (void)sent();
+  EXPECT_FALSE(is_admitted_anew());
+
+  begin_with_savepoint();
+  client({query("rollback to a; savepoint b; rollback to b")});
+  server({done("ROLLBACK"), done("SAVEPOINT"), done("ROLLBACK"), ready('T')});
+  (void)sent();
+  EXPECT_FALSE(is_admitted_anew());
+}
+
+TEST_F(SavepointTest, PreparedRollbackToItIsItsOwnWhateverItsNameStandsForLater) {
+  begin_with_savepoint();
+  client({parse("s", "rollback to a"), bind("", "s"), execute(), sync});
+  EXPECT_EQ(sent(), (Messages{parse("s", "rollback to a"), bind("", "s"), execute(), sync}));
+  server({{'1', ""}, {'2', ""}, done("ROLLBACK"), ready('T')});
+  client({close('S', "s"), parse("s", "rollback"), bind("", "s"), execute(), sync});
+  server({{'3', ""},
+          {'1', ""},
+          {'3', ""},
+          {'1', ""},
+          {'1', ""},
+          {'2', ""},
+          {'3', ""},
+          done("ROLLBACK"),
+          ready('I')});
+  (void)sent();
+  EXPECT_TRUE(is_admitted_anew());
+}
+
+TEST_F(SavepointTest, RollbackThatIsNoneToItIsAdmittedAnew) {
+  // One that was not seen, as of a statement that SQL executes by its name, and more of them than the text
+  // has.
+  for (const auto* sql : {"execute s", "rollback to a; execute s"}) {
+    begin_with_savepoint();
+    client({query(sql)});
+    server({done("ROLLBACK"), done("ROLLBACK"), ready('T')});
+    (void)sent();
+    EXPECT_TRUE(is_admitted_anew()) << sql;
+  }
+  // No tag but that of a ROLLBACK.
+  begin_with_savepoint();
+  client({query("rollback to a")});
+  server({done("COMMIT"), ready('T')});
+  (void)sent();
+  EXPECT_TRUE(is_admitted_anew());
+  // In a portal with a name.
+  begin_with_savepoint();
+  client({parse("", "rollback to a"), bind("p", ""), execute("p"), sync});
+  server({{'1', ""}, {'2', ""}, done("ROLLBACK"), ready('T')});
+  (void)sent();
+  EXPECT_TRUE(is_admitted_anew());
+}
+
+TEST_F(SavepointTest, RollbackBehindOneToItInTheSameFlightIsAdmittedAnew) {
+  for (const auto* sql : {"rollback", "rollback and chain", "commit"}) {
+    begin_with_savepoint();
+    client({parse("", "rollback to a"), bind("", ""), execute(), parse("", sql), bind("", ""), execute()});
+    (void)sent();
+    client({parse("", "select 2"), sync});
+    EXPECT_GT(sent().size(), 2u) << sql;
+  }
+  // The text of the statement without a name is another by then; the portal that was bound is not.
+  begin_with_savepoint();
+  client({parse("", "rollback to a"), parse("", "rollback"), bind("", ""), parse("", "rollback to a"),
+          execute()});
+  (void)sent();
+  client({parse("", "select 2"), sync});
+  EXPECT_GT(sent().size(), 2u);
+}
+
+// None of them came about: what is answered next is not taken for one of them.
+TEST_F(SavepointTest, RollbackToItThatAnErrorSkipsStandsForNoOther) {
+  begin_with_savepoint();
+  client({parse("", "select x"), parse("", "rollback to a"), bind("", ""), execute(), sync});
+  server({error("42703"), ready('E')});
+  client({execute(), sync});
+  // Ahead of it, the portals that are not known any more are closed.
+  server({{'3', ""}, {'3', ""}, done("ROLLBACK"), ready('T')});
+  (void)sent();
+  EXPECT_TRUE(is_admitted_anew());
+}
+
 TEST_F(RelayTest, QueryInTheMiddleOfAFlightEndsTheSession) {
   begin_fenced();
   client({parse("", "select 1"), {'H', ""}});

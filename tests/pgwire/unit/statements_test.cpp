@@ -13,8 +13,11 @@ TEST(StatementsTest, FirstWordsTellWhatBecomesOfATransaction) {
       {"abort work", Kind::end},
       {"commit and chain", Kind::chain},
       {"rollback transaction and chain", Kind::chain},
-      {"rollback to savepoint a", Kind::ordinary},
-      {"rollback work to a", Kind::ordinary},
+      {"rollback to savepoint a", Kind::rollback_to},
+      {"/* a */ Rollback -- b\n work /* ; */ TO a;", Kind::rollback_to},
+      {"rollback /* to a */", Kind::end},
+      {"rollback -- to a\n work", Kind::end},
+      {"select 1 -- rollback to a", Kind::ordinary},
       {"\"commit\"", Kind::ordinary},
       {"start transaction", Kind::begin},
       {"call p()", Kind::call},
@@ -51,7 +54,9 @@ TEST(StatementsTest, SemicolonsInTextsAndCommentsSeparateNothing) {
 TEST(StatementsTest, ControlAmongSeveralIsSeen) {
   for (const auto* text : {"select 1; commit", "begin; select 1", "select '\\'; commit; --'", "a;;/**/end;b"})
     EXPECT_TRUE(look_at(text).has_control && look_at(text).count > 1) << text;
-  EXPECT_FALSE(look_at("savepoint a; rollback to a; release a").has_control);
+  const auto savepoints = look_at("savepoint a; rollback to a; rollback to a; release a");
+  EXPECT_FALSE(savepoints.has_control);
+  EXPECT_EQ(savepoints.rollbacks_to, 2u);
 }
 
 TEST(StatementsTest, RefusedOneAmongSeveralIsSeen) {
