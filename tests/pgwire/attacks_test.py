@@ -283,8 +283,10 @@ class MidFlightTest(AttackCase):
         client.until(b"E")
         self.overtake()
         next_copy = b"d\1\1\1\1"
-        hidden = query(b"abort  /*" + next_copy + f"*/;begin read write;{WRITE};commit".encode())
-        unseen = len(query("ROLLBACK"))
+        own = "fenceguard admission"
+        closed = raw_client.message(b"C", b"S" + raw_client.text(own))
+        unseen = len(closed + raw_client.message(b"C", b"P\0") + run("ROLLBACK", own) + closed + SYNC)
+        hidden = query(b"abort".ljust(unseen - 7) + b"/*" + next_copy + f"*/;begin read write;{WRITE};commit".encode())
         self.assertTrue(hidden[unseen:].startswith(next_copy))
         client.send(b"x" * (200 - unseen) + hidden)
         client.until(b"Z")

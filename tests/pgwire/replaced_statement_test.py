@@ -4,9 +4,9 @@ begin another, and execute, by a name that stood for a COMMIT, what SQL has put 
 import unittest
 
 import psycopg
+import raw_client
 from psycopg import pq
-
-from sidecar_case import SidecarTest
+from sidecar_case import SidecarTest, claims_text
 
 
 class Pipelines(SidecarTest):
@@ -66,6 +66,17 @@ class Pipelines(SidecarTest):
                     self.pipeline(connection, "begin read write", ("c",), "commit")
                     self.pipeline(connection, "rollback")
                     self.assertEqual(self.entries(), "")
+
+    def test_a_statement_without_a_name_outlives_a_call_that_failed(self):
+        """What the sidecar says itself behind it leaves the statement alone, which runs again."""
+        self.run_directly("create procedure fails() language plpgsql as $$ begin raise 'x'; end $$")
+        client = raw_client.RawClient(self.sidecar.data)
+        self.addCleanup(client.close)
+        client.start(("user", "postgres"), ("database", self.database), ("options", claims_text(("a", 1, "old"))))
+        again = raw_client.bind() + raw_client.execute() + raw_client.SYNC
+        for request in (raw_client.parse("call fails()") + again, again, again):
+            answer = client.ask(request)
+            self.assertEqual((raw_client.states(answer), answer[-1]), (["P0001"], (b"Z", b"I")))
 
     def test_the_same_where_the_claim_is_good(self):
         session = psycopg.connect(self.conninfo(self.sidecar, ("a", 1, "old")), autocommit=True)

@@ -255,12 +255,10 @@ void Relay::take_ready(std::string_view message, char status) {
   is_in_block_ = status != 'I';
   if (is_wrapped_ && !is_rolling_back_ && status != 'I') {
     is_rolling_back_ = true;
-    std::string body;
-    add_text(body, "ROLLBACK");
-    add_message(to_server_, 'Q', body);
-    own_left_ = 1;
-    expect('Q', Whose::ours);
-    return;
+    // No query, which would take the client's statement without a name with it.
+    forget_own();
+    send_own("ROLLBACK");
+    return sync();
   }
   is_wrapped_ = is_rolling_back_ = false;
   if (status == 'I') is_open_ = is_strict_ = is_read_only_ = is_chained_read_only_ = false;

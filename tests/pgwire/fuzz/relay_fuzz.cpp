@@ -147,7 +147,11 @@ class Play {
   void say_to_relay(const std::string& bytes) {
     if (!relay_.takes_client() || said_bytes_ > 65'536) return;
     said_bytes_ += bytes.size() + own_bytes_max;
-    for (std::string_view rest = bytes; rest.size() >= header_bytes;) {
+    for (std::string_view rest = bytes; !rest.empty();) {
+      if (rest.size() < header_bytes) {
+        is_broken_ = true;
+        break;
+      }
       if (rest.front() == 'S' || rest.front() == 'Q' || rest.front() == 'F') ++answers_ready_max_;
       const auto size = read_number(rest.substr(1)) + std::size_t{1};
       is_broken_ = is_broken_ || size > rest.size();
