@@ -9,18 +9,6 @@ namespace {
 
 constexpr std::size_t compaction_step = 2000;
 
-FenceView revoke_in(FenceTransaction& transaction, const Resource& resource,
-                    const std::optional<Claim>& lease) {
-  FenceView view = transaction.view(resource);
-  const bool lease_is_higher = lease && lease->token.value() > view.highest();
-  if (!lease_is_higher && !view.record) return view;
-  Fence fence = lease_is_higher ? Fence{lease->token, lease->holder, std::nullopt} : *view.record;
-  fence.closed = true;
-  transaction.record(resource, fence);
-  view.record = fence;
-  return view;
-}
-
 FenceView rebase_in(FenceTransaction& transaction, const FenceStore::Rebase& rebase) {
   FenceView view = transaction.view(rebase.resource);
   const std::int64_t before = view.highest();
@@ -51,6 +39,18 @@ std::optional<std::string> compact_in(FenceTransaction& transaction, Token lowes
 }
 
 }  // namespace
+
+FenceView revoke_in(FenceTransaction& transaction, const Resource& resource,
+                    const std::optional<Claim>& lease) {
+  FenceView view = transaction.view(resource);
+  const bool lease_is_higher = lease && lease->token.value() > view.highest();
+  if (!lease_is_higher && !view.record) return view;
+  Fence fence = lease_is_higher ? Fence{lease->token, lease->holder, std::nullopt} : *view.record;
+  fence.closed = true;
+  transaction.record(resource, fence);
+  view.record = fence;
+  return view;
+}
 
 Outcome<Ruling> judge_in(FenceTransaction& transaction, const FenceView& view, const Claim& claim,
                          std::int64_t jump_max) {

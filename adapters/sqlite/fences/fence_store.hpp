@@ -51,4 +51,8 @@ class EmbeddedFences : public FenceStore {
 [[nodiscard]] Outcome<Ruling> judge_in(FenceTransaction& transaction, const FenceView& view,
                                        const Claim& claim, std::int64_t jump_max);
 
+// A revoke in the open transaction: the fence afterwards.
+FenceView revoke_in(FenceTransaction& transaction, const Resource& resource,
+                    const std::optional<Claim>& lease);
+
 }  // namespace fenceguard::sqlite

@@ -1,16 +1,17 @@
 #pragma once
 
-// The embedded storage as the state of a lane: the mark and the recorded sequences go through the committer,
-// in one transaction with whatever else waits.
+// The embedded storage as the state of a lane: the mark, the recorded sequences and the cuts that are owed go
+// through the committer, in one transaction with whatever else waits.
 //
 // Thread-safe.
 
 #include "adapters/sqlite/file/committer.hpp"
 #include "guard/store/lane_state.hpp"
+#include "guard/store/owed_cuts.hpp"
 
 namespace fenceguard::sqlite {
 
-class EmbeddedLaneState : public LaneState {
+class EmbeddedLaneState : public LaneState, public OwedCuts {
  public:
   // REQUIRES: the committer outlives it.
   EmbeddedLaneState(Committer& committer, std::int64_t jump_max)
@@ -19,6 +20,13 @@ class EmbeddedLaneState : public LaneState {
   [[nodiscard]] bool is_marked_open() override;
   void mark_open(bool is_open, Done<bool> done) override;
   void record(Claim claim, Done<Ruling> done) override;
+
+  // The cuts: owed_cuts.cpp.
+  void raise(Claim claim, Done<Raised> done) override;
+  void revoke(Resource resource, std::optional<Claim> lease, Done<Closed> done) override;
+  void finish(Claim claim, Done<Closed> done) override;
+  void owed(Resource resource, Done<std::int64_t> done) override;
+  void settle(Resource resource, Token token, Done<bool> done) override;
 
  private:
   Committer& committer_;

@@ -15,11 +15,12 @@ extern const std::string_view sql_002_leases;
 extern const std::string_view sql_003_objects;
 extern const std::string_view sql_004_lane;
 extern const std::string_view sql_005_depth;
+extern const std::string_view sql_006_cut;
 
 namespace {
 
-std::array<std::string_view, 5> versions() {
-  return {sql_001_fences, sql_002_leases, sql_003_objects, sql_004_lane, sql_005_depth};
+std::array<std::string_view, 6> versions() {
+  return {sql_001_fences, sql_002_leases, sql_003_objects, sql_004_lane, sql_005_depth, sql_006_cut};
 }
 
 // Whether each of our tables is defined as in a new file: a changed letter there can hide every row.
