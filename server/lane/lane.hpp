@@ -79,6 +79,10 @@ struct Lane {
   bool has_sequence_in_flight = false;
   std::size_t reads = 0;  // that have entered and are not over: what they bring is judged by this fence
 
+  std::int64_t owed = 0;    // holders up to this token are to be cut off before any other enters; 0: none
+  bool is_cutting = false;  // they are being cut off
+  Time cut_again_at{};      // not before, because it failed; 0: it has not
+
   Time closed_until{};
   std::size_t timers = 0;  // that will look at it
   struct Unrecorded {
@@ -92,11 +96,12 @@ struct Lane {
   void clear();
   [[nodiscard]] Verdict verdict(const Claim& claim) const;
   [[nodiscard]] bool is_drained(const Claim& claim) const noexcept {
-    return in_flight == 0 || in_flight_token >= claim.token.value();
+    return owed == 0 && (in_flight == 0 || in_flight_token >= claim.token.value());
   }
   [[nodiscard]] bool is_contended() const noexcept { return decider != nullptr || !undecided.empty(); }
   [[nodiscard]] bool is_idle() const noexcept {
-    return in_flight == 0 && reads == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded;
+    return in_flight == 0 && reads == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded &&
+           !is_cutting && cut_again_at == Time{};
   }
   // Takes over what the store says, which may be older than what is known: a fence never falls. True if
   // claims that equal the fence may be refused now, but for their sequence.

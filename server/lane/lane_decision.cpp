@@ -70,7 +70,7 @@ bool LaneTable::decide_at_once(Ask& ask, Step step) {
   if (!is_single || ask.kind == Kind::revoke) return false;
   const Claim& claim = ask.claims[0];
   Lane& lane = book_.lane(claim.resource.name());
-  if (lane.is_contended() || !is_known(lane, claim.resource)) return false;
+  if (lane.is_contended() || lane.owed != 0 || !is_known(lane, claim.resource)) return false;
   const Verdict verdict = lane.verdict(claim);
   if (verdict != Verdict::admitted) {
     step.actions.emplace_back(Refused{ask.ticket, 0, judge(lane.view, claim)});
@@ -212,10 +212,12 @@ void LaneTable::answered(Admission& admission, Step step) {
   if (--admission.store_calls == 0) decide(admission, step);
 }
 
-void LaneTable::loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step) {
+void LaneTable::loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step,
+                       std::int64_t owed) {
   Lane& lane = *book_.find_lane(resource.name());
   Admission& admission = *lane.decider;
   if (outcome.ok()) {
+    lane.owed = owed;
     adopt(lane, resource, outcome.value(), step);
   } else {
     admission.fault = of_fence(admission.kind, outcome.fault());
@@ -224,13 +226,14 @@ void LaneTable::loaded(const Resource& resource, const Outcome<FenceView>& outco
   look_at_touched(step);
 }
 
-void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step) {
+void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t owed) {
   Lane& lane = *book_.find_lane(claim.resource.name());
   Admission& admission = *lane.decider;
   if (!outcome.ok()) {
     lose(lane, admission, claim.resource, outcome.fault());
   } else {
     const Ruling& ruling = outcome.value();
+    lane.owed = owed;
     adopt(lane, claim.resource, FenceView{ruling.fence, 0}, step);
     if (ruling.verdict == Verdict::admitted) {
       admission.has_raised = true;
@@ -247,8 +250,8 @@ void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step 
   look_at_touched(step);
 }
 
-void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome,
-                       Step step) {
+void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Step step,
+                       std::int64_t owed) {
   Lane& lane = *book_.find_lane(resource.name());
   Admission& admission = *book_.find_admission(ticket);
   admission.store_calls = 0;
@@ -256,6 +259,7 @@ void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<Fe
     lose(lane, admission, resource, outcome.fault());
     decide(admission, step);
   } else {
+    lane.owed = owed;
     adopt(lane, resource, outcome.value(), step);
     enqueue_revoke(admission, step);
   }
@@ -270,10 +274,11 @@ void LaneTable::adopt(Lane& lane, const Resource& resource, const FenceView& fou
   if (changed) sweep(lane, step);
 }
 
-// What is remembered is taken for the whole: a record below the floor is not.
+// What is remembered is taken for the whole: a record below the floor is not, nor one beside which a cut is
+// owed.
 void LaneTable::remember(const Lane& lane, const Resource& resource) {
   const auto& record = lane.view.record;
-  if (lane.is_known && record && record->token.value() >= lane.view.floor) {
+  if (lane.is_known && lane.owed == 0 && record && record->token.value() >= lane.view.floor) {
     remembered_.put(resource, *record);
   } else {
     remembered_.erase(resource);

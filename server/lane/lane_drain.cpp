@@ -8,6 +8,7 @@ namespace fenceguard::proxy {
 namespace {
 
 constexpr Time retry_min{1'000};
+constexpr Time cut_pause{1'000};  // after a cut that failed
 
 void move_all(Queue& from, Queue& to) {
   to.splice(to.end(), from);
@@ -25,7 +26,12 @@ void LaneTable::enqueue(Admission& admission, Step step) {
   bool is_crowded = false;
   for (std::size_t i = 0; i < admission.entry_count; ++i) {
     const QueueEntry& place = admission.asked(i);
+    begin_cut(*place.lane, place.claim->resource, step);
+  }
+  for (std::size_t i = 0; i < admission.entry_count; ++i) {
+    const QueueEntry& place = admission.asked(i);
     if (is_closed(*place.lane, step.now)) return fail_closed(admission, *place.lane, step);
+    if (const auto why = cut_fault(*place.lane, step.now)) return fail(admission, *why, step);
     if (may_enter(*place.lane, *place.claim)) ++admission.ready_count;
     is_crowded |= place.lane->waiting > limit(admission.kind, limits_.waiting_per_resource_max);
   }
@@ -50,9 +56,11 @@ void LaneTable::enqueue(Admission& admission, Step step) {
 void LaneTable::enqueue_revoke(Admission& admission, Step step) {
   QueueEntry& place = admission.entries[0];
   Lane& lane = *place.lane;
+  begin_cut(lane, place.claim->resource, step);
   if (admission.withdrawn) return retire(admission);
   if (is_closed(lane, step.now)) return fail_closed(admission, lane, step);
-  if (lane.in_flight == 0) return enter(admission, step);
+  if (const auto why = cut_fault(lane, step.now)) return fail(admission, *why, step);
+  if (lane.in_flight == 0 && lane.owed == 0) return enter(admission, step);
   admission.stage = Admission::Stage::waiting;
   lane.revokes.push_back(place);
   release(admission);
@@ -117,6 +125,42 @@ void LaneTable::close(Lane& lane, Step step) {
   touch(lane);
 }
 
+// Once at a time, and after a failure not before a pause is over.
+void LaneTable::begin_cut(Lane& lane, const Resource& resource, Step step) {
+  if (lane.owed == 0) lane.cut_again_at = {};
+  if (lane.owed == 0 || lane.is_cutting || step.now < lane.cut_again_at) return;
+  lane.is_cutting = true;
+  const Token newest{std::max(lane.view.highest(), lane.owed)};
+  step.actions.emplace_back(CutOff{resource, Token{lane.owed}, newest});
+}
+
+// Why no claim waits for the cut that is owed; nothing where it is under way, or none is.
+std::optional<Fault> LaneTable::cut_fault(const Lane& lane, Time now) {
+  if (lane.owed == 0 || lane.is_cutting) return std::nullopt;
+  return Fault{FaultKind::unavailable,
+               "the holder before this one could not be cut off: no fence method has succeeded; the fence "
+               "was raised, and nothing is let in until one has",
+               std::max(lane.cut_again_at - now, Time{1})};
+}
+
+void LaneTable::cut(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step) {
+  Lane& lane = *book_.find_lane(resource.name());
+  lane.is_cutting = false;
+  // What came to be owed meanwhile is owed by another holder.
+  if (outcome.ok() && lane.owed <= old_token.value()) lane.owed = 0;
+  const bool is_owed_still = lane.owed != 0;
+  lane.cut_again_at = outcome.ok() || !is_owed_still ? Time{} : step.now + cut_pause;
+  remember(lane, resource);
+  if (outcome.ok() && lane.waiting > 0) begin_cut(lane, resource, step);
+  if (const auto why = cut_fault(lane, step.now)) {
+    for (Queue* queue : {&lane.draining, &lane.sequenced, &lane.revokes}) {
+      while (!queue->empty()) fail(*queue->front().admission, *why, step);
+    }
+  }
+  touch(lane);
+  look_at_touched(step);
+}
+
 Fault LaneTable::closed_fault(const Lane* lane, Time now) const {
   Time left = std::max((lane != nullptr ? open_at(*lane) : all_closed_until_) - now, Time{0});
   if (lane != nullptr && lane->unrecorded) left = std::max(left, retry_min);
@@ -142,7 +186,8 @@ void LaneTable::fail_closed(Admission& admission, const Lane& lane, Step step) {
 
 // Lets go what may, in the order in which it came.
 void LaneTable::dispatch(Lane& lane, Step step) {
-  while (lane.in_flight == 0 && !lane.revokes.empty()) enter(*lane.revokes.front().admission, step);
+  while (lane.in_flight == 0 && lane.owed == 0 && !lane.revokes.empty())
+    enter(*lane.revokes.front().admission, step);
   const auto become_ready = [&](QueueEntry& place) {
     place.is_ready = true;
     Admission& admission = *place.admission;

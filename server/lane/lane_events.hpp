@@ -74,7 +74,12 @@ struct Record {  // make this claim's sequence durable; answered by recorded()
   Claim claim;
   Ticket ticket;
 };
-using Action = std::variant<Entered, Refused, Failed, Left, Load, Raise, Close, Record>;
+struct CutOff {  // cut off all holders up to a token, and make it durable that it was done; answered by cut()
+  Resource resource;
+  Token old_token;
+  Token new_token;  // the fence's; equal where it was closed, and no newer one is there yet
+};
+using Action = std::variant<Entered, Refused, Failed, Left, Load, Raise, Close, Record, CutOff>;
 using Actions = std::vector<Action>;
 
 // The answer to an operation that asked to enter.

@@ -18,6 +18,12 @@ void LaneScheduler::advance(Claim claim, Done<Ruling> done) {
 }
 
 void LaneScheduler::compact(Token lowest_live, Done<Compaction> done) {
+  if (cuts_ != nullptr) {
+    // A holder whose lease is over may live on, and its fence alone tells that it is to be cut off.
+    return done(Fault{FaultKind::unavailable,
+                      "a guard with --fence-method keeps the fences of those whom it may have to cut off: to "
+                      "compact, start it without"});
+  }
   const auto then = [this, done = std::move(done)](Outcome<Compaction> outcome) {
     forget_fences();  // also after a fault: it goes step by step
     done(std::move(outcome));

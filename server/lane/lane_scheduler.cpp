@@ -5,6 +5,7 @@
 
 #include "guard/store/storage.hpp"
 #include "guard/support/wait_for.hpp"
+#include "server/lane/store_call.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -18,18 +19,6 @@ LaneState& state_of(const LaneOptions& options) {
 LaneLimits limits_of(const LaneOptions& options, std::size_t cache_entries) {
   // One more, because a time is cut to whole milliseconds.
   return {options.settle + Time{1}, options.waiting_per_resource_max, options.waiting_max, cache_entries};
-}
-
-// A call that throws has not been taken, and is answered here. An answer does not throw.
-template <class Answer, class Call>
-void call_store(const Answer& answer, Call call) noexcept {
-  try {
-    call();
-  } catch (...) {
-    Fault fault = current_fault();
-    fault.kind = FaultKind::unavailable;
-    answer(std::move(fault));
-  }
 }
 
 template <class... Cases>
@@ -51,6 +40,7 @@ LaneScheduler::LaneScheduler(const LaneOptions& options, std::int64_t jump_max, 
 }
 
 LaneScheduler::~LaneScheduler() {
+  if (fencer_ != nullptr) fencer_->stop();
   pending_.wait();
   {
     const std::scoped_lock lock{mutex_};
@@ -177,7 +167,7 @@ bool LaneScheduler::withdraw(Ticket ticket) noexcept {
 void LaneScheduler::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept {
   const Ticket ticket = new_ticket();
   feed([&](Actions& actions) {
-    revokes_.emplace(ticket, Revoke{std::move(lease), {}, std::move(done)});
+    revokes_.emplace(ticket, Revoke{std::move(lease), {}, std::move(done), {}});
     const Claim claim{std::move(resource), Token{1}, Holder{}, std::nullopt};
     table_.ask({ticket, Kind::revoke, {claim}}, {now(), actions});
   });
@@ -227,24 +217,6 @@ void LaneScheduler::flag_set(const Outcome<bool>& outcome) noexcept {
   });
 }
 
-template <class Event>
-void LaneScheduler::feed(Event event) noexcept {
-  Actions actions;
-  std::unique_lock lock{mutex_};
-  event(actions);
-  wake_timer_if_due();
-  Jobs jobs = jobs_of(std::move(actions));
-  lock.unlock();
-  run(std::move(jobs));
-}
-
-template <class Event>
-void LaneScheduler::feed_answer(Event event) noexcept {
-  feed(std::move(event));
-  const std::scoped_lock lock{mutex_};
-  if (--calls_ == 0) calls_over_.notify_all();
-}
-
 // One after the other, although a store may answer within its call: a long queue must not become a deep
 // stack.
 void LaneScheduler::run(Jobs jobs) noexcept {
@@ -273,10 +245,11 @@ LaneScheduler::Jobs LaneScheduler::jobs_of(Actions&& actions) {
                    [&](Load& call) { jobs.push_back(load(std::move(call.resource))); },
                    [&](Raise& call) { jobs.push_back(raise(std::move(call))); },
                    [&](Close& call) {
-                     const auto& lease = revokes_.at(call.ticket).lease;
-                     jobs.push_back(close(std::move(call.resource), lease, call.ticket));
+                     const Revoke& revoke = revokes_.at(call.ticket);
+                     jobs.push_back(close(std::move(call.resource), revoke, call.ticket));
                    },
                    [&](Record& call) { jobs.push_back(record(std::move(call.claim), call.ticket)); },
+                   [&](CutOff& call) { jobs.push_back(cut_off(std::move(call))); },
                },
                action);
   }
@@ -301,6 +274,7 @@ void LaneScheduler::add_left(Left left, Jobs& jobs) {
 }
 
 LaneScheduler::Job LaneScheduler::revoke_answer(Revoke revoke, const Entry& entry) const {
+  if (!revoke.done) return [] {};  // it was told
   if (const auto* failed = std::get_if<Failed>(&entry))
     return [done = std::move(revoke.done), fault = failed->fault] { done(fault); };
   return [done = std::move(revoke.done), view = std::move(revoke.view)] { done(view); };
@@ -310,6 +284,7 @@ LaneScheduler::Job LaneScheduler::load(Resource resource) {
   ++calls_;
   return [this, resource = std::move(resource)] {
     const auto answer = [this, resource](const Outcome<FenceView>& outcome) {
+      if (cuts_ != nullptr && outcome.ok()) return load_owed(resource, outcome.value());
       feed_answer([&](Actions& actions) { table_.loaded(resource, outcome, {now(), actions}); });
     };
     call_store(answer, [&] {
@@ -337,14 +312,16 @@ LaneScheduler::Job LaneScheduler::raise(Raise call) {
         return answer(Fault{FaultKind::implausible,
                             "the token is further above the highest seen here than --max-jump allows"});
       }
+      if (cuts_ != nullptr) return raise_owing(call.claim);
       store_.advance(call.claim, answer);
     });
   };
 }
 
-LaneScheduler::Job LaneScheduler::close(Resource resource, const std::optional<Claim>& lease, Ticket ticket) {
+LaneScheduler::Job LaneScheduler::close(Resource resource, const Revoke& revoke, Ticket ticket) {
   ++calls_;
-  return [this, resource = std::move(resource), lease, ticket] {
+  if (cuts_ != nullptr) return close_owing(std::move(resource), revoke, ticket);
+  return [this, resource = std::move(resource), lease = revoke.lease, ticket] {
     const auto answer = [this, resource, ticket](const Outcome<FenceView>& outcome) {
       feed_answer([&](Actions& actions) {
         if (outcome.ok()) revokes_.at(ticket).view = outcome.value();

@@ -27,8 +27,10 @@
 #include "guard/store/fence_store.hpp"
 #include "guard/store/lane_options.hpp"
 #include "guard/store/lane_state.hpp"
+#include "guard/store/owed_cuts.hpp"
 #include "guard/store/pending_calls.hpp"
 #include "guard/store/storage.hpp"
+#include "server/lane/holder_fencer.hpp"
 #include "server/lane/lane_table.hpp"
 
 namespace fenceguard::proxy {
@@ -91,6 +93,16 @@ class LaneScheduler : public FenceStore {
   // is under way when this returns.
   void watch_raises(std::function<void(const Claim&)> told);
 
+  // From now on old holders are cut off by it before a newer one goes on. REQUIRES: called once, before any
+  // claim; the fencer outlives the scheduler, which stops it at its own end. Throws InvalidInput where the
+  // state cannot keep what is owed.
+  void cut_off_by(HolderFencer& fencer);
+
+  // The claim's holder gives it back, and writes no more: where old holders are cut off, its fence is closed
+  // and nothing is owed for it. Else nothing is done. done is called once, on any thread, as soon as that is
+  // durable; it does not wait for the holder's writes.
+  void finish(Claim claim, Done<bool> done);
+
   // The fences: lane_fences.cpp.
   [[nodiscard]] StoreStatus status() const override { return store_.status(); }
   void advance(Claim claim, Done<Ruling> done) override;
@@ -108,6 +120,7 @@ class LaneScheduler : public FenceStore {
     std::optional<Claim> lease;
     FenceView view;  // after it
     Done<FenceView> done;
+    std::optional<Claim> finished = {};  // its own holder asks for it: told when it is durable
   };
   struct DeferredEntry {
     Ask ask;
@@ -123,8 +136,13 @@ class LaneScheduler : public FenceStore {
   [[nodiscard]] Job load(Resource resource);
   [[nodiscard]] Job raise(Raise call);
   void tell_raise(const Claim& claim) noexcept;
-  [[nodiscard]] Job close(Resource resource, const std::optional<Claim>& lease, Ticket ticket);
+  [[nodiscard]] Job close(Resource resource, const Revoke& revoke, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
+  // The store's calls where old holders are cut off: lane_cuts.cpp.
+  void load_owed(const Resource& resource, const FenceView& view) noexcept;
+  void raise_owing(const Claim& claim);
+  [[nodiscard]] Job close_owing(Resource resource, const Revoke& revoke, Ticket ticket);
+  [[nodiscard]] Job cut_off(CutOff call);
 
   [[nodiscard]] std::optional<Entry> enter_flagged(Ask ask, std::function<void(Entry)> entered) noexcept;
   void forget_fences() noexcept;
@@ -146,6 +164,8 @@ class LaneScheduler : public FenceStore {
   const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called
   FenceStore& store_;
   LaneState& state_;
+  HolderFencer* fencer_ = nullptr;  // null: none is cut off
+  OwedCuts* cuts_ = nullptr;        // not null where there is a fencer
   const std::int64_t jump_max_;
   const std::size_t waiting_max_;
   std::atomic<Ticket> next_ticket_{1};
@@ -168,5 +188,23 @@ class LaneScheduler : public FenceStore {
   std::function<void(const Claim&)> told_of_raise_;
   PendingCalls pending_;  // of the fences that go past the lanes
 };
+
+template <class Event>
+void LaneScheduler::feed(Event event) noexcept {
+  Actions actions;
+  std::unique_lock lock{mutex_};
+  event(actions);
+  wake_timer_if_due();
+  Jobs jobs = jobs_of(std::move(actions));
+  lock.unlock();
+  run(std::move(jobs));
+}
+
+template <class Event>
+void LaneScheduler::feed_answer(Event event) noexcept {
+  feed(std::move(event));
+  const std::scoped_lock lock{mutex_};
+  if (--calls_ == 0) calls_over_.notify_all();
+}
 
 }  // namespace fenceguard::proxy

@@ -9,8 +9,13 @@
 // under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
-// A lane exists while something is in flight, read, waits or is closed in it; else only its fence is
-// remembered. Not thread-safe. Times are of one monotonic clock.
+// Where old holders are cut off, the store says with each fence what is owed (see OwedCuts). Nothing enters
+// a lane in which a cut is owed: the first operation that asks begins it, once at a time, as soon as the
+// higher token is durable, and beside the drain. Where it fails all that wait are told so, and after a pause
+// the next operation begins it again.
+//
+// A lane exists while something is in flight, read, waits, is closed or is being cut off in it; else only its
+// fence is remembered. Not thread-safe. Times are of one monotonic clock.
 //
 // An operation passes through three stages: it is decided on, alone in its lanes (the fence is looked up,
 // judged, raised); admitted, it waits until it may go; a write is then in flight until its end is known and
@@ -73,11 +78,14 @@ class LaneTable {
   // Opens what has settled.
   void tick(Step step);
 
-  // The store's answers.
-  void loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step);
-  void raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step);
-  void closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Step step);
+  // The store's answers. owed: see Lane; counts where the outcome is no fault.
+  void loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step, std::int64_t owed = 0);
+  void raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t owed = 0);
+  void closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Step step,
+              std::int64_t owed = 0);
   void recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Step step);
+  // All holders up to the token were cut off, durably; or they were not.
+  void cut(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step);
 
   // Closes every resource until then: the last process left something open.
   void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
@@ -134,6 +142,8 @@ class LaneTable {
   void let_in(Lane& lane, const Claim& claim);
   void sweep(Lane& lane, Step step);
   void close(Lane& lane, Step step);
+  void begin_cut(Lane& lane, const Resource& resource, Step step);
+  [[nodiscard]] static std::optional<Fault> cut_fault(const Lane& lane, Time now);
   void look_at(Lane& lane, Step step);
   void dispatch(Lane& lane, Step step);
   void look_at_touched(Step step);

@@ -121,6 +121,12 @@ void LaneDriver::answer_last() {
 
 void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fault, bool is_applied) {
   Actions actions;
+  // As OwedCuts does it.
+  const auto owe = [&](const Resource& resource, const std::optional<Fence>& fence) {
+    auto& owed_here = owed[resource.name()];
+    if (cuts && owed_here == 0 && fence && !fence->closed) owed_here = fence->token.value();
+    return owed_here;
+  };
   const auto rule = [&](const Claim& claim) {
     FenceView& view = store[claim.resource.name()];
     const Ruling ruling = judge(view, claim);
@@ -128,15 +134,24 @@ void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fau
     return ruling;
   };
   if (const auto* load = std::get_if<Load>(&call)) {
-    table.loaded(load->resource, outcome(fault, store[load->resource.name()]), {now, actions});
+    const auto& name = load->resource.name();
+    table.loaded(load->resource, outcome(fault, store[name]), {now, actions}, owed[name]);
   } else if (const auto* raise = std::get_if<Raise>(&call)) {
-    table.raised(raise->claim, outcome(fault, rule(raise->claim)), {now, actions});
+    const auto before = store[raise->claim.resource.name()].record;
+    const auto ruling = rule(raise->claim);
+    const auto owed_now = owe(raise->claim.resource, ruling.raised && is_applied ? before : std::nullopt);
+    table.raised(raise->claim, outcome(fault, ruling), {now, actions}, owed_now);
   } else if (const auto* close = std::get_if<Close>(&call)) {
     FenceView& view = store[close->resource.name()];
+    const auto owed_now = owe(close->resource, is_applied ? view.record : std::nullopt);
     if (view.record && is_applied) view.record->closed = true;
-    table.closed(close->resource, close->ticket, outcome(fault, view), {now, actions});
+    table.closed(close->resource, close->ticket, outcome(fault, view), {now, actions}, owed_now);
   } else if (const auto* record = std::get_if<Record>(&call)) {
     table.recorded(record->claim, record->ticket, outcome(fault, rule(record->claim)), {now, actions});
+  } else if (const auto* cut = std::get_if<CutOff>(&call)) {
+    auto& owed_here = owed[cut->resource.name()];
+    if (!fault && owed_here <= cut->old_token.value()) owed_here = 0;
+    table.cut(cut->resource, cut->old_token, outcome(fault, true), {now, actions});
   }
   take(std::move(actions));
 }
@@ -153,6 +168,9 @@ std::vector<std::string> LaneDriver::calls() const {
     } else if (const auto* record = std::get_if<Record>(&call)) {
       words.push_back(
           fmt::format("record {} {}", record->claim.resource.name(), record->claim.sequence->value()));
+    } else if (const auto* cut = std::get_if<CutOff>(&call)) {
+      words.push_back(
+          fmt::format("cut {} {} {}", cut->resource.name(), cut->old_token.value(), cut->new_token.value()));
     }
   }
   return words;

@@ -48,7 +48,9 @@ class LaneDriver {
                                    std::optional<int> sequence = {}, const std::string& holder = "");
 
   bool holds = false;  // store calls are held
+  bool cuts = false;   // old holders are cut off: the store says what is owed
   std::map<std::string, FenceView> store;
+  std::map<std::string, std::int64_t> owed;
   proxy::LaneTable table;
   proxy::Time now{1'000'000};
 
