@@ -6,11 +6,13 @@
 
 #include "guard/claim_keys.hpp"
 #include "guard/source/lease_lister.hpp"
+#include "guard/support/wait_for.hpp"
 #include "server/control/access_tokens.hpp"
 #include "server/control/control_service.hpp"
 #include "server/control/json_body.hpp"
 #include "server/data/data_service.hpp"
 #include "server/data/object_service.hpp"
+#include "server/fencing/fencer.hpp"
 #include "server/leases/lease_holder.hpp"
 #include "server/net/address.hpp"
 
@@ -74,7 +76,7 @@ class Sidecar::Impl {
         control_side_{
             {storage.fences(), source, lease_service_.get(), metrics_, log_, pending_, signatures_,
              options_.resource_depth, [this](std::string_view resource) { return quarantine(resource); },
-             options_.source_wait},
+             options_.source_wait, finisher(storage)},
             watch_context(storage, source),
             control_hosts_,
             *tokens_,
@@ -82,6 +84,7 @@ class Sidecar::Impl {
         data_{options_.threads},
         control_{1} {
     if (!options_.listen.empty()) make_data_side(storage);
+    if (options_.fencer) cut_old_holders_off(storage);
     try {
       listen();
     } catch (...) {
@@ -98,6 +101,8 @@ class Sidecar::Impl {
     is_stopped_ = true;
     probe_side_.set_draining();
     watch_.stop();
+    // What waits for a fence method is answered that none has succeeded; the cut stays owed.
+    if (options_.fencer) options_.fencer->stop();
     if (lease_service_) lease_service_->close();
     if (holder_) holder_->stop_taking();
     const auto begun = BootClock::now();
@@ -148,6 +153,42 @@ class Sidecar::Impl {
     if (objects == nullptr)
       throw InvalidInput("this storage keeps no objects, so there is nothing to serve on the data side");
     data_side_.emplace(*objects, context);
+  }
+
+  void cut_old_holders_off(Storage& storage) {
+    for (const auto& method : options_.fencer->method_names()) metrics_.add_fence_method(method);
+    options_.fencer->use(
+        [this](const TakeOver& take_over, std::chrono::milliseconds limit) {
+          return service_ && service_->reset_writes(take_over.resource, take_over.old_token, limit);
+        },
+        [this](const FenceReport& report) { note(report); });
+    dynamic_cast<ServedStorage&>(storage).cut_off_by(*options_.fencer);
+  }
+
+  void note(const FenceReport& report) {
+    const auto& [take_over, method, result] = report;
+    metrics_.count_fence_method(method, to_string(result.outcome));
+    const bool is_cut = result.outcome == FenceResult::Outcome::success;
+    spdlog::log(is_cut ? spdlog::level::info : spdlog::level::warn,
+                "event=fence_method method={} outcome={} resource={} old_token={} new_token={} detail={}",
+                method, to_string(result.outcome), fenceguard::quoted(take_over.resource),
+                take_over.old_token, take_over.new_token, fenceguard::quoted(result.detail));
+  }
+
+  // Empty where no holder is cut off.
+  [[nodiscard]] std::function<void(const Claim&)> finisher(Storage& storage) const {
+    auto* served = dynamic_cast<ServedStorage*>(&storage);
+    if (!options_.fencer || served == nullptr) return {};
+    return [served](const Claim& claim) {
+      try {
+        (void)wait_for<bool>([&](Done<bool> done) { served->finish(claim, std::move(done)); });
+      } catch (const Error& error) {
+        // The next take-over cuts off a holder that is not there any more.
+        spdlog::warn("event=\"release not noted\" resource={} token={} reason={}",
+                     fenceguard::quoted(claim.resource.name()), claim.token.value(),
+                     fenceguard::quoted(error.what()));
+      }
+    };
   }
 
   [[nodiscard]] WatchContext watch_context(Storage& storage, const TokenSource* source) {

@@ -22,6 +22,8 @@
 
 namespace fenceguard {
 
+class Fencer;
+
 struct SidecarOptions {
   std::string listen = "127.0.0.1:7420";  // empty: no data side
   std::string control = "127.0.0.1:7421";
@@ -53,6 +55,9 @@ struct SidecarOptions {
   // data side is PostgreSQL's or Redis's.
   std::vector<Resource> hold{};
   std::chrono::milliseconds hold_ttl{10'000};
+  // Cuts old holders off, where the storage is behind lanes; null: they are only refused. REQUIRES: it
+  // outlives the storage.
+  std::shared_ptr<Fencer> fencer{};
 };
 
 class Sidecar {

@@ -14,6 +14,7 @@
 #include "server/cli/command.hpp"
 #include "server/cli/output.hpp"
 #include "server/cli/serve_settings.hpp"
+#include "server/cli/target/open_fencer.hpp"
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
 #include "server/control/refusal_log.hpp"
@@ -249,6 +250,8 @@ int serve(const Settings& settings) {
   raise_descriptor_limit();
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
+  const auto fencer = open_lane_fencer(settings, storage_url);  // outlives the storage
+  options.fencer = fencer;
   const auto parts = await_parts(settings, storage_url, signals, manager, options);
   const bool is_served = dynamic_cast<ServedStorage*>(parts.storage.get()) != nullptr;
   // In front of PostgreSQL it is the second choice, for whoever asks for it.

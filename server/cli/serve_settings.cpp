@@ -9,6 +9,7 @@
 
 #include "guard/error.hpp"
 #include "guard/support/private_file.hpp"
+#include "server/cli/target/open_fencer.hpp"
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
 #include "server/net/address.hpp"
@@ -179,6 +180,9 @@ std::vector<Setting> serve_settings() {
        "http: storage: how long an answer may take; past that, a write's outcome is unknown"},
       {"lane-waiting", number, "CLAIMS", "1000", "http: storage: claims that may wait for one resource"},
       {"lanes-waiting", number, "CLAIMS", "10000", "http: storage: claims that may wait in all"},
+      fence_method_setting,
+      fence_on_failure_setting,
+      fence_timeout_setting,
       {"forward-claim", flag, "", "", "http: storage: pass the fencing headers on"},
       {"lock-wait", duration, "TIME", "1s",
        "how long to wait for another guard that has the state; it is let in when that one is dead"},

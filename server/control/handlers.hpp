@@ -29,6 +29,8 @@ struct ControlContext {
   // See DataService.
   std::function<std::optional<Fault>(std::string_view resource)> quarantine{};
   std::chrono::milliseconds source_wait{};  // see SidecarOptions
+  // Tells the guard that a holder gives its lease back. Blocks until it is durable. Empty: no need to.
+  std::function<void(const Claim&)> finish{};
 
   // The answer to a claim in the fields that is not signed and should be; it is counted and logged.
   [[nodiscard]] std::optional<http::Response> refuse_unsigned(std::string_view operation, const Claim& claim,

@@ -158,6 +158,8 @@ void LeaseHandlers::release(const Resource& resource, const http::Request& reque
                                               {request.client, request.fields}))
     return reply(std::move(*refused));
   run(Kind::other, resource, reply, [this, claim = std::get<Claim>(std::move(read))] {
+    // First, so that the next holder finds that there is nobody to cut off.
+    if (context_.finish) context_.finish(claim);
     const bool was_held = context_.source->release(claim) == Release::released;
     context_.metrics.count(was_held ? LeaseEvent::released : LeaseEvent::lost);
     if (!was_held) return lost(claim);

@@ -181,6 +181,21 @@ void Metrics::set_lanes(const Lanes& lanes) {
   settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
 }
 
+void Metrics::add_fence_method(const std::string& method) {
+  if (fence_methods_ == nullptr) {
+    fence_methods_ = &prometheus::BuildCounter()
+                          .Name("fenceguard_fence_methods_total")
+                          .Help("Runs of the fence methods that cut old holders off, by how they ended")
+                          .Register(*registry_);
+  }
+  for (const char* outcome : {"success", "failure", "timeout"})
+    fence_methods_->Add({{"method", method}, {"outcome", outcome}});
+}
+
+void Metrics::count_fence_method(const std::string& method, const std::string& outcome) {
+  fence_methods_->Add({{"method", method}, {"outcome", outcome}}).Increment();
+}
+
 void Metrics::set_held(std::int64_t token) {
   if (held_ == nullptr) {
     held_ = &add_gauge(*registry_, "fenceguard_held", "1 while the leases of --hold are held, else 0");

@@ -76,6 +76,9 @@ class Metrics {
     std::int64_t settle_closures = 0;
   };
   void set_lanes(const Lanes& lanes);
+  // A fence method of this word was run, and ended so. Those of add_fence_method() are told from the start.
+  void add_fence_method(const std::string& method);
+  void count_fence_method(const std::string& method, const std::string& outcome);
   // What /readyz says.
   void set_ready(bool is_ready);
   // The highest token that is held for all clients; 0: none is. Not told before the first call, which comes
@@ -113,6 +116,7 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>* refusals_;
   prometheus::Histogram* write_duration_;
   prometheus::Histogram* upstream_duration_;
+  prometheus::Family<prometheus::Counter>* fence_methods_ = nullptr;
   prometheus::Gauge* lane_waiting_;
   prometheus::Gauge* lane_writes_;
   prometheus::Gauge* lane_quarantined_;

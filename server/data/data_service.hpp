@@ -25,6 +25,7 @@
 namespace fenceguard {
 
 class ClaimKeys;
+class HolderFencer;
 class LeaseHolder;
 
 // What a data side works with. metrics, log, keys, hosts and holder outlive it.
@@ -62,6 +63,13 @@ class DataService {
   // Reads the files of TLS towards the storage again; on InvalidInput the old ones stay. False: there are
   // none.
   virtual bool reload_upstream_certificates() { return false; }
+
+  // Resets the connections to the storage on which a write on the resource, under this token or a lower one,
+  // is not answered. Blocks, for limit at most. False: not all of them within it.
+  virtual bool reset_writes(std::string_view /*resource*/, std::int64_t /*token_max*/,
+                            std::chrono::milliseconds /*limit*/) {
+    return false;
+  }
 
   // As net::Server.
   [[nodiscard]] virtual bool answers(std::chrono::milliseconds limit) = 0;
@@ -105,6 +113,14 @@ class ServedStorage {
   virtual ~ServedStorage() = default;
   // REQUIRES: called once; the storage outlives the service.
   [[nodiscard]] virtual std::shared_ptr<DataService> data_service(const ServiceContext& context) = 0;
+
+  // Old holders are cut off by it from now on: see LaneScheduler. REQUIRES: called once at most, before the
+  // first claim; the fencer outlives the storage. Throws InvalidInput where that cannot be done here.
+  virtual void cut_off_by(HolderFencer& /*fencer*/) {
+    throw InvalidInput("--fence-method: this storage checks every write itself");
+  }
+  // The claim's holder gives it back, and writes no more. Answers on any thread.
+  virtual void finish(Claim /*claim*/, Done<bool> done) { done(true); }
 };
 
 }  // namespace fenceguard

@@ -63,6 +63,7 @@ class Client::Impl {
       : address_{parse_server(server)}, timeout_{timeout} {}
 
   void add_default(std::string name, std::string value) { defaults_.add(std::move(name), std::move(value)); }
+  void limit_body(std::size_t bytes_max) { body_bytes_max_ = bytes_max; }
   Response send(const Request& request, std::chrono::milliseconds timeout);
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
 
@@ -83,6 +84,7 @@ class Client::Impl {
   const Address address_;
   const std::chrono::milliseconds timeout_;
   Fields defaults_;
+  boost::optional<std::uint64_t> body_bytes_max_;
   asio::io_context context_{1};
   Socket socket_{context_};
   beast::flat_buffer buffer_;
@@ -163,7 +165,7 @@ ErrorCode Client::Impl::write(const std::string& bytes, SteadyTime deadline, std
 ErrorCode Client::Impl::read(bool is_head, SteadyTime deadline, Response& response) {
   for (;;) {
     Parser parser;
-    parser.body_limit(boost::none);
+    parser.body_limit(body_bytes_max_);
     parser.header_limit(256 * 1024);
     parser.skip(is_head);
     const auto error = wait(
@@ -209,6 +211,10 @@ Client::Client(Client&&) noexcept = default;
 
 void Client::add_default(std::string name, std::string value) {
   impl_->add_default(std::move(name), std::move(value));
+}
+
+void Client::limit_body(std::size_t bytes_max) {
+  impl_->limit_body(bytes_max);
 }
 
 Response Client::send(const Request& request) {

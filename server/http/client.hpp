@@ -23,6 +23,8 @@ class Client {
 
   // Fields sent with every request, for example Authorization.
   void add_default(std::string name, std::string value);
+  // Takes no longer bodies of answers from now on: they count as not whole. Without it, any.
+  void limit_body(std::size_t bytes_max);
 
   // Sends request (its target percent-encoded by the caller) and waits for the answer, at most timeout.
   // Throws Unavailable if nothing was sent (no connection), OutcomeUnknown if the answer did not come whole.

@@ -195,6 +195,8 @@ OutgoingRequest ProxiedRequest::compose() {
           .is_chunked = is_chunked,
           .answers_head = operation_->method.name == "HEAD",
           .is_write = operation_->is_write(),
+          .claims =
+              operation_->is_write() ? std::span<const Claim>{operation_->claims} : std::span<const Claim>{},
           .is_last = asks_to_close(operation_->method, framing),
           .may_repeat = is_whole_ && !operation_->is_write(),
           .drops_cache_rules = is_fenced() && !operation_->is_write()};

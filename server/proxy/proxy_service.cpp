@@ -1,6 +1,8 @@
 #include "server/proxy/proxy_service.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <unordered_map>
 
@@ -56,6 +58,24 @@ class ProxyService::Impl : public http::StreamHandler {
   bool reload_upstream_certificates() {
     if (options_.tls) options_.tls->reload();
     return options_.tls != nullptr;
+  }
+
+  bool reset_writes(std::string_view resource, std::int64_t token_max, std::chrono::milliseconds limit) {
+    std::vector<std::future<void>> ends;
+    {
+      const std::lock_guard lock{mutex_};
+      for (const auto& [loop, shared] : loops_) {
+        auto end = std::make_shared<std::promise<void>>();
+        ends.push_back(end->get_future());
+        loop->post([pool = &shared->pool, resource = std::string{resource}, token_max, end] {
+          pool->reset_writes(resource, token_max);
+          end->set_value();
+        });
+      }
+    }
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    return std::ranges::all_of(
+        ends, [&](const auto& end) { return end.wait_until(deadline) == std::future_status::ready; });
   }
 
   [[nodiscard]] bool answers(std::chrono::milliseconds limit) { return server_.answers(limit); }
@@ -141,6 +161,11 @@ bool ProxyService::drain(std::chrono::milliseconds timeout) {
 
 bool ProxyService::reload_upstream_certificates() {
   return impl_->reload_upstream_certificates();
+}
+
+bool ProxyService::reset_writes(std::string_view resource, std::int64_t token_max,
+                                std::chrono::milliseconds limit) {
+  return impl_->reset_writes(resource, token_max, limit);
 }
 
 bool ProxyService::answers(std::chrono::milliseconds limit) {

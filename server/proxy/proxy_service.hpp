@@ -25,6 +25,8 @@ class ProxyService : public DataService {
   std::string listen(const std::string& address) override;
   bool drain(std::chrono::milliseconds timeout) override;
   bool reload_upstream_certificates() override;
+  bool reset_writes(std::string_view resource, std::int64_t token_max,
+                    std::chrono::milliseconds limit) override;
   [[nodiscard]] bool answers(std::chrono::milliseconds limit) override;
   [[nodiscard]] std::int64_t in_flight() const noexcept override;
   [[nodiscard]] LaneFigures lanes() const override;

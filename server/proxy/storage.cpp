@@ -23,6 +23,8 @@ class HttpStorage : public Storage, public ServedStorage {
   std::shared_ptr<DataService> data_service(const ServiceContext& context) override {
     return std::make_shared<ProxyService>(context, lanes_, upstream_);
   }
+  void cut_off_by(HolderFencer& fencer) override { lanes_.cut_off_by(fencer); }
+  void finish(Claim claim, Done<bool> done) override { lanes_.finish(std::move(claim), std::move(done)); }
 
  private:
   AnsweredFences answered_;  // first, so that it ends last

@@ -59,6 +59,7 @@ void FastRequest::send() {
     return fall_back();
   }
   is_sent_ = true;
+  if (is_write() && claim_) connection->set_writes({&*claim_, 1});
   upstream_.sent_bytes = outgoing_.size() - head.size();
   if (!head.empty()) return fall_back();
   is_one_segment_ = !is_write() && outgoing_.size() <= connection->segment_bytes();
@@ -167,6 +168,7 @@ void FastRequest::fall_back() noexcept {
 
 BegunRequest FastRequest::take() {
   if (upstream_.connection) upstream_.connection->release();
+  if (upstream_.connection) upstream_.connection->set_writes({});
   return {std::exchange(upstream_, {}), std::exchange(ticket_, std::nullopt), is_write(), highest_,
           begun_at_};
 }
@@ -174,6 +176,7 @@ BegunRequest FastRequest::take() {
 void FastRequest::release() noexcept {
   if (auto& connection = upstream_.connection) {
     connection->release();
+    connection->set_writes({});
     if (is_over_) {
       connection->clear_deadline();
       connection->buffer().consume(connection->buffer().size());

@@ -145,6 +145,15 @@ void UpstreamPool::cut_at(net::SteadyTime moment) {
   });
 }
 
+void UpstreamPool::reset_writes(std::string_view resource, std::int64_t token_max) noexcept {
+  const auto is_older = [&](const Claim& claim) {
+    return claim.resource.name() == resource && claim.token.value() <= token_max;
+  };
+  for (auto* connection : connections_) {
+    if (std::ranges::any_of(connection->writes(), is_older) && !connection->is_late()) connection->expire();
+  }
+}
+
 void UpstreamPool::add(UpstreamConnection& connection) {
   connections_.push_back(&connection);
   connection.place_in_pool = connections_.size() - 1;

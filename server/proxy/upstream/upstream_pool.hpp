@@ -9,8 +9,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
+#include "guard/claim.hpp"
 #include "server/net/alarm.hpp"
 #include "server/net/loop.hpp"
 #include "server/net/net.hpp"
@@ -67,12 +70,17 @@ class UpstreamConnection final : public net::Poller::Watcher {
   void clear_deadline() noexcept { deadline_ = net::SteadyTime::max(); }
   [[nodiscard]] bool is_late() const noexcept { return is_late_; }
 
+  // It carries a write under these claims, which outlive that, or no more.
+  void set_writes(std::span<const Claim> claims) noexcept { writes_ = claims; }
+  [[nodiscard]] std::span<const Claim> writes() const noexcept { return writes_; }
+
   // From the pool.
   [[nodiscard]] net::SteadyTime deadline() const noexcept { return deadline_; }
   void expire() noexcept;
   void begin_idle(net::SteadyTime now) noexcept {
     is_reused_ = true;
     idle_since_ = now;
+    writes_ = {};
   }
   [[nodiscard]] net::SteadyTime idle_since() const noexcept { return idle_since_; }
   // Once it is connected.
@@ -86,6 +94,7 @@ class UpstreamConnection final : public net::Poller::Watcher {
   net::ReadBuffer buffer_;
   net::SteadyTime deadline_ = net::SteadyTime::max();
   net::SteadyTime idle_since_{};
+  std::span<const Claim> writes_;
   std::size_t segment_bytes_ = 0;
   bool is_reused_ = false;
   bool is_late_ = false;
@@ -119,6 +128,10 @@ class UpstreamPool {
 
   // No deadline is later than this.
   [[nodiscard]] net::SteadyTime last_moment() const noexcept { return cut_at_; }
+
+  // Resets the connections on which a write on the resource, under this token or a lower one, is not
+  // answered.
+  void reset_writes(std::string_view resource, std::int64_t token_max) noexcept;
 
   // Any thread: no wait for the upstream lasts longer than until then.
   void cut_at(net::SteadyTime moment);

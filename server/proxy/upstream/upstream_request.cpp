@@ -34,6 +34,7 @@ net::Task<UpstreamOutcome> UpstreamRequest::run(OutgoingRequest outgoing) {
       if (!connection_) co_return UpstreamOutcome::unsent;
     }
     const bool was_kept = connection_->is_reused();
+    connection_->set_writes(outgoing_.claims);
     if (was_begun) {
       seen = co_await go_on();
     } else {

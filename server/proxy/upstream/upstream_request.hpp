@@ -43,9 +43,10 @@ struct OutgoingRequest {
   bool is_chunked = false;
   bool answers_head = false;  // it is a HEAD
   bool is_write = false;
-  bool is_last = false;            // head asks the upstream to close
-  bool may_repeat = false;         // it changes nothing: sent once more where a kept connection had ended
-  bool drops_cache_rules = false;  // Cache-Control of the answer is not taken over
+  std::span<const Claim> claims{};  // of a write
+  bool is_last = false;             // head asks the upstream to close
+  bool may_repeat = false;          // it changes nothing: sent once more where a kept connection had ended
+  bool drops_cache_rules = false;   // Cache-Control of the answer is not taken over
 };
 
 // A request that was begun elsewhere: that much of it was sent on the connection.

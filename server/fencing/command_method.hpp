@@ -1,0 +1,27 @@
+#pragma once
+
+// CommandMethod: a program that shuts the old holder out; exit status 0 says that it did. It is run without
+// arguments, with nothing of this process but its user and its working directory: a fixed PATH,
+// FENCING_RESOURCE, FENCING_OLD_TOKEN and FENCING_NEW_TOKEN are its whole environment, its input is empty,
+// and it inherits no descriptor. It is the leader of a process group of its own; when its time is over that
+// group is killed, and when this process dies it is.
+//
+// Of what it prints the first few KB are kept, and the rest is read and dropped.
+
+#include "server/fencing/fence_method.hpp"
+
+namespace fenceguard {
+
+class CommandMethod : public FenceMethod {
+ public:
+  // Throws InvalidInput unless path is an executable file.
+  explicit CommandMethod(std::string path);
+
+  [[nodiscard]] std::string name() const override { return "command"; }
+  [[nodiscard]] FenceResult run(const TakeOver& take_over, const FenceRun& run) override;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace fenceguard
