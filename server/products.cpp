@@ -6,15 +6,21 @@
 
 #include "adapters/schemes.hpp"
 #include "guard/error.hpp"
+#include "guard/store/lane_state.hpp"
+#include "guard/store/owed_cuts.hpp"
+#include "guard/support/wait_for.hpp"
+#include "server/fencing/storage_methods.hpp"
 #include "server/proxy/storage.hpp"
 #ifdef FENCEGUARD_ETCD
 #include "adapters/etcd/fences/storage.hpp"
 #endif
 #ifdef FENCEGUARD_POSTGRES
+#include "adapters/postgres/fences/old_sessions.hpp"
 #include "adapters/postgres/fences/schema.hpp"
 #include "server/postgres/storage.hpp"
 #endif
 #ifdef FENCEGUARD_REDIS
+#include "adapters/redis/fences/old_clients.hpp"
 #include "adapters/redis/wire/scripts.hpp"
 #include "server/resp/storage.hpp"
 #endif
@@ -87,6 +93,45 @@ std::string ProductTable::install_sql(std::string_view scheme) const {
 
 namespace {
 
+#ifdef FENCEGUARD_SQLITE
+void finish_in_file(const Url& url, const Claim& claim) {
+  const auto storage = sqlite::open_storage(sqlite::path_of(url), {});
+  auto& cuts = dynamic_cast<OwedCuts&>(*storage->lane_state());
+  (void)wait_for<OwedCuts::Closed>([&](Done<OwedCuts::Closed> done) { cuts.finish(claim, std::move(done)); });
+}
+#endif
+
+#ifdef FENCEGUARD_POSTGRES
+std::unique_ptr<FenceMethod> open_postgres_method(const Url& url, std::string_view word,
+                                                  std::string_view parameter) {
+  if (word != "terminate-backends") return nullptr;
+  if (!parameter.empty()) throw InvalidInput("--fence-method terminate-backends: nothing follows it");
+  const auto end = [url](const Resource& resource, Token old_token, std::chrono::milliseconds limit) {
+    return postgres::terminate_backends(url, resource, old_token, limit);
+  };
+  return std::make_unique<ConnectionsMethod>(std::string{word}, end);
+}
+#endif
+
+#ifdef FENCEGUARD_REDIS
+std::unique_ptr<FenceMethod> open_redis_method(const Url& url, std::string_view word,
+                                               std::string_view parameter) {
+  if (word != "kill-client") return nullptr;
+  const auto filter = redis::ClientFilter::parse(parameter);
+  const std::string own = url.user.empty() ? "default" : url.user;
+  if (filter.user() == own)
+    throw InvalidInput(
+        fmt::format("--fence-method kill-client: '{}' is the user of the URL, whose connections are ours as "
+                    "well: give the "
+                    "holders another one",
+                    own));
+  const auto end = [url, filter](const Resource& resource, Token old_token, std::chrono::milliseconds) {
+    return redis::kill_clients(url, filter, resource, old_token);
+  };
+  return std::make_unique<ConnectionsMethod>(std::string{word}, end);
+}
+#endif
+
 std::vector<Product> all_products() {
   return {
 #ifdef FENCEGUARD_SQLITE
@@ -100,7 +145,8 @@ std::vector<Product> all_products() {
        .open_raw_client = sqlite::open_raw_client,
        .examine_source = sqlite::examine_source,
        .examine_storage = sqlite::examine_storage,
-       .install_sql = sqlite::install_sql},
+       .install_sql = sqlite::install_sql,
+       .finish_holder = finish_in_file},
 #endif
 #ifdef FENCEGUARD_POSTGRES
       {.schemes = {"postgres", "postgresql"},
@@ -109,7 +155,10 @@ std::vector<Product> all_products() {
        .open_fenced_client = postgres::open_fenced_client,
        .examine_source = postgres::examine_source,
        .examine_storage = postgres::examine_storage,
-       .install_sql = [] { return postgres::install_sql(); }},
+       .install_sql = [] { return postgres::install_sql(); },
+       .open_fence_method = open_postgres_method,
+       .name_sessions = [](const Claim& claim) { return "PGAPPNAME=" + postgres::session_name(claim); },
+       .finish_holder = postgres::finish_holder},
 #endif
 #ifdef FENCEGUARD_REDIS
       {.schemes = {"redis", "rediss"},
@@ -118,7 +167,8 @@ std::vector<Product> all_products() {
        .open_fenced_client = redis::open_fenced_client,
        .examine_source = redis::examine_source,
        .examine_storage = redis::examine_storage,
-       .install_sql = redis::scripts::functions},
+       .install_sql = redis::scripts::functions,
+       .open_fence_method = open_redis_method},
       {.schemes = {"redis-quorum"}, .open_source = open_source_at, .examine_source = redis::examine_quorum},
 #endif
 #ifdef FENCEGUARD_ZOOKEEPER

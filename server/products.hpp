@@ -17,6 +17,7 @@
 #include "guard/token_source.hpp"
 #include "server/demo/clients/clients.hpp"
 #include "server/doctor/doctor.hpp"
+#include "server/fencing/fence_method.hpp"
 
 namespace fenceguard {
 
@@ -35,6 +36,13 @@ struct Product {
   std::function<Findings(const Url&)> examine_source{};
   std::function<Findings(const Url&)> examine_storage{};
   std::function<std::string()> install_sql{};  // what a database of the user's own is given
+  // A fence method of the storage's own; null for a word that is none.
+  std::function<std::unique_ptr<FenceMethod>(const Url&, std::string_view word, std::string_view parameter)>
+      open_fence_method{};
+  // NAME=VALUE for the environment of a holder's command, by which such a method tells its connections.
+  std::function<std::string(const Claim&)> name_sessions{};
+  // A holder gives its claim back, and writes no more: closes its fence if it is still this holder's.
+  std::function<void(const Url&, const Claim&)> finish_holder{};
 };
 
 class ProductTable {

@@ -1,8 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,10 +14,13 @@
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
 #include "server/cli/command.hpp"
+#include "server/cli/exec/cut_off.hpp"
 #include "server/cli/exec/pgoptions.hpp"
+#include "server/cli/exec/signals.hpp"
 #include "server/cli/exec/supervisor.hpp"
 #include "server/cli/lease_end.hpp"
 #include "server/cli/output.hpp"
+#include "server/cli/target/open_fencer.hpp"
 #include "server/cli/target/open_target.hpp"
 
 namespace fenceguard::cli {
@@ -27,54 +28,9 @@ namespace {
 
 constexpr int exit_lost = 124;
 constexpr int exit_own_fault = 125;
-constexpr std::array handled_signals{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                                     SIGUSR2, SIGTSTP, SIGCONT, SIGTTOU};
 constexpr std::chrono::milliseconds give_up_within{2'000};
 constexpr std::chrono::milliseconds release_min{
     1'000};  // how long a release may take whatever --kill-after is
-
-// Wakes a poll from another thread.
-class Bell {
- public:
-  Bell() : descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
-  ~Bell() { ::close(descriptor_); }
-  Bell(const Bell&) = delete;
-  Bell& operator=(const Bell&) = delete;
-  void ring() const { ::eventfd_write(descriptor_, 1); }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
-// The signals that exec handles, as something to poll.
-class Signals {
- public:
-  // Blocks them. REQUIRES: the process has one thread.
-  Signals() {
-    sigset_t handled;
-    sigemptyset(&handled);
-    for (const int number : handled_signals) sigaddset(&handled, number);
-    ::sigprocmask(SIG_BLOCK, &handled, &before_);
-    sigdelset(&handled, SIGTTOU);  // only blocked: taking the terminal back raises it
-    descriptor_ = ::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  ~Signals() { ::close(descriptor_); }
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-
-  [[nodiscard]] const sigset_t& before() const noexcept { return before_; }
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  // The next one; 0 if there is none.
-  [[nodiscard]] int next() const {
-    signalfd_siginfo info{};
-    return ::read(descriptor_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t before_{};
-  int descriptor_ = -1;
-};
 
 // Makes group the terminal's foreground group, if we have a terminal and from_group is its foreground group
 // now.
@@ -182,6 +138,7 @@ class Tenure {
     std::string signature;                  // of the lease's claim; empty: none
     std::function<std::string()> why_lost;  // for people, once the lease was lost
     bool has_pgoptions = false;             // the command's sessions of PostgreSQL have the claim
+    std::vector<std::string> variables{};   // further ones: NAME=VALUE
   };
   Tenure(Supervisor& supervisor, const Signals& signals, Lease& lease, Terms terms)
       : supervisor_{supervisor}, signals_{signals}, lease_{lease}, terms_{std::move(terms)} {}
@@ -195,6 +152,7 @@ class Tenure {
                                        "FENCING_HOLDER=" + claim.holder.id()};
     if (!terms_.signature.empty()) variables.push_back("FENCING_SIGNATURE=" + terms_.signature);
     if (terms_.has_pgoptions) variables.push_back(pgoptions_variable(claim));
+    variables.insert(variables.end(), terms_.variables.begin(), terms_.variables.end());
     supervisor_.run(variables);
     for (;;) {
       std::array<pollfd, 3> ready{{{supervisor_.descriptor(), POLLIN, 0},
@@ -261,6 +219,36 @@ class Tenure {
   bool is_lost_ = false;
 };
 
+// Cuts off the holder before while signals are heard, under a lease that is renewed meanwhile. Answers a
+// signal that asked us to end, 0: none did; is_cut tells whether the command may be run.
+int cut_off_before(CutOff& cut_off, const Signals& signals, const Lease& lease, std::int64_t overtaken,
+                   bool& is_cut) {
+  is_cut = overtaken == 0;
+  if (is_cut) return 0;
+  const Bell bell;
+  int ending_signal = 0;
+  {
+    const std::jthread thread{[&] {
+      is_cut = cut_off.run(lease.claim(), overtaken);
+      bell.ring();
+    }};
+    const std::stop_callback on_loss{lease.lost(), [&] { bell.ring(); }};
+    for (bool is_over = false; !is_over;) {
+      std::array<pollfd, 2> ready{{{bell.descriptor(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};
+      ::poll(ready.data(), ready.size(), -1);
+      is_over = ready[0].revents != 0;
+      for (int number = 0; (number = signals.next()) != 0;) {
+        if (number == SIGTSTP) stop_self();
+        if (number != SIGTSTP && number != SIGCONT) ending_signal = number;
+      }
+      is_over = is_over || ending_signal != 0;
+    }
+    if (ending_signal != 0 || lease.lost().stop_requested()) cut_off.stop();
+  }
+  if (ending_signal == 0 && !is_cut) complain("not run: the holder before could not be cut off");
+  return ending_signal;
+}
+
 // Runs the command to its end; its exit status.
 int run(Tenure& tenure) {
   try {
@@ -270,6 +258,19 @@ int run(Tenure& tenure) {
     complain(error.what());
     return exit_own_fault;
   }
+}
+
+// The fence before the lock, so that the next holder finds that there is nobody to cut off. Where both are
+// one database the lease may be over with it.
+Release finish_and_release(const CutOff& cut_off, Lease& lease) {
+  bool is_finished = false;
+  try {
+    is_finished = cut_off.finish(lease.claim());
+  } catch (const Error& error) {
+    complain(fmt::format("the next holder cuts off this one, which is over: {}", error.what()));
+  }
+  const auto released = lease.release();
+  return is_finished ? Release::released : released;
 }
 
 // What may hold a password or a token of ours is not the command's business.
@@ -298,6 +299,7 @@ int exec(const Settings& settings) {
   const int not_acquired = conflict_exit_code(settings);
   if (settings.command.empty()) throw InvalidInput("the command is missing; it stands behind '--'");
   if (settings.is_given("server")) static_cast<void>(open_server(settings));
+  CutOff cut_off{settings};
 
   const Signals signals;
   const SupervisedCommand command{.words = settings.command,
@@ -317,16 +319,25 @@ int exec(const Settings& settings) {
     return not_acquired;
   }
   Lease lease{acquisition.source(), *taken.grant};
+  bool is_cut = false;
+  const int number = cut_off_before(cut_off, signals, lease, taken.overtaken, is_cut);
+  if (number == 0 && lease.lost().stop_requested()) {
+    complain("not run: the lease was lost while the holder before was cut off");
+    leave(exit_lost);
+  }
+  if (number != 0 || !is_cut)
+    return release([&] { return lease.release(); }, release_max, number != 0 ? 128 + number : exit_own_fault);
   Tenure tenure{supervisor,
                 signals,
                 lease,
                 {.signature = taken.signature,
                  .why_lost = [&] { return describe_loss(settings, lease); },
-                 .has_pgoptions = is_postgres_storage(settings)}};
+                 .has_pgoptions = is_postgres_storage(settings),
+                 .variables = cut_off.variables(lease.claim())}};
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
   if (tenure.is_lost()) leave(exit_lost);
-  return release([&] { return lease.release(); }, release_max, status);
+  return release([&] { return finish_and_release(cut_off, lease); }, release_max, status);
 }
 
 }  // namespace
@@ -350,13 +361,16 @@ Command exec_command() {
       .summary = "run a command under a lock",
       .settings = {source_setting, storage_setting, server_setting, server_token_setting,
                    server_token_file_setting, resource_setting, ttl_setting, wait_setting, init_setting,
-                   claim_key_setting, claim_space_setting, kill_after, conflict, config_setting},
+                   claim_key_setting, claim_space_setting, fence_method_setting, fence_on_failure_setting,
+                   fence_timeout_setting, kill_after, conflict, config_setting},
       .run = exec,
       .notes =
           "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment, and "
           "FENCING_SIGNATURE where the claim is signed. Where --storage is a PostgreSQL database, PGOPTIONS "
           "has the claim as well, so that a command which knows nothing of it writes protected tables "
-          "under it. Exit status: the command's own; 124 the lease "
+          "under it. With --fence-method the holder before is cut off first, unless its exec noted that it "
+          "was "
+          "over. Exit status: the command's own; 124 the lease "
           "was lost and the command ended; 125 a fault of exec; "
           "126 "
           "the command cannot be run; 127 it was not found; 128+N it died of signal N.",

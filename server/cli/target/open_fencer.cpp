@@ -50,4 +50,26 @@ std::shared_ptr<Fencer> open_lane_fencer(const Settings& settings, const Url& st
   return std::make_shared<Fencer>(std::move(options));
 }
 
+std::unique_ptr<Fencer> open_exec_fencer(const Settings& settings) {
+  const auto words = settings.list("fence-method");
+  auto options = options_of(settings);
+  if (words.empty()) {
+    require_methods(settings);
+    return nullptr;
+  }
+  if (settings.is_given("server"))
+    throw InvalidInput("--fence-method: with --server the guard that runs there has its own");
+  const auto storage = settings.url("storage");
+  if (!storage)
+    throw InvalidInput(
+        "--fence-method: give --storage too: its fence tells whether there was a holder before");
+  const auto& product = products().find(*storage);
+  const auto own = [&](std::string_view word, std::string_view parameter) -> std::unique_ptr<FenceMethod> {
+    if (!product.open_fence_method) return nullptr;
+    return product.open_fence_method(*storage, word, parameter);
+  };
+  options.methods = open_fence_methods(words, fmt::format("exec on a {}: storage", storage->scheme), own);
+  return std::make_unique<Fencer>(std::move(options));
+}
+
 }  // namespace fenceguard::cli

@@ -33,4 +33,7 @@ inline constexpr Setting fence_timeout_setting{.name = "fence-timeout",
 // none or does not fit, and for settings that would have no effect.
 [[nodiscard]] std::shared_ptr<Fencer> open_lane_fencer(const Settings& settings, const Url& storage);
 
+// Likewise of 'exec'.
+[[nodiscard]] std::unique_ptr<Fencer> open_exec_fencer(const Settings& settings);
+
 }  // namespace fenceguard::cli

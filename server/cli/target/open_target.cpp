@@ -96,16 +96,30 @@ auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
   }
 }
 
-// Advances the guard of --storage, if there is one, and gives the lock back if that fails.
-Ruling advance_or_release(const Settings& settings, TokenSource& source, const Grant& grant) {
+// Who is at the fence, is not known to be over, and is not the claim's own holder; 0: nobody.
+std::int64_t open_holder(Fences& fences, const Claim& claim) {
+  const auto record = fences.show(claim.resource).view.record;
+  const bool is_other = record && (record->holder != claim.holder || claim.holder.id().empty());
+  return is_other && !record->closed && record->token < claim.token ? record->token.value() : 0;
+}
+
+// Advances the guard of --storage, if there is one, and gives the lock back if that fails. overtaken: see
+// Taken; nobody but the lock's holder raises the fence between the two.
+Ruling advance_or_release(const Settings& settings, TokenSource& source, const Grant& grant,
+                          std::int64_t& overtaken) {
   const auto storage = settings.url("storage");
   if (!storage) {
     Ruling unjudged;
     unjudged.verdict = Verdict::admitted;
     return unjudged;
   }
+  const bool is_cutting = settings.has("fence-method") && settings.is_given("fence-method");
   return or_give_back(source, grant, [&] {
-    return open_guard(*storage, {.initialise = !settings.is_given("source")})->advance(grant.claim);
+    const auto guard = open_guard(*storage, {.initialise = !settings.is_given("source")});
+    const auto before = is_cutting ? open_holder(*guard, grant.claim) : 0;
+    auto ruling = guard->advance(grant.claim);
+    if (ruling.verdict == Verdict::admitted) overtaken = std::max(overtaken, before);
+    return ruling;
   });
 }
 
@@ -166,7 +180,7 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
   for (int grants = 0; grants < grants_max; ++grants) {
     auto grant = source.wait_acquire(settings.resource(), holder, options);
     if (!grant) return {};
-    const auto ruling = advance_or_release(settings, source, *grant);
+    const auto ruling = advance_or_release(settings, source, *grant, taken.overtaken);
     if (ruling.verdict != Verdict::admitted) {
       taken.refusal = ruling.verdict;
       if (!grant->is_new)
@@ -177,7 +191,10 @@ Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& 
       if (const auto* remote = dynamic_cast<const RemoteSource*>(&source)) {
         signature = remote->signature_of(grant->claim);
       }
-      return {.grant = std::move(grant), .refusal = {}, .signature = std::move(signature)};
+      return {.grant = std::move(grant),
+              .refusal = {},
+              .signature = std::move(signature),
+              .overtaken = taken.overtaken};
     }
   }
   return taken;

@@ -112,6 +112,9 @@ struct Taken {
   std::optional<Verdict>
       refusal;              // why not, if the guard refused it; nothing: the lock stayed held by others
   std::string signature{};  // of the grant's claim; empty: it is not signed
+  // The token of a holder, not known to be over, above whom the fence was raised; 0: none. Looked for only
+  // where the command has a --fence-method.
+  std::int64_t overtaken = 0;
 };
 [[nodiscard]] Taken take(const Settings& settings, TokenSource& source, const AcquireOptions& options);
 

@@ -1,0 +1,113 @@
+"""'fenceguard exec --fence-method': the holder before is cut off behind the advance and before the command runs.
+
+Shows: one that ended, whatever its status, is cut off by nobody; one whose exec was killed or paused is; what fails, is
+lost or is interrupted meanwhile runs no command.
+"""
+
+import os
+import signal
+import unittest
+
+import support
+from method import Method
+from waiting import wait_until
+
+FILES = ["--source", "sqlite:leases.db", "--storage", "sqlite:data.db", "--resource", "a"]
+
+
+class ExecTest(support.BinaryTest):
+    def setUp(self):
+        super().setUp()
+        self.make_file("leases.db", "data.db")
+        self.method = Method(self.path("one"))
+        self.words = ["exec", *FILES, "--fence-method", self.method.word]
+
+    def die(self, ttl="200ms"):
+        """A holder whose exec is killed."""
+        process = self.start(*self.words, "--ttl", ttl, "--", "sh", "-c", "echo $FENCING_TOKEN > token; sleep 100")
+        wait_until(lambda: os.path.exists(self.path("token")) and self.read("token"), what="the command's start")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        token = int(self.read("token"))
+        os.unlink(self.path("token"))
+        return token
+
+    def read(self, name):
+        with open(self.path(name), encoding="ascii") as file:
+            return file.read()
+
+    def test_one_that_ended_is_not_cut_off(self):
+        for status in (0, 3):
+            self.expect(status, *self.words, "--", "sh", "-c", f"exit {status}")
+        self.assertEqual(self.method.runs(), [])
+
+    def test_one_whose_exec_was_killed_is_cut_off_before_the_command_runs(self):
+        old = self.die()
+        self.method.hold()
+        process = self.start(*self.words, "--", "sh", "-c", "touch ran")
+        self.method.await_run(1)
+        self.assertFalse(os.path.exists(self.path("ran")))
+        self.method.release()
+        self.assertEqual(process.wait(), 0)
+        self.assertEqual(self.method.runs("ended"), [("a", old, old + 1)])
+        self.assertEqual(process.stderr.read(), "fenceguard: fence method command: success: says 0\n")
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1, "it is done")
+
+    def test_the_lease_is_renewed_meanwhile(self):
+        self.die()
+        self.method.hold()
+        process = self.start(*self.words, "--ttl", "1s", "--", "sh", "-c", "touch ran")
+        self.method.await_run(1)
+        self.expect(1, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a", "--wait", "2s")
+        self.method.release()
+        self.assertEqual(process.wait(), 0)
+
+    def test_where_it_is_to_wait_no_command_runs_and_the_next_one_tries_again(self):
+        old = self.die()
+        self.method.end_with(1)
+        told = self.expect(125, *self.words, "--fence-on-failure", "wait", "--", "touch", "ran")
+        self.assertIn("fence method command: failure: exit status 1", told.stderr)
+        self.assertIn("not run: the holder before could not be cut off", told.stderr)
+        self.assertFalse(os.path.exists(self.path("ran")))
+        self.expect(0, *self.words, "--fence-on-failure", "continue", "--", "touch", "ran")
+        self.assertEqual([run[1] for run in self.method.runs()], [old, old + 1], "all up to that token")
+
+    def test_a_signal_ends_the_wait_for_a_method_and_gives_the_lock_back(self):
+        self.die()
+        self.method.hold()
+        process = self.start(*self.words, "--ttl", "60s", "--", "touch", "ran")
+        self.method.await_run(1)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(), 128 + signal.SIGTERM)
+        self.method.release()
+        self.expect(0, *self.words, "--wait", "0s", "--", "true")
+        self.assertFalse(os.path.exists(self.path("ran")))
+
+    def test_a_paused_one_is_cut_off_and_what_it_does_afterwards_is_refused(self):
+        paused = self.start(*self.words, "--ttl", "200ms", "--", "sh", "-c", "echo $FENCING_TOKEN > token; sleep 100")
+        wait_until(lambda: os.path.exists(self.path("token")) and self.read("token"), what="the command's start")
+        paused.send_signal(signal.SIGSTOP)
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(self.method.runs("ended"), [("a", int(self.read("token")), int(self.read("token")) + 1)])
+        paused.send_signal(signal.SIGCONT)
+        self.assertEqual(paused.wait(), 124)
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1, "a late end closes no later fence, and opens none")
+
+    def test_wrong_usage_is_refused_before_the_lock_is_taken(self):
+        for sentence, *words in [
+                ("give --storage too", "--source", "sqlite:leases.db", "--fence-method", "command:/bin/true"),
+                ("the guard that runs there has its own", "--server", "http://127.0.0.1:1", "--fence-method",
+                 "command:/bin/true"),
+                ("terminate-backends: it is for a postgres: storage, and this is exec on a sqlite: storage", *FILES[:4],
+                 "--fence-method", "terminate-backends"),
+                ("upstream-reset: it is for serve", *FILES[:4], "--fence-method", "upstream-reset"),
+                ("--fence-timeout is for a --fence-method", *FILES[:4], "--fence-timeout", "1s")]:
+            told = self.expect(125, "exec", *words, "--resource", "a", "--", "touch", "ran")
+            self.assertIn(sentence, told.stderr)
+        self.assertFalse(os.path.exists(self.path("ran")))
+
+
+if __name__ == "__main__":
+    unittest.main()

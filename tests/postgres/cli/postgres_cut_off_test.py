@@ -1,0 +1,82 @@
+"""'exec --fence-method terminate-backends': sessions of the old holder end before the next command runs.
+
+Shows: sessions in a transaction under the old claim, and idle ones that were started under it, are gone; those of others
+stay; and a holder that ended is cut off by nobody.
+"""
+
+import os
+import signal
+import subprocess
+import unittest
+
+import postgres_case
+import support
+from postgres_case import PostgresTest, setUpModule  # noqa: F401
+from waiting import wait_until
+
+SLEEP = "select pg_sleep(100)"
+
+
+class TerminateBackends(PostgresTest):
+    def setUp(self):
+        super().setUp()
+        self.words = ["exec", "--source", self.url, "--storage", self.url, "--resource", "r", "--fence-method",
+                      "terminate-backends"]
+
+    def psql_words(self, user="postgres"):
+        return f"psql -qX 'host=127.0.0.1 port={self.server.port} dbname={self.database} user={user}'"
+
+    def sessions(self):
+        """{application_name} of the others in this database."""
+        return {name for name in self.sql("select application_name from pg_stat_activity where "
+                                          "datname = current_database() and pid <> pg_backend_pid()").splitlines()}
+
+    def holder(self, words):
+        """An exec whose command has a session, and is paused with it."""
+        process = self.start(*self.words, "--ttl", "300ms", "--", "sh", "-c", words,
+                             env={"PGPASSWORD": postgres_case.SECRET})
+        wait_until(lambda: any(name.startswith("fenceguard:") for name in self.sessions()), what="its session")
+        return process
+
+    def start_psql(self, name):
+        words = ["psql", "-qX", f"host=127.0.0.1 port={self.server.port} dbname={self.database} user=postgres "
+                 f"application_name={name}", "-c", SLEEP]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "PGPASSWORD": postgres_case.SECRET})
+        self.addCleanup(support.end_process, process)
+        wait_until(lambda: name in self.sessions(), what="another session")
+        return process
+
+    def test_sessions_of_an_old_holder_end_and_others_stay(self):
+        process = self.holder(f"{self.psql_words()} -c '{SLEEP}'")
+        other = self.start_psql("other")
+        (name,) = [name for name in self.sessions() if name.startswith("fenceguard:")]
+        process.send_signal(signal.SIGSTOP)
+        told = self.expect(0, *self.words, "--", "true")
+        self.assertIn("fence method terminate-backends: success: connections ended: 1", told.stderr)
+        self.assertNotIn(name, self.sessions())
+        self.assertIn("other", self.sessions())
+        self.assertIsNone(other.poll())
+        process.send_signal(signal.SIGCONT)
+        process.wait()
+
+    def test_one_that_ended_is_not_cut_off(self):
+        for _ in range(2):
+            told = self.expect(0, *self.words, "--", "true")
+            self.assertEqual(told.stderr, "")
+
+    def test_where_sessions_may_not_be_ended_it_has_failed(self):
+        process = self.holder(f"{self.psql_words()} -c '{SLEEP}'")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.sql("create role weak login password '%s'; grant usage on schema fenceguard to weak; "
+                 "grant execute on all functions in schema fenceguard to weak; "
+                 "grant select on all tables in schema fenceguard to weak" % postgres_case.SECRET)
+        weak = self.url_of(self.database, user="weak")
+        told = self.expect(125, "exec", "--source", self.url, "--storage", weak, "--resource", "r", "--fence-method",
+                           "terminate-backends", "--fence-on-failure", "wait", "--", "touch", "ran")
+        self.assertIn("fence method terminate-backends: failure", told.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
