@@ -1,0 +1,54 @@
+-- The fences of one database: tables, and the view for people. MariaDB 10.6 and later; every statement of these files is
+-- one of MySQL 8, too. A statement ends at a line that is //.
+--
+-- A fence is what is remembered per resource: the highest token seen and whose it was. Names without a database are of
+-- the database in which they are installed, for the procedures as well. Only the procedures of the next files write here;
+-- the users that call them need EXECUTE and no right on any table.
+
+-- Stored with every routine: no setting of a caller's is in force in one.
+SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'
+//
+SET NAMES utf8mb4 COLLATE utf8mb4_bin
+//
+-- One row: the fence of every resource that has no record of its own, which only ever rises.
+CREATE TABLE IF NOT EXISTS namespace (
+  only_row    TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
+  version     INT NOT NULL,
+  floor_token BIGINT NOT NULL
+) ENGINE = InnoDB
+//
+-- Bytes, which no collation folds or pads.
+CREATE TABLE IF NOT EXISTS fences (
+  resource    VARBINARY(512) NOT NULL PRIMARY KEY,
+  token       BIGINT NOT NULL,
+  holder      VARBINARY(128) NOT NULL,
+  sequence    BIGINT,                      -- last one that took effect under this token
+  closed      BOOLEAN NOT NULL DEFAULT 0,  -- by a revoke; a higher token opens it again
+  below_floor BOOLEAN NOT NULL DEFAULT 0,  -- so that a write need not lock the floor
+  updated_at  DATETIME(6) NOT NULL,        -- UTC
+  KEY fences_token (token)                 -- highest token, and what to compact
+) ENGINE = InnoDB
+//
+-- Fences that were set by hand.
+CREATE TABLE IF NOT EXISTS rebases (
+  id         BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  resource   VARBINARY(512) NOT NULL,
+  token_from BIGINT,
+  token_to   BIGINT NOT NULL,
+  done_by    VARCHAR(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  done_at    DATETIME(6) NOT NULL
+) ENGINE = InnoDB
+//
+-- A row comes and goes with a transaction that changed nothing else and must be durable: InnoDB shows what is committed
+-- before it is written, and a commit without changes writes nothing.
+CREATE TABLE IF NOT EXISTS commit_marks (
+  id VARBINARY(36) NOT NULL PRIMARY KEY
+) ENGINE = InnoDB
+//
+-- What people look at. It names no holder: token and holder together are a claim.
+CREATE OR REPLACE VIEW fence AS
+  SELECT CONVERT(f.resource USING utf8mb4) AS resource, f.token, f.sequence, f.closed, f.updated_at FROM fences f
+//
+-- Installing is what initialises it. What was restored keeps its floor.
+INSERT INTO namespace (only_row, version, floor_token) VALUES (1, 1, 0) ON DUPLICATE KEY UPDATE version = 1
+//

@@ -1,0 +1,123 @@
+-- The rule, what a claim is, and how a refusal is told. Nothing here writes anything.
+
+-- Judges a claim against what is on record (nulls: no record) and the floor. The twin of judge() in guard/judge.cpp; both
+-- answer the shared table of cases, tests/judge_cases.tsv. 'advance': admitted, and the fence is to be raised.
+DROP FUNCTION IF EXISTS judge
+//
+CREATE FUNCTION judge(
+  record_token BIGINT, record_holder VARBINARY(128), record_sequence BIGINT, record_closed BOOLEAN,
+  floor_token BIGINT, token BIGINT, holder VARBINARY(128), sequence BIGINT)
+RETURNS VARCHAR(16) CHARACTER SET ascii DETERMINISTIC NO SQL
+RETURN CASE
+  WHEN token = record_token AND record_token >= floor_token THEN
+    CASE
+      WHEN record_closed THEN 'stale'
+      WHEN holder <> record_holder THEN 'conflict'
+      WHEN sequence IS NULL OR record_sequence IS NULL OR sequence > record_sequence THEN 'admitted'
+      WHEN sequence = record_sequence THEN 'duplicate'
+      ELSE 'stale'
+    END
+  WHEN token > GREATEST(COALESCE(record_token, 0), floor_token) THEN 'advance'
+  ELSE 'stale'
+END
+//
+-- A number of low to 9223372036854775807 in its only spelling; null for everything else. A parameter of type BIGINT would
+-- make the highest token of a number that is too large, and 12 of '12x', with a warning at most.
+DROP FUNCTION IF EXISTS read_number
+//
+CREATE FUNCTION read_number(digits VARCHAR(40) CHARACTER SET utf8mb4, low INT) RETURNS BIGINT DETERMINISTIC NO SQL
+RETURN CASE
+  WHEN digits REGEXP '^(0|[1-9][0-9]{0,18})$' AND digits NOT REGEXP '[^0-9]'
+       AND CAST(digits AS DECIMAL(20)) BETWEEN low AND 9223372036854775807
+    THEN CAST(digits AS SIGNED)
+END
+//
+-- What is wrong with the name of a resource, as a sentence; null if it is one. See guard/resource.hpp.
+DROP FUNCTION IF EXISTS objection
+//
+CREATE FUNCTION objection(resource VARCHAR(600) CHARACTER SET utf8mb4)
+RETURNS VARCHAR(100) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
+RETURN CASE
+  WHEN resource IS NULL THEN 'a resource is missing: it is null'
+  WHEN resource = '' OR LENGTH(resource) > 512 THEN 'a resource has a name of 1 to 512 bytes'
+  WHEN resource REGEXP '[\\x{1}-\\x{1f}\\x{7f}-\\x{9f}]' OR INSTR(resource, CHAR(0 USING utf8mb4)) > 0
+    THEN 'a resource''s name has no control characters'
+  WHEN resource REGEXP '(^|/)(/|$)' THEN 'a resource has no empty segment: no slash at either end, no two in a row'
+  WHEN resource REGEXP '(^|/)[.]{1,2}(/|$)' THEN 'a resource has no dot segment (''.'' or ''..'')'
+END
+//
+DROP PROCEDURE IF EXISTS invalid
+//
+CREATE PROCEDURE invalid(sentence VARCHAR(128) CHARACTER SET utf8mb4)
+NO SQL
+SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = sentence
+//
+-- The parts of a claim as they are kept; raises 22023 for what is none. The text parameters have room for more than is
+-- allowed: a session without strict mode cuts off what is too long, before the procedure sees it.
+DROP PROCEDURE IF EXISTS read_claim
+//
+CREATE PROCEDURE read_claim(
+  resource_text VARCHAR(600) CHARACTER SET utf8mb4, token_text VARCHAR(40) CHARACTER SET utf8mb4,
+  holder_text VARCHAR(140) CHARACTER SET utf8mb4, sequence_text VARCHAR(40) CHARACTER SET utf8mb4,
+  OUT resource VARBINARY(512), OUT token BIGINT, OUT holder VARBINARY(128), OUT sequence BIGINT)
+NO SQL
+BEGIN
+  DECLARE wrong VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT objection(resource_text);
+  IF wrong IS NOT NULL THEN CALL invalid(wrong); END IF;
+  IF token_text IS NULL THEN CALL refuse('missing', NULL, NULL); END IF;
+  SET token = read_number(token_text, 1);
+  IF token IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
+  SET holder_text = COALESCE(holder_text, '');
+  IF LENGTH(holder_text) > 128 OR holder_text REGEXP '[^!-~]' THEN
+    CALL invalid('a holder is up to 128 bytes of visible ASCII without spaces');
+  END IF;
+  SET sequence = read_number(sequence_text, 0);
+  IF sequence_text IS NOT NULL AND sequence IS NULL THEN
+    CALL invalid('a sequence is a number from 0 to 9223372036854775807');
+  END IF;
+  SET resource = CAST(resource_text AS BINARY);
+  SET holder = CAST(holder_text AS BINARY);
+END
+//
+-- Raises ZF001 (stale), ZF002 (conflict), ZF003 (missing), ZF004 (implausible), ZF007 (outside of a transaction) or 40001
+-- (advance first). The message is JSON of less than 128 characters, which is all that MySQL keeps; it never names the
+-- present holder.
+DROP PROCEDURE IF EXISTS refuse
+//
+CREATE PROCEDURE refuse(verdict VARCHAR(16) CHARACTER SET utf8mb4, token BIGINT, highest BIGINT)
+NO SQL
+BEGIN
+  DECLARE message VARCHAR(128) CHARACTER SET utf8mb4;
+  SET message = CONCAT('{"verdict":"', verdict, '","token":', COALESCE(CONCAT('"', token, '"'), 'null'),
+                       ',"highest":', COALESCE(CONCAT('"', highest, '"'), 'null'), '}');
+  CASE verdict
+    WHEN 'stale' THEN SIGNAL SQLSTATE 'ZF001' SET MESSAGE_TEXT = message;
+    WHEN 'conflict' THEN SIGNAL SQLSTATE 'ZF002' SET MESSAGE_TEXT = message;
+    WHEN 'missing' THEN SIGNAL SQLSTATE 'ZF003' SET MESSAGE_TEXT = message;
+    WHEN 'implausible' THEN SIGNAL SQLSTATE 'ZF004' SET MESSAGE_TEXT = message;
+    WHEN 'outside' THEN SIGNAL SQLSTATE 'ZF007' SET MESSAGE_TEXT = message;
+    ELSE SIGNAL SQLSTATE '40001' SET MESSAGE_TEXT = message;
+  END CASE;
+END
+//
+-- Raises ZF008 where a fence that is raised here would not be there after a crash, or not be the one that counts: the
+-- procedures run with their definer's rights, which may well be above read_only.
+DROP PROCEDURE IF EXISTS require_fit_server
+//
+CREATE PROCEDURE require_fit_server()
+NO SQL
+BEGIN
+  IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is read_only: go to the primary';
+  END IF;
+  /*M!100600 IF @@global.wsrep_on THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is a node of a Galera cluster, in which a lock is its node''s own';
+  END IF; */
+  IF @@global.innodb_flush_log_at_trx_commit NOT IN (1, 3) THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a commit is not durable here: set innodb_flush_log_at_trx_commit = 1';
+  END IF;
+  IF @@global.log_bin AND @@global.sync_binlog <> 1 THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a commit is not durable here: set sync_binlog = 1, as there is a binary log';
+  END IF;
+END
+//

@@ -1,0 +1,191 @@
+-- What a writer calls in its own transaction.
+--
+-- A transaction is let in under a claim that *equals* the fence, and never raises it: that is advance(), in a transaction
+-- of its own, before. The fence's row is locked until the end of the transaction, shared by writers of one token, and
+-- InnoDB's queue for a row is first come, first served: an advance that waits lets no other writer pass.
+
+-- Judges in the caller's transaction. verdict: 'admitted', 'duplicate', 'stale', 'conflict', 'advance' (advance first; or
+-- begin anew, if the snapshot is older than the advance), 'outside' (no transaction is open).
+DROP PROCEDURE IF EXISTS rule_in
+//
+CREATE PROCEDURE rule_in(
+  resource VARBINARY(512), token BIGINT, holder VARBINARY(128), sequence BIGINT,
+  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
+MODIFIES SQL DATA
+rule: BEGIN
+  DECLARE floor_token, record_token, record_sequence BIGINT;
+  DECLARE record_holder VARBINARY(128);
+  DECLARE is_closed, is_below_floor, is_open BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  -- By the transaction's snapshot, which is made here unless it was before, and without a lock: what is refused by it
+  -- stays refused, as a fence only rises; and no gap is locked where there is no record.
+  SELECT n.floor_token, f.token, f.holder, f.sequence, f.closed
+  INTO floor_token, record_token, record_holder, record_sequence, is_closed
+  FROM namespace n LEFT JOIN fences f ON f.resource = resource;
+  -- Without a transaction the lock would be let go of at once. This fails in one, and does nothing else.
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  IF NOT is_open THEN
+    SET verdict = 'outside';
+    LEAVE rule;
+  END IF;
+  IF floor_token IS NULL THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';
+  END IF;
+  SET highest = GREATEST(COALESCE(record_token, 0), floor_token);
+  SET verdict = judge(record_token, record_holder, record_sequence, is_closed, floor_token, token, holder, NULL);
+  IF verdict <> 'admitted' THEN LEAVE rule; END IF;
+  -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked; a
+  -- sequence is written, and two that share a lock cannot both wait to write.
+  SET record_token = NULL;
+  IF sequence IS NULL THEN
+    SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
+    INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
+    FROM fences f WHERE f.resource = resource LOCK IN SHARE MODE;
+  ELSE
+    SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
+    INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
+    FROM fences f WHERE f.resource = resource FOR UPDATE;
+  END IF;
+  SET highest = GREATEST(COALESCE(record_token, 0), highest);
+  IF record_token IS NULL OR is_below_floor THEN
+    SET verdict = 'stale';
+  ELSE
+    SET verdict = judge(record_token, record_holder, record_sequence, is_closed, 0, token, holder, sequence);
+  END IF;
+  -- A duplicate is told once its first commit is durable, which this one's is not before.
+  IF sequence IS NOT NULL AND verdict IN ('admitted', 'duplicate') THEN
+    UPDATE fences f SET f.sequence = sequence, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = resource;
+  END IF;
+END
+//
+-- The claim, judged in this transaction and for it; a row: verdict ('admitted', 'duplicate') and highest. Raises for all
+-- else (see refuse()). After that the transaction is rolled back, and the session is in one that reads only, so that a
+-- client that does not look writes nothing until it says COMMIT, ROLLBACK or BEGIN.
+--
+--   START TRANSACTION;
+--   CALL fenceguard.admit('accounts/42', 34, 'h', NULL);
+--   UPDATE account SET balance = 70 WHERE id = 42;
+--   COMMIT;
+DROP PROCEDURE IF EXISTS admit
+//
+CREATE PROCEDURE admit(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE highest, number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    START TRANSACTION READ ONLY;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
+  CALL rule_in(name, number, owner, turn, verdict, highest);
+  IF verdict NOT IN ('admitted', 'duplicate') THEN CALL refuse(verdict, number, highest); END IF;
+  SELECT verdict, highest;
+END
+//
+-- The same with every refusal as a row, after which the session is as above: for libraries.
+DROP PROCEDURE IF EXISTS try_admit
+//
+CREATE PROCEDURE try_admit(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE highest, number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    START TRANSACTION READ ONLY;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
+  CALL rule_in(name, number, owner, turn, verdict, highest);
+  IF verdict NOT IN ('admitted', 'duplicate') THEN
+    ROLLBACK;
+    START TRANSACTION READ ONLY;
+  END IF;
+  SELECT verdict, highest;
+END
+//
+-- Before the COMMIT: raises unless the fence equals the claim still, and keeps it so until then. The lock that admit() took
+-- is gone after a rollback to a savepoint that is older than the transaction's first statement, a statement that commits
+-- by itself (DDL, LOCK TABLES, BEGIN), and a deadlock. For libraries, in one message: CALL fenceguard.confirm(...); COMMIT.
+DROP PROCEDURE IF EXISTS confirm
+//
+CREATE PROCEDURE confirm(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE highest, number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    START TRANSACTION READ ONLY;
+    RESIGNAL;
+  END;
+  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
+  CALL rule_in(name, number, owner, turn, verdict, highest);
+  IF verdict <> 'admitted' THEN CALL refuse(verdict, number, highest); END IF;
+END
+//
+-- For libraries: begins a READ COMMITTED transaction and judges in it, as try_admit(); and advances before, in one of its
+-- own, where the claim must (see try_advance()). Fails with 1568 inside of another transaction. A row: verdict
+-- ('admitted', 'duplicate', 'stale', 'conflict', 'implausible') and highest. A transaction is open after 'admitted' and
+-- 'duplicate'; after all else the session is as after a refusal of admit().
+DROP PROCEDURE IF EXISTS start_admitted
+//
+CREATE PROCEDURE start_admitted(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE highest, number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE changed BOOLEAN;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_begun THEN
+      ROLLBACK;
+      START TRANSACTION READ ONLY;
+    END IF;
+    RESIGNAL;
+  END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  SET is_begun = TRUE;
+  START TRANSACTION;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
+  CALL rule_in(name, number, owner, turn, verdict, highest);
+  IF verdict = 'advance' THEN
+    COMMIT;
+    CALL advance_alone(resource, token, holder, COALESCE(drain_s, 5), jump_max, verdict, highest, changed);
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    IF verdict = 'admitted' THEN CALL rule_in(name, number, owner, turn, verdict, highest); END IF;
+  END IF;
+  IF verdict NOT IN ('admitted', 'duplicate') THEN
+    ROLLBACK;
+    START TRANSACTION READ ONLY;
+  END IF;
+  SELECT verdict, highest;
+END
+//

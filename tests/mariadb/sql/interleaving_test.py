@@ -1,0 +1,285 @@
+"""Sessions that meet: who waits for whom, what an old snapshot sees, and that no advance starves or deadlocks.
+
+Each test is an order of steps, written down; a wait for a lock is looked for, not slept for.
+"""
+
+import random
+import threading
+import unittest
+
+import pymysql
+
+from sessions import LOCK_WAIT_TIMEOUT, ServerTest
+
+LEVELS = ("read uncommitted", "read committed", "repeatable read", "serializable")
+ADMIT = "call admit('accounts/1', {}, '{}', null)"
+ADVANCE = "call advance('accounts/1', {}, '{}')"
+
+
+class TakeOver(ServerTest):
+    settings = {"innodb-lock-wait-timeout": 60}
+
+    def setUp(self):
+        super().setUp()
+        self.put("accounts/1", 34, "a")
+        # An advance goes on waiting, however slow the next step of the test is.
+        self.advance = "call try_advance('accounts/1', {}, '{}', 60, null)"
+
+    def open_write(self, value, level="read committed", token=34, holder="a"):
+        writer = self.session(level)
+        writer.run("start transaction")
+        writer.run(ADMIT.format(token, holder))
+        writer.run(f"update account set balance = {value} where id = 1")
+        return writer
+
+    def test_an_advance_waits_for_older_writers_and_shuts_them_out_afterwards(self):
+        for level in LEVELS:
+            self.setUp()
+            writer = self.open_write(1, level)
+            next_holder = self.session()
+            next_holder.begin_run(self.advance.format(35, "b"))
+            self.server.wait_until_waiting(next_holder)
+            writer.run("commit")
+            self.assertEqual(next_holder.wait()[0][0], "admitted", level)
+            self.assertEqual(self.balance(), 1)
+            writer.run("start transaction")
+            self.assertEqual(self.verdict(writer, ADMIT.format(34, "a")), "stale", level)
+            writer.run("rollback")
+
+    def test_from_the_moment_an_advance_waits_no_older_writer_is_let_in(self):
+        first = self.open_write(1)
+        next_holder = self.session()
+        next_holder.begin_run(self.advance.format(35, "b"))
+        self.server.wait_until_waiting(next_holder)
+        late = self.session()
+        late.run("start transaction")
+        late.begin_run(ADMIT.format(34, "a"))
+        self.server.wait_until_waiting(late)
+        first.run("update account set balance = 2 where id = 1")
+        first.run(ADMIT.format(34, "a"))  # what it has it has
+        first.run("commit")
+        self.assertEqual(next_holder.wait()[0][0], "admitted")
+        with self.assertRaises(pymysql.Error) as refused:
+            late.wait()
+        self.assertEqual(self.refusal(refused.exception), "stale")
+
+    def test_writers_of_one_token_run_side_by_side(self):
+        first = self.open_write(1)
+        second = self.session()
+        second.run("start transaction")
+        second.run(ADMIT.format(34, "a"))
+        second.run("update account set balance = 2 where id = 2")
+        second.run("commit")
+        first.run("commit")
+        self.assertEqual((self.balance(1), self.balance(2)), (1, 2))
+
+    def test_a_snapshot_that_is_older_than_the_advance_is_not_let_in(self):
+        """The new holder's transaction read before it advanced; what it would read of the other's write is lost."""
+        begin = {"read": ("start transaction", "select balance from account where id = 1"),
+                 "begin": ("start transaction with consistent snapshot",)}
+        for level in LEVELS:
+            for how, steps in begin.items():
+                self.setUp()
+                writer = self.open_write(70)
+                client = self.session(level)
+                if level == "serializable" and how == "read":
+                    continue  # the read waits for the write
+                for step in steps:
+                    client.run(step)
+                next_holder = self.session()
+                next_holder.begin_run(self.advance.format(35, "b"))
+                self.server.wait_until_waiting(next_holder)
+                writer.run("commit")
+                next_holder.wait()
+                answer = self.verdict(client, ADMIT.format(35, "b"))
+                if level == "repeatable read":
+                    self.assertEqual(answer, "advance", how)
+                    client.run("rollback")
+                    client.run("start transaction")
+                    self.assertEqual(self.verdict(client, ADMIT.format(35, "b")), "admitted")
+                else:
+                    self.assertEqual(answer, "admitted", f"{level} {how}")
+                self.assertEqual(client.run("select balance from account where id = 1"), ((70,),), f"{level} {how}")
+                client.run("rollback")
+
+    def test_a_claim_that_would_advance_is_told_to_do_so_first_at_every_level(self):
+        for level in LEVELS:
+            client = self.session(level)
+            client.run("start transaction")
+            self.assertEqual(self.verdict(client, ADMIT.format(35, "b")), "advance", level)
+            client.run("rollback")
+        self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
+
+    def test_with_snapshot_isolation_the_outcome_is_the_same(self):
+        client = self.session("repeatable read")
+        client.run("set innodb_snapshot_isolation = on")
+        client.run("start transaction with consistent snapshot")
+        self.session().run(ADVANCE.format(35, "b"))
+        self.assertEqual(self.verdict(client, ADMIT.format(35, "b")), "advance")
+        client.run("rollback")
+        client.run("start transaction with consistent snapshot")
+        self.session().run(ADVANCE.format(36, "c"))
+        self.assertIn(self.verdict(client, ADMIT.format(35, "b")), ("stale", 1020))
+
+    def test_a_savepoint_that_is_rolled_back_leaves_the_lock_unless_nothing_was_done_before_it(self):
+        """InnoDB rolls all back to a savepoint that is older than the transaction's first statement; confirm() tells."""
+        for first, is_locked in (("select 1 from account limit 1", True), ("do 0", False)):
+            self.setUp()
+            writer = self.session()
+            for sql in ("start transaction", first, "savepoint before_that", ADMIT.format(34, "a"),
+                        "rollback to savepoint before_that", "update account set balance = 5 where id = 1"):
+                writer.run(sql)
+            next_holder = self.session()
+            next_holder.begin_run(self.advance.format(35, "b"))
+            if is_locked:
+                self.server.wait_until_waiting(next_holder)
+                writer.run("call confirm('accounts/1', 34, 'a')")
+            else:
+                self.assertEqual(next_holder.wait()[0][0], "admitted")
+                self.assertEqual(self.verdict(writer, "call confirm('accounts/1', 34, 'a')"), "stale")
+            writer.run("commit")
+            if is_locked:
+                next_holder.wait()
+            self.assertEqual(self.balance(), 5 if is_locked else 100)
+
+    def test_an_advance_that_cannot_be_had_in_time_changes_nothing_and_holds_nobody_up(self):
+        writer = self.open_write(1)
+        next_holder = self.session()
+        self.assert_fails(next_holder, "call try_advance('accounts/1', 35, 'b', 1, null)", LOCK_WAIT_TIMEOUT)
+        self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
+        self.assertEqual(next_holder.run("select @@innodb_lock_wait_timeout"), ((60,),))
+        other = self.session()
+        other.run("start transaction")
+        self.assertEqual(self.verdict(other, ADMIT.format(34, "a")), "admitted")
+        other.run("commit")
+        writer.run("commit")
+        self.assertEqual(self.verdict(next_holder, self.advance.format(35, "b")), "admitted")
+
+    def test_a_revoke_and_a_floor_wait_for_writers_and_shut_them_out(self):
+        for call in ("revoke_fence('accounts/1', null, null)", "init(40)"):
+            self.setUp()
+            writer = self.open_write(1)
+            administrator = self.session()
+            administrator.begin_run(f"call {call}")
+            self.server.wait_until_waiting(administrator)
+            writer.run("commit")
+            administrator.wait()
+            writer.run("start transaction")
+            self.assertEqual(self.verdict(writer, ADMIT.format(34, "a")), "stale")
+            writer.run("rollback")
+
+    def test_a_compaction_that_meets_a_writer_gives_up(self):
+        writer = self.open_write(1)
+        self.assert_fails(self.session(), "call compact(50)", LOCK_WAIT_TIMEOUT)
+        self.assertEqual(self.verdict(writer, ADMIT.format(34, "a")), "admitted")
+
+    def test_a_record_that_came_and_went_is_stale(self):
+        """An old snapshot sees the fence; it was folded into the floor since."""
+        client = self.session("repeatable read")
+        client.run("start transaction with consistent snapshot")
+        self.session().run("call compact(50)")
+        self.assertEqual(self.verdict(client, ADMIT.format(34, "a")), "stale")
+
+    def test_two_writes_with_sequences_do_not_deadlock(self):
+        writers = [self.session() for _ in range(2)]
+        for writer in writers:
+            writer.run("start transaction")
+        writers[0].run("call admit('accounts/1', 34, 'a', 1)")
+        writers[1].begin_run("call admit('accounts/1', 34, 'a', 2)")
+        self.server.wait_until_waiting(writers[1])
+        writers[0].run("commit")
+        self.assertEqual(writers[1].wait()[0][0], "admitted")
+        writers[1].run("commit")
+        self.assertEqual(self.fence("accounts/1")[2], 2)
+
+    def test_a_sequence_that_was_rolled_back_is_free(self):
+        writer = self.session()
+        for end, answer in (("rollback", "admitted"), ("commit", "admitted"), ("commit", "duplicate")):
+            writer.run("start transaction")
+            self.assertEqual(self.verdict(writer, "call admit('accounts/1', 34, 'a', 7)"), answer)
+            writer.run(end)
+
+
+class Crowds(ServerTest):
+    def run_all(self, bodies):
+        errors = []
+
+        def guarded(body):
+            try:
+                body()
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
+    def test_a_stream_of_writers_does_not_starve_an_advance(self):
+        """Sixteen writers of token 1 that go on until they are refused, each with the fence locked for longer than between."""
+        self.session().run("call advance('accounts/1', 1, 'a')")
+        refused = []
+
+        def write():
+            session = self.session()
+            while True:
+                session.run("start transaction")
+                answer = self.verdict(session, ADMIT.format(1, "a"))
+                if answer != "admitted":
+                    refused.append(answer)
+                    return
+                session.run("select sleep(0.005)")
+                session.run("commit")
+
+        def take_over():
+            self.assertEqual(self.session().run("call try_advance('accounts/1', 2, 'b', 60, null)")[0][0], "admitted")
+
+        self.run_all([write] * 16 + [take_over])
+        self.assertEqual(refused, ["stale"] * 16)
+
+    def test_advances_of_resources_without_a_record_do_not_deadlock(self):
+        def advance(number):
+            session = self.session()
+            order = random.Random(number).sample(range(20), 20)
+            for name in order:
+                answer = self.verdict(session, f"call try_advance('new/{name}', {number}, 'h{number}', 60, null)")
+                self.assertIn(answer, ("admitted", "stale"))
+
+        self.run_all([lambda n=number: advance(n) for number in range(1, 9)])
+        self.assertEqual(self.sql("select count(*), min(token), max(token) from fences"), ((20, 8, 8),))
+
+    def test_no_update_is_lost_whatever_the_level_is(self):
+        """Holders that take over from each other without any lock, read, and write; a counter counts what was admitted."""
+        seed = random.randrange(10**6)
+        numbers = iter(range(1, 10**6))
+        draw = threading.Lock()
+        admitted = []
+
+        def hold(number):
+            randomness = random.Random(seed + number)
+            session = self.session(LEVELS[number % 4])
+            for _ in range(25):
+                with draw:
+                    token = next(numbers)
+                if self.verdict(session, f"call try_advance('accounts/1', {token}, 'h{token}', 60, null)") != "admitted":
+                    continue
+                session.run("start transaction")
+                if self.verdict(session, ADMIT.format(token, f"h{token}")) != "admitted":
+                    session.run("rollback")
+                    continue
+                value = session.run("select balance from account where id = 1")[0][0]
+                session.run(f"update account set balance = {value + 1} where id = 1")
+                end = randomness.choice(("commit", "commit", "rollback"))
+                session.run(end)
+                if end == "commit":
+                    admitted.append(token)
+
+        self.run_all([lambda n=number: hold(n) for number in range(8)])
+        self.assertGreater(len(admitted), 0, f"seed {seed}")
+        self.assertEqual(self.balance(), 100 + len(admitted), f"seed {seed}")
+
+
+if __name__ == "__main__":
+    unittest.main()

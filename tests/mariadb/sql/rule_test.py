@@ -1,0 +1,255 @@
+"""The rule in SQL: every line of the shared table, by the calls that a client makes; and what is no claim."""
+
+import os
+import unittest
+
+from sessions import IMPOSSIBLE_IN_A_TRANSACTION, READ_ONLY_TRANSACTION, ServerTest
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "judge_cases.tsv")
+HIGHEST = 2**63 - 1
+
+
+def cases():
+    with open(CASES, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip() and not line.startswith("#"):
+                yield number, [None if word == "-" else word for word in line.rstrip("\n").split("\t")]
+
+
+class Rule(ServerTest):
+    def test_each_line_of_the_table_is_answered_by_advance_and_admit(self):
+        client = self.session()
+        floors = {}
+        for number, line in cases():
+            floors.setdefault(int(line[4]), []).append((number, line))
+        self.assertGreater(sum(map(len, floors.values())), 150)
+        for floor, of_floor in sorted(floors.items()):
+            self.setUp()
+            client = self.session()
+            self.sql("update namespace set floor_token = %s", (floor,))
+            for number, (token, holder, sequence, closed, _, *_rest) in of_floor:
+                if token is not None:
+                    self.put(f"case/{number}", token, holder, sequence, int(closed))
+            for number, line in of_floor:
+                self.check(client, f"case/{number}", line)
+
+    def check(self, client, resource, line):
+        token, holder, sequence, verdict, *after = line[5:]
+        client.run("start transaction")
+        answer = client.run("call try_admit(%s, %s, %s, %s)", (resource, token, holder, sequence))[0][0]
+        if answer == "advance":
+            client.run("rollback")
+            self.assertEqual(client.run("call try_advance(%s, %s, %s, null, null)", (resource, token, holder))[0][:2],
+                             ("admitted", int(token)), resource)
+            client.run("start transaction")
+            answer = client.run("call try_admit(%s, %s, %s, %s)", (resource, token, holder, sequence))[0][0]
+        client.run("commit")
+        self.assertEqual(answer, verdict, resource)
+        expected = None if after[0] is None else (int(after[0]), after[1], None if after[2] is None else int(after[2]),
+                                                  int(after[3]))
+        self.assertEqual(self.fence(resource), expected, resource)
+
+    def test_each_line_is_answered_by_an_advance_alone(self):
+        client = self.session()
+        for number, line in cases():
+            token, holder, sequence, closed, floor, new_token, new_holder, new_sequence, verdict = line[:9]
+            if new_sequence is not None:
+                continue
+            self.sql("delete from fences")
+            self.sql("update namespace set floor_token = %s", (floor,))
+            if token is not None:
+                self.put("r", token, holder, sequence, int(closed))
+            answer = client.run("call try_advance('r', %s, %s, null, null)", (new_token, new_holder))[0]
+            self.assertEqual(answer[0], verdict, number)
+            self.assertEqual(answer[1], max(int(line[9] or 0), int(floor)), number)
+
+    def test_a_holder_and_a_resource_are_bytes(self):
+        client = self.session()
+        for name in ("a", "A", "ä", "a ", "é", "e", "ss", "ß"):
+            self.assertEqual(client.run("call try_advance(%s, 1, 'h', null, null)", (name,))[0][0], "admitted")
+        self.assertEqual(self.sql("select count(*) from fences"), ((8,),))
+        self.assertEqual(self.verdict(client, "call try_advance('a', 1, 'H', null, null)"), "conflict")
+        with self.server.session(self.dbname) as latin:
+            latin.run("set names latin1")
+            latin.run("call advance('\xe4', 2, 'h')".encode("latin-1"))
+        self.assertEqual(self.fence("ä")[0], 2)
+
+    def test_what_is_no_claim_is_refused_by_name_and_moves_nothing(self):
+        client = self.session()
+        client.run("set sql_mode = ''")  # in which a server cuts off what is too long, and reads 12 in '12x'
+        wrong = {"'', 1, ''": "1 to 512 bytes", "repeat('x', 513), 1, ''": "1 to 512 bytes",
+                 "repeat('x', 5000), 1, ''": "1 to 512 bytes", "repeat('\u00e4', 257), 1, ''": "1 to 512 bytes",
+                 "'a//b', 1, ''": "empty segment", "'/a', 1, ''": "empty segment", "'a/', 1, ''": "empty segment",
+                 "'.', 1, ''": "dot segment", "'a/../b', 1, ''": "dot segment", "'a\\nb', 1, ''": "control",
+                 "'a\\n', 1, ''": "control", "'a\\0b', 1, ''": "control", "'a\u0085', 1, ''": "control",
+                 "null, 1, ''": "missing", "'a', null, ''": "missing", "'a', 0, ''": "a token is",
+                 "'a', -1, ''": "a token is", "'a', 1.5, ''": "a token is", "'a', '12x', ''": "a token is",
+                 "'a', '1\\n', ''": "a token is", "'a', '01', ''": "a token is", "'a', '', ''": "a token is",
+                 "'a', 9223372036854775808, ''": "a token is", "'a', 1e300, ''": "a token is",
+                 "'a', 99999999999999999999, ''": "a token is", "'a', 1, 'a b'": "a holder is",
+                 "'a', 1, '\u00e4'": "a holder is", "'a', 1, repeat('h', 129)": "a holder is"}
+        for arguments, sentence in wrong.items():
+            self.assertIn(sentence, self.assert_fails(client, f"call advance({arguments})", 1644), arguments)
+            client.run("start transaction")
+            self.assertIn(sentence, self.assert_fails(client, f"call admit({arguments}, null)", 1644), arguments)
+            client.run("rollback")
+        for sequence in ("-1", "'x'", "9223372036854775808", "1.5"):
+            client.run("start transaction")
+            self.assertIn("a sequence is", self.assert_fails(client, f"call admit('a', 1, '', {sequence})", 1644))
+            client.run("rollback")
+        self.assertEqual(self.sql("select count(*) from fences"), ((0,),))
+        client.run("call advance(repeat('x', 512), 9223372036854775807, repeat('h', 128))")
+        self.assertEqual(self.fence("x" * 512)[0], HIGHEST)
+
+    def test_a_token_beyond_the_bound_is_implausible_and_moves_nothing(self):
+        client = self.session()
+        client.run("call advance('a', 50, 'h')")
+        self.assertEqual(client.run("call try_advance('b', 151, 'h', null, 100)")[0][:2], ("implausible", 50))
+        self.assertIsNone(self.fence("b"))
+        self.assertEqual(client.run("call try_advance('b', 150, 'h', null, 100)")[0][0], "admitted")
+
+
+class OwnTransaction(ServerTest):
+    """A claim counts for a transaction that is open, and a refusal leaves none that could write."""
+
+    def setUp(self):
+        super().setUp()
+        self.put("accounts/1", 34, "a")
+
+    ADMIT = "call admit('accounts/1', {}, '{}', null)"
+    WRITE = "update account set balance = 1 where id = 1"
+
+    def test_outside_of_a_transaction_a_claim_is_refused_and_so_is_the_write_after_it(self):
+        client = self.session()
+        self.assertEqual(self.verdict(client, self.ADMIT.format(34, "a")), "outside")
+        self.assert_fails(client, self.WRITE, READ_ONLY_TRANSACTION)
+        client.run("commit")
+        self.assertEqual(self.balance(), 100)
+        client.run("start transaction")
+        self.assertEqual(self.verdict(client, self.ADMIT.format(34, "a")), "admitted")
+        client.run(self.WRITE)
+        client.run("commit")
+        self.assertEqual(self.balance(), 1)
+
+    def test_without_autocommit_a_claim_begins_the_transaction(self):
+        client = self.session()
+        client.run("set autocommit = 0")
+        self.assertEqual(self.verdict(client, self.ADMIT.format(34, "a")), "admitted")
+        other = self.session()
+        other.run("set innodb_lock_wait_timeout = 1")
+        self.assert_fails(other, "select * from fences where resource = 'accounts/1' for update")
+        client.run(self.WRITE)
+        client.run("rollback")
+        self.assertEqual(self.balance(), 100)
+
+    def test_after_each_kind_of_refusal_nothing_is_written_by_a_client_that_goes_on(self):
+        for token, holder, verdict in ((33, "a", "stale"), (34, "b", "conflict"), (35, "b", "advance"),
+                                       ("null", "a", "missing"), (0, "a", 1644)):
+            for call in (self.ADMIT, self.ADMIT.replace("admit", "try_admit")):
+                client = self.session()
+                client.run("start transaction")
+                client.run("update account set balance = 2 where id = 2")
+                self.assertEqual(self.verdict(client, call.format(token, holder)), verdict)
+                self.assert_fails(client, self.WRITE, READ_ONLY_TRANSACTION)
+                self.assertEqual(client.run("select balance from account where id = 1"), ((100,),))
+                client.run("commit")
+                client.run("update account set balance = 3 where id = 3")
+                self.assertEqual((self.balance(1), self.balance(2), self.balance(3)), (100, 100, 3))
+
+    def test_what_is_a_transaction_of_its_own_does_not_end_another(self):
+        for call in ("advance('accounts/1', 35, 'b')", "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)",
+                     "rebase('accounts/1', 50, 'ann')"):
+            client = self.session()
+            client.run("start transaction")
+            client.run("update account set balance = 2 where id = 2")
+            self.assert_fails(client, f"call {call}", IMPOSSIBLE_IN_A_TRANSACTION)
+            client.run("rollback")
+            self.assertEqual(self.balance(2), 100)
+            self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
+
+    def test_a_message_fits_in_what_mysql_keeps(self):
+        self.put("r", HIGHEST, "a")
+        client = self.session()
+        client.run("start transaction")
+        message = self.assert_fails(client, f"call admit('r', {HIGHEST}, 'b', null)", 1644)
+        self.assertEqual(message, f'{{"verdict":"conflict","token":"{HIGHEST}","highest":"{HIGHEST}"}}')
+        self.assertLess(len(message), 128)
+
+
+class Administration(ServerTest):
+    def test_a_revoke_closes_and_cuts_off_a_lease_that_has_not_advanced(self):
+        client = self.session()
+        client.run("call revoke_fence('a', null, null)")
+        self.assertIsNone(self.fence("a"))
+        client.run("call advance('a', 5, 'h')")
+        client.run("call revoke_fence('a', null, null)")
+        self.assertEqual(self.verdict(client, "call try_advance('a', 5, 'h', null, null)"), "stale")
+        self.assertEqual(self.verdict(client, "call try_advance('a', 6, 'h', null, null)"), "admitted")
+        client.run("call revoke_fence('a', 8, 'new')")
+        self.assertEqual(self.fence("a"), (8, "new", None, 1))
+        client.run("call revoke_fence('a', 6, 'h')")
+        self.assertEqual(self.fence("a"), (8, "new", None, 1))
+
+    def test_a_compaction_folds_into_the_floor_and_nothing_below_it_comes_back(self):
+        client = self.session()
+        for name, token in (("a", 5), ("b", 7), ("c", 9)):
+            client.run(f"call advance('{name}', {token}, 'h')")
+        self.assertEqual(client.run("call compact(8)"), ((2, 7),))
+        self.assertEqual(self.verdict(client, "call try_advance('a', 7, 'h', null, null)"), "stale")
+        self.assertEqual(self.verdict(client, "call try_advance('a', 8, 'h', null, null)"), "admitted")
+        self.assertEqual(client.run("call compact(1)"), ((0, 7),))
+
+    def test_a_floor_above_a_record_counts_for_writers_too(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        self.assertEqual(client.run("call init(20)"), ((20,),))
+        self.assertEqual(client.run("call init(3)"), ((20,),))
+        client.run("start transaction")
+        self.assertEqual(client.run("call try_admit('a', 5, 'h', null)"), (("stale", 20),))
+
+    def test_a_rebase_is_closed_and_leaves_a_record(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        client.run("call rebase('a', 3, 'ann')")
+        self.assertEqual(self.fence("a"), (3, "", None, 1))
+        self.assertEqual(self.sql("select resource, token_from, token_to, done_by from rebases"), ((b"a", 5, 3, "ann"),))
+
+    def test_without_a_floor_every_claim_is_refused_until_init(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        self.sql("delete from namespace")
+        self.assertIn("no floor", self.assert_fails(client, "call advance('b', 6, 'h')", 1644))
+        client.run("start transaction")
+        self.assertIn("no floor", self.assert_fails(client, "call admit('a', 5, 'h', null)", 1644))
+        client.run("rollback")
+        self.assertEqual(client.run("call init(5)"), ((5,),))
+        self.assertEqual(self.verdict(client, "call try_advance('b', 5, 'h', null, null)"), "stale")
+
+    def test_installing_again_changes_nothing(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        client.run("call init(3)")
+        self.server.install(self.dbname)
+        self.assertEqual(self.fence("a"), (5, "h", None, 0))
+        self.assertEqual(self.sql("select floor_token from namespace"), ((3,),))
+
+    def test_a_server_that_may_forget_a_commit_or_only_reads_raises_nothing(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        for name, bad, good in (("innodb_flush_log_at_trx_commit", 2, 1), ("innodb_flush_log_at_trx_commit", 0, 1),
+                                ("read_only", 1, 0)):
+            self.sql(f"set global {name} = {bad}")
+            try:
+                for call in ("advance('a', 6, 'h')", "init(50)", "compact(50)", "revoke_fence('a', null, null)"):
+                    self.assertRegex(self.assert_fails(client, f"call {call}", 1644), "read_only|durable")
+                if name == "read_only":
+                    client.run("start transaction")
+                    self.assertIn("read_only", self.assert_fails(client, "call admit('a', 5, 'h', 1)", 1644))
+                    client.run("rollback")
+            finally:
+                self.sql(f"set global {name} = {good}")
+        self.assertEqual(self.fence("a"), (5, "h", None, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
