@@ -9,6 +9,9 @@
 #ifdef FENCEGUARD_ETCD
 #include "adapters/etcd/token_source.hpp"
 #endif
+#ifdef FENCEGUARD_MARIADB
+#include "adapters/mariadb/token_source.hpp"
+#endif
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/token_source.hpp"
 #endif
@@ -40,6 +43,10 @@ const std::vector<Scheme>& schemes() {
 #ifdef FENCEGUARD_POSTGRES
       {"postgres", postgres::open_source},
       {"postgresql", postgres::open_source},
+#endif
+#ifdef FENCEGUARD_MARIADB
+      {"mariadb", mariadb::open_source},
+      {"mysql", mariadb::open_source},
 #endif
 #ifdef FENCEGUARD_REDIS
       {"redis", redis::open_source},

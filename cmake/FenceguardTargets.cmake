@@ -51,7 +51,7 @@ endfunction()
 
 # fenceguard_link_products(TARGET): links every adapter of this build, and defines FENCEGUARD_PRODUCT for each.
 function(fenceguard_link_products target)
-  foreach(product SQLITE POSTGRES REDIS ZOOKEEPER ETCD)
+  foreach(product SQLITE POSTGRES MARIADB REDIS ZOOKEEPER ETCD)
     if(FENCEGUARD_${product})
       string(TOLOWER ${product} name)
       target_link_libraries(${target} PRIVATE fenceguard::${name})

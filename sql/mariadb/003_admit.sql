@@ -18,8 +18,13 @@ rule: BEGIN
   DECLARE is_closed, is_below_floor, is_open BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  -- A sequence is written, and two that share a lock cannot both wait to write: alone from the start, as at SERIALIZABLE the
+  -- next read shares it.
+  IF sequence IS NOT NULL THEN
+    SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;
+  END IF;
   -- By the transaction's snapshot, which is made here unless it was before, and without a lock: what is refused by it
-  -- stays refused, as a fence only rises; and no gap is locked where there is no record.
+  -- stays refused, as a fence only rises; and where there is no record no gap stays locked.
   SELECT n.floor_token, f.token, f.holder, f.sequence, f.closed
   INTO floor_token, record_token, record_holder, record_sequence, is_closed
   FROM namespace n LEFT JOIN fences f ON f.resource = resource;
@@ -35,8 +40,7 @@ rule: BEGIN
   SET highest = GREATEST(COALESCE(record_token, 0), floor_token);
   SET verdict = judge(record_token, record_holder, record_sequence, is_closed, floor_token, token, holder, NULL);
   IF verdict <> 'admitted' THEN LEAVE rule; END IF;
-  -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked; a
-  -- sequence is written, and two that share a lock cannot both wait to write.
+  -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked.
   SET record_token = NULL;
   IF sequence IS NULL THEN
     SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
@@ -185,7 +189,30 @@ BEGIN
   IF verdict NOT IN ('admitted', 'duplicate') THEN
     ROLLBACK;
     START TRANSACTION READ ONLY;
+  ELSE
+    SAVEPOINT fenceguard_admitted;
   END IF;
   SELECT verdict, highest;
+END
+//
+-- The COMMIT of a transaction that start_admitted() began: raises ZF007 where that is over, or was rolled back to a
+-- savepoint before the admission, which both end this savepoint and the lock with it.
+DROP PROCEDURE IF EXISTS commit_admitted
+//
+CREATE PROCEDURE commit_admitted()
+MODIFIES SQL DATA
+BEGIN
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    ROLLBACK;
+    RESIGNAL;
+  END;
+  DECLARE EXIT HANDLER FOR 1305
+  BEGIN
+    ROLLBACK;
+    CALL refuse('outside', NULL, NULL);
+  END;
+  RELEASE SAVEPOINT fenceguard_admitted;
+  COMMIT;
 END
 //

@@ -1,0 +1,154 @@
+#include "adapters/mariadb/connection.hpp"
+
+#include <fmt/format.h>
+#include <mysql.h>
+
+#include <mutex>
+
+#include "adapters/mariadb/errors.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::mariadb {
+namespace {
+
+constexpr unsigned client_errors_min = 2'000;  // errmsg.h: no answer of the server
+constexpr unsigned client_errors_max = 2'999;
+
+unsigned seconds(std::chrono::milliseconds time) {
+  return static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(time).count());
+}
+
+st_mysql* make_handle() {
+  // The first call of the library is not thread-safe.
+  static std::once_flag once;
+  std::call_once(once, [] { mysql_library_init(0, nullptr, nullptr); });
+  auto* handle = mysql_init(nullptr);
+  if (handle == nullptr) throw Unavailable("there is no memory for a connection");
+  return handle;
+}
+
+const char* or_null(const std::string& text) {
+  return text.empty() ? nullptr : text.c_str();
+}
+
+void set_options(MYSQL* handle, const Address& address) {
+  const unsigned connect = seconds(address.connect_timeout);
+  const unsigned answer = seconds(address.timeout);
+  const unsigned off = 0;
+  mysql_optionsv(handle, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
+  mysql_optionsv(handle, MYSQL_OPT_READ_TIMEOUT, &answer);
+  mysql_optionsv(handle, MYSQL_OPT_WRITE_TIMEOUT, &answer);
+  // A server must not be able to ask for this machine's files.
+  mysql_optionsv(handle, MYSQL_OPT_LOCAL_INFILE, &off);
+  mysql_optionsv(handle, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  if (!address.tls.is_on) return;
+  const my_bool on = 1;
+  mysql_ssl_set(handle, or_null(address.tls.key), or_null(address.tls.cert), or_null(address.tls.cacert),
+                nullptr, nullptr);
+  mysql_optionsv(handle, MYSQL_OPT_SSL_ENFORCE, &on);
+  mysql_optionsv(handle, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
+}
+
+Rows rows_of(MYSQL_RES* result) {
+  Rows rows;
+  const auto width = mysql_num_fields(result);
+  while (const MYSQL_ROW fields = mysql_fetch_row(result)) {
+    const auto* lengths = mysql_fetch_lengths(result);
+    Row row(width);
+    for (unsigned i = 0; i < width; ++i)
+      if (fields[i] != nullptr) row[i].emplace(fields[i], lengths[i]);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Connection::Connection(const Address& address)
+    : schema_{address.schema}, handle_{make_handle(), mysql_close} {
+  auto* handle = handle_.get();
+  set_options(handle, address);
+  const auto* host = address.host.empty() ? "localhost" : address.host.c_str();
+  if (mysql_real_connect(handle, host, address.user.c_str(), address.password.c_str(),
+                         or_null(address.database), address.port, or_null(address.socket),
+                         CLIENT_MULTI_RESULTS) == nullptr) {
+    throw Unavailable(fmt::format("{} cannot be reached: {}", address.shown, mysql_error(handle)));
+  }
+  try {
+    run("SET autocommit = 1");
+  } catch (const std::exception& error) {
+    throw Unavailable(fmt::format("{} cannot be reached: {}", address.shown, error.what()));
+  }
+}
+
+Connection::Connection(st_mysql* borrowed, std::string schema)
+    : schema_{std::move(schema)}, handle_{borrowed, [](st_mysql*) {}} {}
+
+void Connection::raise_failure() {
+  const auto number = mysql_errno(handle_.get());
+  const std::string message = mysql_error(handle_.get());
+  if (number >= client_errors_min && number <= client_errors_max) {
+    is_open_ = false;
+    throw ConnectionLost(message);
+  }
+  throw ServerError(number, mysql_sqlstate(handle_.get()), message);
+}
+
+Rows Connection::run(std::string_view sql) {
+  auto* handle = handle_.get();
+  if (!is_open_) throw ConnectionLost("the connection was lost before");
+  if (mysql_real_query(handle, sql.data(), static_cast<unsigned long>(sql.size())) != 0) raise_failure();
+  std::optional<Rows> rows;
+  for (;;) {
+    if (auto* result = mysql_store_result(handle)) {
+      const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> owned{result, mysql_free_result};
+      if (!rows) rows = rows_of(result);
+    } else if (mysql_field_count(handle) != 0) {
+      raise_failure();
+    }
+    const int next = mysql_next_result(handle);
+    if (next < 0) return rows ? std::move(*rows) : Rows{};
+    if (next > 0) raise_failure();
+  }
+}
+
+std::string Connection::quote(std::string_view text) const {
+  std::string quoted(2 * text.size() + 3, '\0');
+  quoted.front() = '\'';
+  const auto length = mysql_real_escape_string(handle_.get(), quoted.data() + 1, text.data(),
+                                               static_cast<unsigned long>(text.size()));
+  quoted.resize(length + 1);
+  return quoted + "'";
+}
+
+Rows Connection::run(std::string_view sql, const Row& arguments) {
+  std::string text;
+  std::size_t next = 0;
+  for (const char c : sql) {
+    if (c != '?' || next == arguments.size()) {
+      text += c;
+    } else {
+      const auto& argument = arguments[next++];
+      text += argument ? quote(*argument) : "NULL";
+    }
+  }
+  if (next != arguments.size()) throw InvalidInput("a statement has a '?' for each of its arguments");
+  return run(text);
+}
+
+Rows Connection::call(std::string_view procedure, const Row& arguments) {
+  std::string text = fmt::format("CALL {}.{}(", quoted_name(schema_), procedure);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += arguments[i] ? quote(*arguments[i]) : "NULL";
+  }
+  return run(text + ")");
+}
+
+bool Connection::is_in_transaction() const {
+  unsigned status = 0;
+  mariadb_get_infov(handle_.get(), MARIADB_CONNECTION_SERVER_STATUS, &status);
+  return (status & SERVER_STATUS_IN_TRANS) != 0;
+}
+
+}  // namespace fenceguard::mariadb

@@ -1,0 +1,62 @@
+#pragma once
+
+// Connection: a session of a MariaDB or MySQL server, over libmariadb's C interface: its own, or one that
+// the caller has opened. It never reconnects: a session that is gone is gone with its transaction.
+//
+// Thread safety: one thread at a time.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/mariadb/address.hpp"
+
+struct st_mysql;  // MYSQL of mysql.h
+
+namespace fenceguard::mariadb {
+
+// As text; nothing is null.
+using Row = std::vector<std::optional<std::string>>;
+using Rows = std::vector<Row>;
+
+class Connection {
+ public:
+  // Connects, with autocommit on and its text in UTF-8. Throws Unavailable with a sentence that never holds
+  // the password.
+  explicit Connection(const Address& address);
+  // Uses a connection of the caller's, whose character set must be utf8mb4. schema: the database of the
+  // fences. REQUIRES: it outlives this.
+  explicit Connection(st_mysql* borrowed, std::string schema = "fenceguard");
+
+  // The rows of one statement; of one with several results, of the first that has any. Throws
+  // ServerError where the server answered with an error, and ConnectionLost (errors.hpp).
+  Rows run(std::string_view sql);
+
+  // A text as a literal of SQL.
+  [[nodiscard]] std::string quote(std::string_view text) const;
+  // The same for the n-th '?' of a statement without other question marks: '?' in it is no parameter where
+  // arguments are left out. Numbers go as text, too.
+  Rows run(std::string_view sql, const Row& arguments);
+
+  // 'CALL schema.procedure(arguments)'.
+  Rows call(std::string_view procedure, const Row& arguments = {});
+
+  // As the server said with its last answer.
+  [[nodiscard]] bool is_in_transaction() const;
+  // False once it was lost.
+  [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+
+  [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
+  [[nodiscard]] st_mysql* handle() const noexcept { return handle_.get(); }
+
+ private:
+  [[noreturn]] void raise_failure();
+
+  std::string schema_;
+  std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;
+  bool is_open_ = true;
+};
+
+}  // namespace fenceguard::mariadb

@@ -1,0 +1,115 @@
+#include "adapters/mariadb/guard.hpp"
+
+#include <fmt/format.h>
+
+#include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/rulings.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::mariadb {
+
+Ruling admit_in(Connection& connection, const Claim& claim) {
+  const auto doing = fmt::format("admitting '{}'", claim.resource.name());
+  const auto rows = mapped(Stage::before_commit, doing, [&] {
+    auto arguments = arguments_of(claim);
+    arguments.push_back(sequence_of(claim));
+    return connection.call("try_admit", arguments);
+  });
+  const auto word = text_in(rows, 0);
+  if (word == "outside") {
+    throw InvalidInput(fmt::format("{}: no transaction is open, and a claim is judged in one", doing));
+  }
+  if (word == "advance") {
+    throw Unavailable(fmt::format(
+        "{}: advance first, in a transaction of its own (Guard::advance()), and begin then; or begin "
+        "again, if the snapshot is older than the advance",
+        doing));
+  }
+  return ruling_of(rows, claim);
+}
+
+void commit(Connection& connection, const Claim& claim) {
+  const auto doing = fmt::format("committing a write to '{}'", claim.resource.name());
+  if (!connection.is_in_transaction())
+    throw OutcomeUnknown(fmt::format("{}: the transaction was over before; it may have taken effect", doing));
+  mapped(Stage::before_commit, doing, [&] { return connection.call("confirm", arguments_of(claim)); });
+  mapped(Stage::at_commit, doing, [&] { return connection.run("COMMIT"); });
+}
+
+Ruling Guard::advance(const Claim& claim) {
+  const auto doing = fmt::format("advancing '{}'", claim.resource.name());
+  return advance_by(connection_, claim, options_.drain, options_.jump_max, doing);
+}
+
+Ruling Guard::start(const Claim& claim) {
+  const auto doing = fmt::format("admitting '{}'", claim.resource.name());
+  try {
+    auto arguments = arguments_of(claim);
+    arguments.push_back(sequence_of(claim));
+    arguments.push_back(std::to_string(options_.drain.count()));
+    arguments.push_back(bound_of(claim, options_.jump_max));
+    // What it commits is an advance: nothing of the write.
+    const auto rows =
+        mapped(Stage::before_commit, doing, [&] { return connection_.call("start_admitted", arguments); });
+    return ruling_of(rows, claim);
+  } catch (const InvalidInput&) {
+    throw;  // a transaction of the caller's own is open, and stays so
+  } catch (...) {
+    roll_back();
+    throw;
+  }
+}
+
+Ruling Guard::write(const Claim& claim, const std::function<void(Connection&)>& apply) {
+  auto ruling = start(claim);
+  if (ruling.verdict == Verdict::stale || ruling.verdict == Verdict::conflict) {
+    roll_back();
+    return ruling;
+  }
+  const auto doing = fmt::format("committing a write to '{}'", claim.resource.name());
+  try {
+    if (ruling.verdict == Verdict::admitted) apply(connection_);
+    mapped(Stage::at_commit, doing, [&] {
+      try {
+        return connection_.call("commit_admitted");
+      } catch (const ServerError& error) {
+        // Part of it may have been committed by itself, or by another's statement.
+        if (error.state() == "ZF007") {
+          throw OutcomeUnknown(fmt::format(
+              "{}: a statement ended the transaction, or rolled it back to before its admission; what "
+              "was written may or may not have taken effect",
+              doing));
+        }
+        throw;
+      }
+    });
+  } catch (...) {
+    roll_back();
+    throw;
+  }
+  return ruling;
+}
+
+Ruling Guard::read(const Claim& claim, const std::function<void(Connection&)>& look) {
+  auto ruling = start(claim.without_sequence());
+  if (ruling.verdict == Verdict::admitted) {
+    try {
+      look(connection_);
+    } catch (...) {
+      roll_back();
+      throw;
+    }
+  }
+  roll_back();
+  return ruling;
+}
+
+void Guard::roll_back() noexcept {
+  try {
+    if (connection_.is_open()) connection_.run("ROLLBACK");
+  } catch (const std::exception&) {
+    // The transaction ends with its session.
+  }
+}
+
+}  // namespace fenceguard::mariadb

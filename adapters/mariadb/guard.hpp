@@ -1,0 +1,73 @@
+#pragma once
+
+// The fence in a service's own MariaDB or MySQL server: judged in the transaction that writes, so that both
+// stand or fall with its commit. Install it once per server: 'fenceguard sql mariadb | mariadb'.
+//
+//   mariadb::Connection connection{address};                 // or one that wraps your own MYSQL*
+//   connection.run("START TRANSACTION");                     // your own transaction
+//   Ruling ruling = mariadb::admit_in(connection, lease->claim());
+//   if (ruling.verdict == Verdict::admitted) { connection.run(sql); mariadb::commit(connection, claim); }
+//
+// A Ruling from here has a fence only where the claim itself tells all of it (admitted or duplicate, with a
+// sequence), and never changed: nothing is left to be stored. Do not go on after an error: a deadlock has
+// rolled the transaction back, and what follows runs, and commits, alone.
+//
+// Thread safety: that of the connection.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "adapters/mariadb/connection.hpp"
+#include "guard/guard.hpp"
+
+namespace fenceguard::mariadb {
+
+struct AdmitOptions {
+  std::chrono::seconds drain{5};  // an advance waits so long for older transactions
+  std::int64_t jump_max = 0;      // see is_implausible(); 0: no bound
+};
+
+// Judges the claim for the rest of the transaction, in one round trip. It must equal the fence: advance it
+// before, in Guard::advance(). After a refusal or a fault the transaction was rolled back, and every write
+// of the session fails until it says COMMIT, ROLLBACK or START TRANSACTION. Throws InvalidInput where no
+// transaction is open; Unavailable where the claim must advance first, or the snapshot is older than the
+// advance.
+[[nodiscard]] Ruling admit_in(Connection& connection, const Claim& claim);
+
+// Commits the transaction in which the claim was admitted, if the fence still equals it: see 'what takes the
+// lock away' in docs/mariadb. One round trip more than COMMIT. Throws Unavailable where it was rolled
+// back; OutcomeUnknown if the end was not seen, or the transaction was over before.
+void commit(Connection& connection, const Claim& claim);
+
+// A guard on a connection of the caller's.
+class Guard : public fenceguard::Guard {
+ public:
+  // REQUIRES: the connection outlives the guard, and is used by one thread at a time.
+  explicit Guard(Connection& connection, AdmitOptions options = {})
+      : connection_{connection}, options_{options} {}
+
+  // One round trip, and one transaction of its own.
+  [[nodiscard]] Ruling advance(const Claim& claim) override;
+
+  // {judge; apply} as one READ COMMITTED transaction, after an advance in one of its own where the claim
+  // must: calls apply with it open if the claim is admitted, then commits. Two round trips beside those of
+  // apply. What apply throws passes through after a rollback. Throws OutcomeUnknown if the end was not seen,
+  // or a statement of apply's ended the transaction or rolled it back to before the admission.
+  [[nodiscard]] Ruling write(const Claim& claim, const std::function<void(Connection&)>& apply);
+
+  // The data as they are under the claim, in a transaction that is read while the fence is locked: advances
+  // first where the claim must. look is called if the claim is admitted.
+  [[nodiscard]] Ruling read(const Claim& claim, const std::function<void(Connection&)>& look);
+
+ private:
+  [[nodiscard]] Ruling start(const Claim& claim);
+  // Ends what is open; a connection on which that fails is of no more use.
+  void roll_back() noexcept;
+
+  Connection& connection_;
+  AdmitOptions options_;
+};
+
+}  // namespace fenceguard::mariadb

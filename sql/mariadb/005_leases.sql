@@ -1,0 +1,281 @@
+-- The token source: leases by the server's clock, each with a number from one counter. No verdict rests on that clock.
+-- AUTO_INCREMENT is no counter for this: before MySQL 8 it went back after a restart. A lease's row is locked before the
+-- counter's, which is locked until the grant is committed: numbers rise in the order of the grants.
+
+CREATE TABLE IF NOT EXISTS counter (
+  only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
+  last     BIGINT NOT NULL                        -- number that was drawn last
+) ENGINE = InnoDB
+//
+INSERT INTO counter (only_row, last) VALUES (1, 0) ON DUPLICATE KEY UPDATE last = counter.last
+//
+CREATE TABLE IF NOT EXISTS leases (
+  resource   VARBINARY(512) NOT NULL PRIMARY KEY,
+  token      BIGINT,                              -- last one granted; null: none yet
+  holder     VARBINARY(128),
+  expires_at DATETIME(6) NOT NULL,                -- UTC
+  KEY leases_expires_at (expires_at)
+) ENGINE = InnoDB
+//
+-- The leases that are live, without their holders.
+CREATE OR REPLACE VIEW lease AS
+  SELECT CONVERT(l.resource USING utf8mb4) AS resource, l.token, l.expires_at FROM leases l
+  WHERE l.token IS NOT NULL AND l.expires_at > UTC_TIMESTAMP(6)
+//
+-- The time of this statement, or an error where the session has set its own (SET timestamp).
+DROP PROCEDURE IF EXISTS read_clock
+//
+CREATE PROCEDURE read_clock(OUT clock DATETIME(6))
+NO SQL
+BEGIN
+  SET clock = UTC_TIMESTAMP(6);
+  IF ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) > 60 THEN
+    CALL invalid('this session has set its own time (SET timestamp), and a lease is by the server''s');
+  END IF;
+END
+//
+DROP PROCEDURE IF EXISTS read_ttl
+//
+CREATE PROCEDURE read_ttl(ttl_text VARCHAR(40) CHARACTER SET utf8mb4, OUT ttl_ms BIGINT)
+NO SQL
+BEGIN
+  SET ttl_ms = read_number(ttl_text, 10);
+  IF ttl_ms IS NULL OR ttl_ms > 86400000 THEN CALL invalid('a time to live is 10 to 86400000 ms'); END IF;
+END
+//
+-- REQUIRES: a transaction is open. A number above all that were drawn, and above mark.
+DROP PROCEDURE IF EXISTS draw_above
+//
+CREATE PROCEDURE draw_above(mark BIGINT, OUT number BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE drawn BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT c.last INTO drawn FROM counter c FOR UPDATE;
+  IF drawn IS NULL THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or install the SQL and raise it';
+  END IF;
+  SET drawn = GREATEST(drawn, COALESCE(mark, 0));
+  IF drawn = 9223372036854775807 THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter has reached the highest token there is';
+  END IF;
+  SET number = drawn + 1;
+  UPDATE counter c SET c.last = number;
+END
+//
+-- Takes the lock of resource for ttl_ms: 'granted' with a new token; or with the same one and a lease of at least ttl_ms
+-- from now, if the holder has it already; or 'held' by another holder, for retry_after_ms at most unless it is released.
+-- A row: verdict, token, is_new, retry_after_ms. Durable before it is answered. Nothing was advanced: call advance() with
+-- it before the first read.
+DROP PROCEDURE IF EXISTS acquire
+//
+CREATE PROCEDURE acquire(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, turn, ttl, present_token BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner, present_holder VARBINARY(128);
+  DECLARE clock, ends_at DATETIME(6);
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii DEFAULT 'held';
+  DECLARE is_new BOOLEAN DEFAULT FALSE;
+  DECLARE lock_wait INT DEFAULT 5;
+  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_limited THEN
+      ROLLBACK;
+      CALL limit_lock_wait(lock_wait);
+    END IF;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
+  CALL read_ttl(ttl_ms, ttl);
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  CALL limit_lock_wait(lock_wait);
+  SET is_limited = TRUE;
+  START TRANSACTION READ WRITE;
+  -- Without a lock: a request for a lock that is held must not hold up a renewal.
+  SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at FROM leases l WHERE l.resource = name;
+  CALL read_clock(clock);
+  IF ends_at IS NULL THEN
+    INSERT INTO leases (resource, expires_at) VALUES (name, clock) ON DUPLICATE KEY UPDATE expires_at = leases.expires_at;
+  END IF;
+  IF present_token IS NULL OR ends_at <= clock OR present_holder = owner THEN
+    SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at
+    FROM leases l WHERE l.resource = name FOR UPDATE;
+    CALL read_clock(clock);
+    IF present_token IS NULL OR ends_at <= clock THEN
+      CALL draw_above(present_token, present_token);
+      SET verdict = 'granted', is_new = TRUE;
+      CALL read_clock(clock);
+      UPDATE leases l SET l.token = present_token, l.holder = owner,
+        l.expires_at = TIMESTAMPADD(MICROSECOND, ttl * 1000, clock) WHERE l.resource = name;
+    ELSEIF present_holder = owner THEN
+      SET verdict = 'granted';
+      UPDATE leases l SET l.expires_at = GREATEST(l.expires_at, TIMESTAMPADD(MICROSECOND, ttl * 1000, clock))
+      WHERE l.resource = name;
+      CALL mark_commit();
+    END IF;
+  END IF;
+  COMMIT;
+  CALL limit_lock_wait(lock_wait);
+  SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, is_new,
+    IF(verdict = 'granted', NULL, CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND, clock, ends_at), 0) / 1000)) AS retry_after_ms;
+END
+//
+-- Sets when the lease of this claim ends; ttl_text null: now. A row: whether the claim had it still.
+DROP PROCEDURE IF EXISTS set_end
+//
+CREATE PROCEDURE set_end(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4, ttl_text VARCHAR(40) CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, turn, ttl, present_token BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner, present_holder VARBINARY(128);
+  DECLARE clock, ends_at DATETIME(6);
+  DECLARE is_live BOOLEAN DEFAULT FALSE;
+  DECLARE lock_wait INT DEFAULT 5;
+  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_limited THEN
+      ROLLBACK;
+      CALL limit_lock_wait(lock_wait);
+    END IF;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
+  IF ttl_text IS NULL THEN SET ttl = 0; ELSE CALL read_ttl(ttl_text, ttl); END IF;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  CALL limit_lock_wait(lock_wait);
+  SET is_limited = TRUE;
+  START TRANSACTION READ WRITE;
+  SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at
+  FROM leases l WHERE l.resource = name FOR UPDATE;
+  CALL read_clock(clock);
+  SET is_live = present_token IS NOT NULL AND ends_at > clock
+                AND (is_anybodys OR (present_token = number AND present_holder = owner));
+  IF is_live THEN
+    UPDATE leases l SET l.expires_at = TIMESTAMPADD(MICROSECOND, ttl * 1000, clock) WHERE l.resource = name;
+  END IF;
+  COMMIT;
+  CALL limit_lock_wait(lock_wait);
+  SELECT is_live;
+END
+//
+-- A lease of ttl_ms from now. A row: 0 where it was lost.
+DROP PROCEDURE IF EXISTS renew
+//
+CREATE PROCEDURE renew(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+CALL set_end(resource, token, holder, COALESCE(ttl_ms, ''), FALSE)
+//
+-- Frees the lock if the claim still holds it. A row: 0 where it does not.
+DROP PROCEDURE IF EXISTS release_lease
+//
+CREATE PROCEDURE release_lease(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+CALL set_end(resource, token, holder, NULL, FALSE)
+//
+-- Ends the present lease, whoever holds it. A row: 0 where there is none.
+DROP PROCEDURE IF EXISTS end_lease
+//
+CREATE PROCEDURE end_lease(resource VARCHAR(600) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+CALL set_end(resource, 1, '', NULL, TRUE)
+//
+-- Draws a number and grants nothing, or only lifts the counter to mark. A row: the number that was drawn last.
+DROP PROCEDURE IF EXISTS move_counter
+//
+CREATE PROCEDURE move_counter(mark_text VARCHAR(40) CHARACTER SET utf8mb4, is_drawn BOOLEAN)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, mark BIGINT;
+  DECLARE lock_wait INT DEFAULT 5;
+  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_limited THEN
+      ROLLBACK;
+      CALL limit_lock_wait(lock_wait);
+    END IF;
+    RESIGNAL;
+  END;
+  SET mark = read_number(mark_text, 1);
+  IF mark_text IS NOT NULL AND mark IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
+  CALL require_fit_server();
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  CALL limit_lock_wait(lock_wait);
+  SET is_limited = TRUE;
+  START TRANSACTION READ WRITE;
+  IF is_drawn THEN
+    CALL draw_above(mark, number);
+  ELSE
+    -- An upsert, so that a counter that was lost can be made anew.
+    INSERT INTO counter (only_row, last) VALUES (1, mark) ON DUPLICATE KEY UPDATE last = GREATEST(counter.last, mark);
+    SELECT c.last INTO number FROM counter c FOR UPDATE;
+    CALL mark_commit();
+  END IF;
+  COMMIT;
+  CALL limit_lock_wait(lock_wait);
+  SELECT number;
+END
+//
+-- Lifts the counter, so that every number drawn from now on is higher than mark; never lowers it.
+DROP PROCEDURE IF EXISTS raise_counter
+//
+CREATE PROCEDURE raise_counter(mark VARCHAR(40) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+CALL move_counter(COALESCE(mark, ''), FALSE)
+//
+-- A number, for 'fence init': every token granted before is lower.
+DROP PROCEDURE IF EXISTS draw
+//
+CREATE PROCEDURE draw()
+MODIFIES SQL DATA
+CALL move_counter(NULL, TRUE)
+//
+-- A row: the lowest token that is held or still to be drawn. No grant is under way meanwhile.
+DROP PROCEDURE IF EXISTS lowest_live
+//
+CREATE PROCEDURE lowest_live()
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, live BIGINT;
+  DECLARE lock_wait INT DEFAULT 5;
+  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_limited THEN
+      ROLLBACK;
+      CALL limit_lock_wait(lock_wait);
+    END IF;
+    RESIGNAL;
+  END;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  CALL limit_lock_wait(lock_wait);
+  SET is_limited = TRUE;
+  START TRANSACTION READ WRITE;
+  SELECT c.last INTO number FROM counter c FOR UPDATE;
+  SELECT MIN(l.token) INTO live FROM leases l WHERE l.token IS NOT NULL AND l.expires_at > UTC_TIMESTAMP(6);
+  COMMIT;
+  CALL limit_lock_wait(lock_wait);
+  IF number IS NULL THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or install the SQL and raise it';
+  END IF;
+  SELECT COALESCE(live, IF(number < 9223372036854775807, number + 1, number)) AS lowest_live;
+END
+//

@@ -1,0 +1,109 @@
+"""The token source in SQL: numbers that rise, whose lease it is, and what a server that died remembers."""
+
+import threading
+import unittest
+
+from sessions import ServerTest
+
+ACQUIRE = "call acquire('r', {}, '{}')"
+
+
+class Leases(ServerTest):
+    def setUp(self):
+        super().setUp()
+        self.sql("delete from leases")
+        self.sql("update counter set last = 0")
+        self.client = self.session()
+
+    def acquire(self, holder, ttl_ms=60_000):
+        return self.client.run(ACQUIRE.format(ttl_ms, holder))[0]
+
+    def test_a_lock_is_held_until_it_is_released_and_the_next_number_is_higher(self):
+        self.assertEqual(self.acquire("a"), ("granted", 1, 1, None))
+        self.assertEqual(self.acquire("a"), ("granted", 1, 0, None))
+        verdict, token, _, retry_after_ms = self.acquire("b")
+        self.assertEqual((verdict, token), ("held", None))
+        self.assertTrue(0 < retry_after_ms <= 60_000)
+        for token, holder in ((1, "b"), (2, "a")):
+            self.assertEqual(self.client.run(f"call release_lease('r', {token}, '{holder}')"), ((0,),))
+            self.assertEqual(self.client.run(f"call renew('r', {token}, '{holder}', 60000)"), ((0,),))
+        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)"), ((1,),))
+        self.assertEqual(self.client.run("call release_lease('r', 1, 'a')"), ((1,),))
+        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)"), ((0,),))
+        self.assertEqual(self.acquire("b"), ("granted", 2, 1, None))
+
+    def test_the_counter_is_lifted_and_never_lowered(self):
+        self.assertEqual(self.client.run("call raise_counter(50)"), ((50,),))
+        self.assertEqual(self.client.run("call raise_counter(5)"), ((50,),))
+        self.assertEqual(self.acquire("a")[1], 51)
+        self.assertEqual(self.client.run("call draw()"), ((52,),))
+        self.assertEqual(self.client.run("call lowest_live()"), ((51,),))
+        self.client.run("call end_lease('r')")
+        self.assertEqual(self.client.run("call lowest_live()"), ((53,),))
+
+    def test_a_counter_that_is_missing_or_used_up_grants_nothing(self):
+        self.sql("update counter set last = 9223372036854775807")
+        self.assertIn("highest token", self.assert_fails(self.client, ACQUIRE.format(1000, "a"), 1644))
+        self.sql("delete from counter")
+        self.assertIn("missing", self.assert_fails(self.client, ACQUIRE.format(1000, "a"), 1644))
+        self.client.run("call raise_counter(7)")
+        self.assertEqual(self.acquire("a")[1], 8)
+
+    def test_a_number_is_above_the_locks_last_even_if_the_counter_fell_back(self):
+        self.assertEqual(self.acquire("a", 10)[1], 1)
+        self.sql("update leases set token = 40, expires_at = '1970-01-01'")
+        self.assertEqual(self.acquire("b")[1], 41)
+
+    def test_a_session_that_sets_its_own_time_gets_no_lease(self):
+        self.acquire("a")
+        self.client.run("set timestamp = unix_timestamp('2037-01-01')")
+        for call in (ACQUIRE.format(1000, "b"), "call renew('r', 1, 'a', 1000)", "call end_lease('r')"):
+            self.assertIn("its own time", self.assert_fails(self.client, call, 1644))
+
+    def test_a_session_in_another_time_zone_gets_the_same(self):
+        self.acquire("a")
+        self.client.run("set time_zone = '+13:00'")
+        self.assertEqual(self.acquire("b")[0], "held")
+        self.assertEqual(self.acquire("a")[:2], ("granted", 1))
+
+    def test_what_is_no_time_to_live_is_refused(self):
+        for ttl in (9, 0, -1, "'x'", 86_400_001, 1.5, "null"):
+            self.assertIn("time to live", self.assert_fails(self.client, ACQUIRE.format(ttl, "a"), 1644))
+            self.assertIn("time to live", self.assert_fails(self.client, f"call renew('r', 1, 'a', {ttl})", 1644))
+
+    def test_many_that_ask_at_once_get_numbers_that_differ_and_one_lock_each(self):
+        granted = []
+
+        def ask(number):
+            with self.server.session(self.dbname) as session:
+                for turn in range(20):
+                    name = f"lock/{turn % 5}"
+                    verdict, token, *_ = session.run(f"call acquire('{name}', 60000, 'h{number}')")[0]
+                    if verdict == "granted":
+                        granted.append((token, name))
+                        session.run(f"call release_lease('{name}', {token}, 'h{number}')")
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(set(granted)), len(granted))
+        self.assertEqual(len({token for token, _ in granted}), len(granted))
+        self.assertEqual(self.sql("select last from counter"), ((len(granted),),))
+
+    def test_a_server_that_was_killed_repeats_no_number(self):
+        last = 0
+        for _ in range(3):
+            for _ in range(5):
+                _, token, *_ = self.acquire("a")
+                self.client.run(f"call release_lease('r', {token}, 'a')")
+                self.assertGreater(token, last)
+                last = token
+            self.server.kill()
+            self.server.start()
+            self.client = self.session()
+
+
+if __name__ == "__main__":
+    unittest.main()
