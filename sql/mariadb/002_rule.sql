@@ -110,9 +110,6 @@ BEGIN
   IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is read_only: go to the primary';
   END IF;
-  /*M!100600 IF @@global.wsrep_on THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is a node of a Galera cluster, in which a lock is its node''s own';
-  END IF; */
   IF @@global.innodb_flush_log_at_trx_commit NOT IN (1, 3) THEN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a commit is not durable here: set innodb_flush_log_at_trx_commit = 1';
   END IF;

@@ -4,6 +4,13 @@
 -- of its own, before. The fence's row is locked until the end of the transaction, shared by writers of one token, and
 -- InnoDB's queue for a row is first come, first served: an advance that waits lets no other writer pass.
 
+-- Whether others may write on another server at the same time, and a commit is refused only for a row that both wrote:
+-- Galera. There a lock is this server's alone, and each admission writes the fence's row.
+DROP FUNCTION IF EXISTS is_certified
+//
+CREATE FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL
+RETURN FALSE /*M! OR @@global.wsrep_on */
+//
 -- Judges in the caller's transaction. verdict: 'admitted', 'duplicate', 'stale', 'conflict', 'advance' (advance first; or
 -- begin anew, if the snapshot is older than the advance), 'outside' (no transaction is open).
 DROP PROCEDURE IF EXISTS rule_in
@@ -16,11 +23,11 @@ rule: BEGIN
   DECLARE floor_token, record_token, record_sequence BIGINT;
   DECLARE record_holder VARBINARY(128);
   DECLARE is_closed, is_below_floor, is_open BOOLEAN DEFAULT FALSE;
+  DECLARE is_written BOOLEAN DEFAULT sequence IS NOT NULL OR is_certified();
   DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  -- A sequence is written, and two that share a lock cannot both wait to write: alone from the start, as at SERIALIZABLE the
-  -- next read shares it.
-  IF sequence IS NOT NULL THEN
+  -- Two that share a lock cannot both wait to write: alone from the start, as at SERIALIZABLE the next read shares it.
+  IF is_written THEN
     SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;
   END IF;
   -- By the transaction's snapshot, which is made here unless it was before, and without a lock: what is refused by it
@@ -42,7 +49,7 @@ rule: BEGIN
   IF verdict <> 'admitted' THEN LEAVE rule; END IF;
   -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked.
   SET record_token = NULL;
-  IF sequence IS NULL THEN
+  IF NOT is_written THEN
     SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
     INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
     FROM fences f WHERE f.resource = resource LOCK IN SHARE MODE;
@@ -57,9 +64,12 @@ rule: BEGIN
   ELSE
     SET verdict = judge(record_token, record_holder, record_sequence, is_closed, 0, token, holder, sequence);
   END IF;
-  -- A duplicate is told once its first commit is durable, which this one's is not before.
-  IF sequence IS NOT NULL AND verdict IN ('admitted', 'duplicate') THEN
-    UPDATE fences f SET f.sequence = sequence, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = resource;
+  -- A duplicate is told once its first commit is durable, which this one's is not before. A row that stays the same is not
+  -- written.
+  IF is_written AND verdict IN ('admitted', 'duplicate') THEN
+    UPDATE fences f SET f.sequence = COALESCE(sequence, f.sequence),
+      f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
+    WHERE f.resource = resource;
   END IF;
 END
 //

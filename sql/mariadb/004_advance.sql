@@ -143,7 +143,15 @@ ruling: BEGIN
   ELSE
     CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed);
     -- What is on record may rest on a commit whose end was not seen.
-    IF verdict = 'admitted' AND NOT changed THEN CALL mark_commit(); END IF;
+    IF verdict = 'admitted' AND NOT changed THEN
+      -- Where it is refused if a newer one was committed on another server before.
+      IF is_certified() THEN
+        UPDATE fences f SET f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
+        WHERE f.resource = name;
+      ELSE
+        CALL mark_commit();
+      END IF;
+    END IF;
   END IF;
   COMMIT;
   CALL limit_lock_wait(lock_wait);
