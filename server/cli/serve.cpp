@@ -23,6 +23,7 @@
 #include "server/service_manager.hpp"
 #include "server/sidecar.hpp"
 #include "server/standby.hpp"
+#include "server/state_owner.hpp"
 
 namespace fenceguard::cli {
 namespace {
@@ -33,6 +34,8 @@ constexpr std::chrono::milliseconds standby_after{300};
 constexpr std::chrono::milliseconds allowance{30'000};
 // Looks at the event loops for each interval of the watchdog, and how much of it one look may take.
 constexpr int looks_per_interval = 4;
+// Between two tries to show that the owner of the state is dead.
+constexpr std::chrono::milliseconds try_owner_again{1'000};
 constexpr std::array log_levels{"trace", "debug", "info", "warning", "error", "off"};
 
 void start_log(const std::string& level) {
@@ -127,18 +130,62 @@ std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
   }
 }
 
+// Null without --standby. Throws InvalidInput.
+std::unique_ptr<StateOwner> open_owner(const Settings& settings, const Url& storage_url) {
+  if (!settings.is_on("standby")) return nullptr;
+  const auto keeper = fence_keeper(settings, storage_url);
+  if (!products().find(storage_url).needs_state || keeper.scheme != "sqlite")
+    throw InvalidInput(
+        "--standby is for the guard of an http: storage; any number of guards can stand in front of others");
+  return std::make_unique<StateOwner>(keeper.path);
+}
+
+// Returns once this process may open the state: the owner before has ended, or is of this machine, so that
+// its lock tells the rest, or was shown to be dead by a fence method. Never because it is silent.
+void own_state(StateOwner& owner, Fencer* fencer) {
+  std::string waits_for;
+  const auto told = [](const FenceReport& report) {
+    spdlog::info("event=fence_method method={} outcome={} resource=\"*\" detail={}", report.method,
+                 to_string(report.result.outcome), fenceguard::quoted(report.result.detail));
+  };
+  for (;;) {
+    const auto other = owner.other_machine();
+    if (!other.empty() && other != std::exchange(waits_for, other)) {
+      spdlog::warn("event=waiting reason={}",
+                   fenceguard::quoted(fmt::format(
+                       "the guard on {} has the state, and no lock tells here whether it lives: {}", other,
+                       fencer != nullptr ? "a fence method must show that it is dead"
+                                         : "give --fence-method, or end it in order")));
+    }
+    const bool is_free = other.empty() || (fencer != nullptr && fencer->try_methods({"*", 0, 0}, told));
+    if (is_free && (owner.is_on_this_machine() || owner.take())) return;
+    std::this_thread::sleep_for(try_owner_again);
+  }
+}
+
+// Behind the lock of an owner on this machine.
+void own_opened_state(StateOwner& owner) {
+  if (owner.is_taken()) return;
+  if (!owner.other_machine().empty() || !owner.take())
+    throw Unavailable("--standby: a guard on another machine took the state over meanwhile");
+}
+
 // Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
 // (healthy, not ready). A signal to stop ends the process: nothing has been served yet.
 Parts await_parts(const Settings& settings, const Url& storage_url, const sigset_t& signals,
-                  const ServiceManager& manager, SidecarOptions& options) {
+                  const ServiceManager& manager, SidecarOptions& options, StateOwner* owner) {
   const bool is_separate = settings.is_given("source") && settings.text("source") != settings.text("storage");
   auto source = is_separate ? products().open_source(*settings.url("source")) : nullptr;
-  auto opening = std::async(std::launch::async, open_parts, std::cref(settings), std::cref(storage_url),
-                            std::move(source));
+  auto opening = std::async(std::launch::async, [&, source = std::move(source)]() mutable {
+    if (owner != nullptr) own_state(*owner, options.fencer.get());
+    auto parts = open_parts(settings, storage_url, std::move(source));
+    if (owner != nullptr) own_opened_state(*owner);
+    return parts;
+  });
   if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
   const auto standby = open_standby(options);
   manager.waiting("opens the state, or waits for another guard that has it",
-                  settings.duration("lock-wait") + allowance);
+                  lock_wait_of(settings) + allowance);
   while (opening.wait_for(std::chrono::milliseconds{0}) != std::future_status::ready) {
     constexpr timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     const int number = sigtimedwait(&signals, nullptr, &pause);
@@ -252,7 +299,8 @@ int serve(const Settings& settings) {
   auto options = sidecar_options(settings, storage_url);
   const auto fencer = open_lane_fencer(settings, storage_url);  // outlives the storage
   options.fencer = fencer;
-  const auto parts = await_parts(settings, storage_url, signals, manager, options);
+  const auto owner = open_owner(settings, storage_url);
+  const auto parts = await_parts(settings, storage_url, signals, manager, options, owner.get());
   const bool is_served = dynamic_cast<ServedStorage*>(parts.storage.get()) != nullptr;
   // In front of PostgreSQL it is the second choice, for whoever asks for it.
   const bool is_asked_for = options.storage_scheme != "postgres" || settings.is_given("listen");

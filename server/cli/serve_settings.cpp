@@ -186,6 +186,10 @@ std::vector<Setting> serve_settings() {
       {"forward-claim", flag, "", "", "http: storage: pass the fencing headers on"},
       {"lock-wait", duration, "TIME", "1s",
        "how long to wait for another guard that has the state; it is let in when that one is dead"},
+      {"standby", flag, "", "",
+       "http: storage: wait without end for the state, and take it over when the guard that has it is dead: "
+       "on "
+       "this machine, when its lock is free; on another one, when a --fence-method has shown it"},
       {"tls-certificate", file, "FILE", "", "data side over TLS: our certificate with its chain, in PEM"},
       {"tls-key", file, "FILE", "", "its key"},
       {"tls-client-ca", file, "FILE", "", "clients must show a certificate that one of these has signed"},
@@ -268,12 +272,16 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   return options;
 }
 
+std::chrono::milliseconds lock_wait_of(const Settings& settings) {
+  return settings.is_on("standby") ? std::chrono::hours{24 * 1'000} : settings.duration("lock-wait");
+}
+
 StorageOptions storage_options(const Settings& settings, bool initialise) {
   StorageOptions options;
   options.initialise = initialise;
   options.jump_max = settings.number("max-jump");
   options.cache_entries = static_cast<std::size_t>(number_within(settings, "cache", 1, 1LL << 32));
-  options.lock_wait = settings.duration("lock-wait");
+  options.lock_wait = lock_wait_of(settings);
   options.lane.settle = settings.duration("settle");
   options.lane.upstream_timeout = settings.duration("upstream-timeout");
   // What the kernel gives up, it must give up well before the settle time is over.

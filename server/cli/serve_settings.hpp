@@ -15,6 +15,8 @@ namespace fenceguard::cli {
 
 // Throw InvalidInput with the name of the setting that is wrong.
 [[nodiscard]] SidecarOptions sidecar_options(const Settings& settings, const Url& storage);
+// How long to wait for another guard that has the state.
+[[nodiscard]] std::chrono::milliseconds lock_wait_of(const Settings& settings);
 // Without LaneOptions::state. initialise: see StorageOptions.
 [[nodiscard]] StorageOptions storage_options(const Settings& settings, bool initialise);
 

@@ -1,0 +1,57 @@
+#pragma once
+
+// StateOwner: which guard has a state that lies on storage of several machines, where a lock of one may not
+// be seen by another. Beside the state lie files PATH-owner.N; the highest N names the present owner's
+// machine. The next one makes N + 1, which only one process can do, whatever locks are worth there. A guard
+// that ends says so in its file; one that is killed leaves it as it is.
+//
+// On one machine the state's lock alone tells whether the owner lives. Of an owner on another machine nothing
+// here does: it must be shown to be dead before take().
+//
+// Not thread-safe.
+
+#include <cstdint>
+#include <string>
+
+namespace fenceguard {
+
+class StateOwner {
+ public:
+  // state: the file. machine: of this process; empty: as machine_name(). Throws Unavailable where the folder
+  // cannot be read.
+  explicit StateOwner(std::string state, std::string machine = {});
+  // Gives back what it took. REQUIRES: nothing uses the state any more.
+  ~StateOwner();
+  StateOwner(const StateOwner&) = delete;
+  StateOwner& operator=(const StateOwner&) = delete;
+
+  // Looks again, and answers the machine of the owner that has not ended; empty: there is none, or it is this
+  // machine.
+  [[nodiscard]] std::string other_machine();
+
+  // Of what other_machine() saw: the owner has not ended, and is or was a process of this machine. The
+  // state's lock is to be had before take() then.
+  [[nodiscard]] bool is_on_this_machine() const noexcept { return is_here_; }
+  [[nodiscard]] bool is_taken() const noexcept { return taken_ != 0; }
+
+  // Becomes the owner after the one that other_machine() saw, durably. False: another was faster. Throws
+  // Unavailable where that cannot be written.
+  [[nodiscard]] bool take();
+
+ private:
+  [[nodiscard]] std::string file(std::int64_t number) const;
+  [[nodiscard]] std::int64_t find_last() const;
+  void write(const std::string& path, const std::string& text) const;
+
+  const std::string state_;
+  const std::string machine_;
+  std::int64_t seen_ = 0;  // number of the last owner
+  bool is_here_ = false;
+  std::int64_t taken_ = 0;  // our own; 0: none
+};
+
+// Its identity in /etc/machine-id and its host name, so that neither cloned disks nor containers are taken
+// for one.
+[[nodiscard]] std::string machine_name();
+
+}  // namespace fenceguard
