@@ -24,7 +24,7 @@ namespace demo {
 
 std::vector<Scenario> scenarios() {
   return {gc_pause("", ""),  lost_update(),    read_before_advance(),
-          delayed_packet(),
+          delayed_packet(),  cut_off(),
 #ifdef FENCEGUARD_REDIS
           expire_crash(),    foreign_unlock(), failover(),
           redlock_restart(), clock_jump(),

@@ -22,6 +22,7 @@ namespace fenceguard::demo {
 [[nodiscard]] Scenario lost_update();
 [[nodiscard]] Scenario read_before_advance();
 [[nodiscard]] Scenario delayed_packet();
+[[nodiscard]] Scenario cut_off();
 
 [[nodiscard]] Scenario expire_crash();
 [[nodiscard]] Scenario foreign_unlock();

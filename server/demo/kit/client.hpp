@@ -94,6 +94,9 @@ class Client {
   // Waits until it has been paused for so long.
   void stay_paused(std::chrono::milliseconds time);
   std::chrono::microseconds resume(const std::string& what = "and believes that it still holds the lock");
+  [[nodiscard]] int pid() const noexcept { return process_->pid(); }
+  // Its process has ended, by whatever.
+  [[nodiscard]] bool is_over() { return process_->is_over(); }
   // True once it has learned that its lease, or its session, is lost; waits for that.
   [[nodiscard]] bool learns_of_loss();
   void note(std::string what, Tone tone = Tone::plain) { harness_.note(lane_, std::move(what), tone); }

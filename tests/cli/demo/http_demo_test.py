@@ -102,5 +102,16 @@ class GcPause(DemoTest):
         self.assertIn("--storage", done.stderr)
 
 
+class CutOff(DemoTest):
+    def test_the_same_pause_is_refused_and_then_cut_off_before_the_next_holder_goes_on(self):
+        alone, first, report = self.report("cut-off")
+        self.assertEqual((alone["late_status_a"], alone["late_verdict_a"], alone["a_lives"]), ("412", "stale", "1"))
+        self.assertEqual((first["a_lives"], first["balance"], alone["balance"]), ("0", "130", "130"))
+        events = [event["what"] for event in report["through"]["events"] if event["who"] in ("client A", "client B")]
+        shut_out = next(i for i, what in enumerate(events) if what.startswith("SHUT OUT"))
+        self.assertTrue(all("reads" not in what for what in events[2:shut_out]), "B reads behind it")
+        self.assertEqual(self.refusals(report), [])
+
+
 if __name__ == "__main__":
     unittest.main()
