@@ -14,6 +14,10 @@
 #ifdef FENCEGUARD_ETCD
 #include "adapters/etcd/fences/storage.hpp"
 #endif
+#ifdef FENCEGUARD_MARIADB
+#include "adapters/mariadb/fences/schema.hpp"
+#include "adapters/mariadb/fences/storage.hpp"
+#endif
 #ifdef FENCEGUARD_POSTGRES
 #include "adapters/postgres/fences/old_sessions.hpp"
 #include "adapters/postgres/fences/schema.hpp"
@@ -91,6 +95,12 @@ std::string ProductTable::install_sql(std::string_view scheme) const {
   return offered(find(url).install_sql, url, "database to install SQL in")();
 }
 
+std::string ProductTable::uninstall_sql(std::string_view scheme) const {
+  Url url;
+  url.scheme = scheme;
+  return offered(find(url).uninstall_sql, url, "database to take SQL away from")();
+}
+
 namespace {
 
 #ifdef FENCEGUARD_SQLITE
@@ -156,9 +166,20 @@ std::vector<Product> all_products() {
        .examine_source = postgres::examine_source,
        .examine_storage = postgres::examine_storage,
        .install_sql = [] { return postgres::install_sql(); },
+       .uninstall_sql = [] { return std::string{"SELECT fenceguard.uninstall();\n"}; },
        .open_fence_method = open_postgres_method,
        .name_sessions = [](const Claim& claim) { return "PGAPPNAME=" + postgres::session_name(claim); },
        .finish_holder = postgres::finish_holder},
+#endif
+#ifdef FENCEGUARD_MARIADB
+      {.schemes = {"mariadb", "mysql"},
+       .open_source = open_source_at,
+       .open_storage = mariadb::open_storage,
+       .open_fenced_client = mariadb::open_fenced_client,
+       .examine_source = mariadb::examine_source,
+       .examine_storage = mariadb::examine_storage,
+       .install_sql = mariadb::install_sql,
+       .uninstall_sql = mariadb::uninstall_sql},
 #endif
 #ifdef FENCEGUARD_REDIS
       {.schemes = {"redis", "rediss"},

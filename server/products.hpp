@@ -35,7 +35,8 @@ struct Product {
   std::function<std::unique_ptr<FencedClient>(const Url&, const std::string& place)> open_fenced_client{};
   std::function<Findings(const Url&)> examine_source{};
   std::function<Findings(const Url&)> examine_storage{};
-  std::function<std::string()> install_sql{};  // what a database of the user's own is given
+  std::function<std::string()> install_sql{};    // what a database of the user's own is given
+  std::function<std::string()> uninstall_sql{};  // what takes it away
   // A fence method of the storage's own; null for a word that is none.
   std::function<std::unique_ptr<FenceMethod>(const Url&, std::string_view word, std::string_view parameter)>
       open_fence_method{};
@@ -63,6 +64,7 @@ class ProductTable {
   [[nodiscard]] Findings examine_storage(const Url& url) const;
   // The SQL to install for the product of this scheme ('sqlite').
   [[nodiscard]] std::string install_sql(std::string_view scheme) const;
+  [[nodiscard]] std::string uninstall_sql(std::string_view scheme) const;
 
  private:
   std::vector<Product> products_;

@@ -68,6 +68,12 @@ int print_sql(std::string_view scheme) {
   return exit_done;
 }
 
+int print_sql(std::string_view scheme, const Settings& settings) {
+  if (!settings.is_on("uninstall")) return print_sql(scheme);
+  print_out(products().uninstall_sql(scheme));
+  return exit_done;
+}
+
 }  // namespace
 
 Command doctor_command() {
@@ -86,30 +92,38 @@ std::vector<Command> sql_commands() {
                                      .help =
                                          "print what takes the protection off every table and then drops "
                                          "the schema with all fences and leases"};
-  const auto run_postgres = [](const Settings& settings) {
-    if (!settings.is_on("uninstall")) return print_sql("postgres");
-    print_out("SELECT fenceguard.uninstall();\n");
-    return exit_done;
-  };
+  static constexpr Setting drop{
+      .name = "uninstall",
+      .kind = Kind::flag,
+      .help = "print what drops the database fenceguard with all fences and leases"};
+  const auto run_postgres = [](const Settings& settings) { return print_sql("postgres", settings); };
+  const auto run_mariadb = [](const Settings& settings) { return print_sql("mariadb", settings); };
   const auto run_sqlite = [](const Settings&) { return print_sql("sqlite"); };
   const auto run_redis = [](const Settings&) { return print_sql("redis"); };
-  return {{.name = "sql postgres",
-           .synopsis = "[--uninstall] | psql DATABASE",
-           .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",
-           .settings = {uninstall},
-           .run = run_postgres,
-           .notes = "It can be run again, and upgrades."},
-          {.name = "sql sqlite",
-           .synopsis = "",
-           .summary = "print the SQL for services that keep fences in their own SQLite database",
-           .settings = {},
-           .run = run_sqlite},
-          {.name = "sql redis",
-           .synopsis = "| redis-cli -x FUNCTION LOAD REPLACE",
-           .summary = "print the functions with which any client of Redis 7 guards its writes",
-           .settings = {},
-           .run = run_redis,
-           .notes = "fenceguard_write, fenceguard_advance, fenceguard_show; see docs/redis.md."}};
+  return {
+      {.name = "sql postgres",
+       .synopsis = "[--uninstall] | psql DATABASE",
+       .summary = "print the SQL that keeps the fences of a PostgreSQL database, to be installed once",
+       .settings = {uninstall},
+       .run = run_postgres,
+       .notes = "It can be run again, and upgrades."},
+      {.name = "sql mariadb",
+       .synopsis = "[--uninstall] | mariadb",
+       .summary = "print the SQL that keeps the fences of a MariaDB or MySQL server, to be installed once",
+       .settings = {drop},
+       .run = run_mariadb,
+       .notes = "It can be run again, and upgrades. See docs/mariadb."},
+      {.name = "sql sqlite",
+       .synopsis = "",
+       .summary = "print the SQL for services that keep fences in their own SQLite database",
+       .settings = {},
+       .run = run_sqlite},
+      {.name = "sql redis",
+       .synopsis = "| redis-cli -x FUNCTION LOAD REPLACE",
+       .summary = "print the functions with which any client of Redis 7 guards its writes",
+       .settings = {},
+       .run = run_redis,
+       .notes = "fenceguard_write, fenceguard_advance, fenceguard_show; see docs/redis.md."}};
 }
 
 }  // namespace fenceguard::cli

@@ -335,7 +335,8 @@ Command serve_command() {
       .run = serve,
       .notes =
           "Prints 'listening data=HOST:PORT control=HOST:PORT' when it is ready, with data=none for "
-          "--listen none, for a storage whose clients write to it themselves (zookeeper:, etcd:), for a "
+          "--listen none, for a storage whose clients write to it themselves (mariadb:, zookeeper:, "
+          "etcd:), for a "
           "postgres: storage without --listen, and "
           "probe=HOST:PORT at its end where "
           "there is a --probe. SIGTERM and SIGINT drain and end it, "

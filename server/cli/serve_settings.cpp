@@ -129,7 +129,7 @@ std::vector<Setting> serve_settings() {
   return {
       {"listen", address, "ADDR", "127.0.0.1:7420",
        "data side: HOST:PORT (port 0: a free one), unix:/path, or none for the control side alone; "
-       "zookeeper: and etcd: have none, and postgres: one where this is given"},
+       "mariadb:, zookeeper: and etcd: have none, and postgres: one where this is given"},
       {"control", address, "ADDR", "127.0.0.1:7421", "control side: HOST:PORT or unix:/path"},
       {"probe", address, "ADDR", "", "/metrics, /healthz and /readyz alone, likewise"},
       {"storage", url, "URL", "sqlite:fenceguard.db", "what is protected"},

@@ -32,6 +32,11 @@ namespace postgres {
 [[nodiscard]] Findings examine_storage(const Url& url);
 }  // namespace postgres
 
+namespace mariadb {
+[[nodiscard]] Findings examine_source(const Url& url);
+[[nodiscard]] Findings examine_storage(const Url& url);
+}  // namespace mariadb
+
 namespace redis {
 // The server, or each master of a cluster.
 [[nodiscard]] Findings examine_source(const Url& url);

@@ -109,10 +109,6 @@ class Server(ServerProcess):
         self._dismiss_sessions()
         super().stop()
 
-    def kill(self):
-        self._dismiss_sessions()
-        super().kill()
-
     def restart(self):
         self.stop()
         self.start()

@@ -61,6 +61,10 @@ namespace postgres {
 [[nodiscard]] demo::PsqlOptions psql_options(const Url& url, const std::string& place,
                                              const std::string& path, const std::string& sidecar);
 }  // namespace postgres
+namespace mariadb {
+// The place is a table of accounts.
+[[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);
+}  // namespace mariadb
 namespace redis {
 // The place is a part of the key's name.
 [[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url, const std::string& place);

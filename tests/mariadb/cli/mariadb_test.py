@@ -1,0 +1,199 @@
+"""The binary with mariadb:// and mysql:// URLs, as a user runs it: sql, fence, lease, serve, exec, demo, doctor."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+import support
+from product_case import SECRET, ControlSide, ProductTest, claim_of
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from mariadb_server import Server  # noqa: E402
+
+
+def setUpModule():
+    global SERVER
+    SERVER = Server({"idle-transaction-timeout": 600})
+    unittest.addModuleCleanup(SERVER.remove)
+
+
+class MariadbTest(ProductTest):
+    scheme = "mariadb"
+
+    def setUp(self):
+        super().setUp()
+        self.dbname = SERVER.create_database()
+        user = f"app_{self.dbname}"
+        SERVER.run(f"create or replace user {user}@127.0.0.1 identified by '{SECRET}'")
+        SERVER.run(f"grant all on {self.dbname}.* to {user}@127.0.0.1")
+        SERVER.run(f"grant process on *.* to {user}@127.0.0.1")
+        self.url = self.url_of()
+
+    def url_of(self, scheme="mariadb", dbname=None, **parameters):
+        dbname = dbname or self.dbname
+        rest = "".join(f"&{name}={value}" for name, value in parameters.items())
+        return f"{scheme}://app_{self.dbname}:{SECRET}@127.0.0.1:{SERVER.port}/{self.dbname}?schema={dbname}{rest}"
+
+    def sql(self, text):
+        return SERVER.run(text, self.dbname)
+
+
+class Guard(ControlSide, MariadbTest):
+    def initialised_guard(self):
+        return self.serve()  # installing is what initialises it
+
+    def test_without_its_record_it_serves_and_is_not_ready(self):
+        self.sql("delete from namespace")
+        super().test_without_its_record_it_serves_and_is_not_ready()
+
+    def test_without_its_sql_it_says_what_to_do(self):
+        SERVER.create_database(f"empty_{self.dbname}", install=False)
+        SERVER.run(f"grant all on empty_{self.dbname}.* to app_{self.dbname}@127.0.0.1")
+        url = self.url_of(dbname=f"empty_{self.dbname}")
+        self.assertIn("fenceguard sql mariadb | mariadb", self.fence(3, "show", "--resource", "a", url=url).stderr)
+        self.assertIn("fenceguard sql mariadb | mariadb", self.lease(3, "acquire", "--resource", "a", url=url).stderr)
+
+
+class Commands(MariadbTest):
+    def test_a_lease_is_taken_renewed_and_released(self):
+        lease = self.lease_json(0, "acquire", "--resource", "a/1", "--ttl", "60s", "--json", "--storage", self.url)
+        self.assertEqual((lease["resource"], lease["token"]), ("a/1", "1"))
+        self.lease(1, "acquire", "--resource", "a/1", "--wait", "0s")
+        self.lease(0, "renew", *claim_of(lease))
+        self.lease(0, "release", *claim_of(lease))
+        self.lease(1, "renew", *claim_of(lease))
+        self.assertEqual(self.fence_json(0, "show", "--resource", "a/1", "--json")["token"], "1")
+
+    def test_mysql_is_the_same_scheme(self):
+        lease = self.lease_json(0, "acquire", "--resource", "a", "--json", url=self.url_of("mysql"))
+        self.assertEqual(lease["token"], "1")
+
+    def test_exec_hands_the_claim_to_its_command(self):
+        done = self.expect(0, "exec", "--source", self.url, "--storage", self.url, "--resource", "jobs/1", "--", "sh", "-c",
+                           "echo $FENCING_RESOURCE $FENCING_TOKEN")
+        self.assertEqual(done.stdout, "jobs/1 1\n")
+
+    def test_sql_installs_and_uninstalls_by_the_client(self):
+        def client(text):
+            done = subprocess.run(["mariadb", "--no-defaults", f"--socket={SERVER.socket}", "--user=root"], input=text,
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+        databases = "select count(*) from information_schema.schemata where schema_name = 'fenceguard'"
+        for _ in range(2):
+            client(self.expect(0, "sql", "mariadb").stdout)
+        self.assertEqual(SERVER.run(databases), ((1,),))
+        client(self.expect(0, "sql", "mariadb", "--uninstall").stdout)
+        self.assertEqual(SERVER.run(databases), ((0,),))
+
+    def test_a_url_that_is_none_is_told_without_its_password(self):
+        for rest, what in (("&nonsense=1", "nonsense"), ("&timeout=1ms", "timeout"), ("&tls=0&cacert=x", "tls"),
+                           ("&socket=/x", "socket")):
+            self.assertIn(what, self.lease(2, "show", "--resource", "a", url=self.url + rest).stderr)
+        self.assertIn("port", self.lease(2, "show", "--resource", "a", url=f"mariadb://u:{SECRET}@h:0/").stderr)
+
+    def test_a_server_that_is_not_there_or_a_wrong_password_is_unavailable(self):
+        for url in (f"mariadb://u:{SECRET}@127.0.0.1:1/", f"mariadb://u:{SECRET}@127.0.0.1:{SERVER.port}/",
+                    f"mariadb://u:{SECRET}@/?socket=/nowhere"):
+            self.lease(3, "acquire", "--resource", "a", url=url)
+            self.fence(3, "show", "--resource", "a", url=url)
+
+    def test_tls_that_the_server_does_not_have_is_not_left_out(self):
+        self.lease(3, "acquire", "--resource", "a", url=self.url + "&tls=1")
+
+    def test_a_unix_socket(self):
+        url = f"mariadb://root@/{self.dbname}?socket={SERVER.socket}&schema={self.dbname}"
+        self.assertEqual(self.lease_json(0, "acquire", "--resource", "a", "--json", url=url)["token"], "1")
+
+
+class Demo(MariadbTest):
+    def tables(self):
+        return self.sql("select count(*) from information_schema.tables where table_schema = database() "
+                        "and table_name like '%accounts'")[0][0]
+
+    def demo(self, *arguments):
+        done = self.run_binary("demo", "gc-pause", "--storage", self.url, *arguments, env={"TMPDIR": self.folder}, limit_s=60)
+        self.assertEqual(self.tables(), 0)
+        return done
+
+    def test_shows_both_outcomes_and_leaves_nothing_behind(self):
+        done = self.demo("--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        report = json.loads(done.stdout)
+        self.assertTrue(report["as_it_must_be"])
+        self.assertEqual((report["round"]["final"], report["through"]["final"]), (150, 180))
+        [refused] = [event for event in report["through"]["events"] if event["event"] == "refused"]
+        self.assertEqual(refused["client"], "A")
+
+    def test_an_interrupt_drops_its_table(self):
+        status = support.interrupted(
+            lambda: self.start("demo", "gc-pause", "--storage", self.url, env={"TMPDIR": self.folder}), signal.SIGINT,
+            lambda: self.tables() != 0, limit_s=60)
+        self.assertEqual((status, self.tables()), (128 + signal.SIGINT, 0))
+
+
+class Doctor(MariadbTest):
+    def doctor(self, status=0, url=None):
+        done = self.run_binary("doctor", "--source", url or self.url, "--storage", url or self.url, "--json")
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        found = json.loads(done.stdout)
+        return {finding["check"]: (finding["level"], finding["message"]) for finding in found["findings"]}
+
+    def test_a_server_that_is_fit_is_well(self):
+        levels = {name: level for name, (level, _) in self.doctor().items()}
+        self.assertEqual({name for name, level in levels.items() if level != "ok"}, {"rights"}, levels)
+
+    def test_each_setting_that_forgets_is_a_danger(self):
+        for name, bad, good, check in (("innodb_flush_log_at_trx_commit", 2, 1, "commits"), ("read_only", 1, 0, "replication")):
+            SERVER.run(f"set global {name} = {bad}")
+            try:
+                level, message = self.doctor(1)[check]
+            finally:
+                SERVER.run(f"set global {name} = {good}")
+            self.assertEqual(level, "danger")
+            self.assertIn(name, message)
+
+    def test_a_binary_log_is_looked_at(self):
+        for settings, what in (({"sync-binlog": 0}, "sync_binlog"), ({"sync-binlog": 1, "binlog-format": "STATEMENT"}, "STATEMENT")):
+            with Server({"log-bin": "log", **settings}) as server:
+                server.create_database("fenceguard")
+                level, message = self.doctor(1, f"mariadb://root@127.0.0.1:{server.port}/")["binary log"]
+                self.assertEqual(level, "danger")
+                self.assertIn(what, message)
+
+    def test_tables_without_transactions_are_named(self):
+        self.sql("create table old_orders (id int) engine = MyISAM")
+        level, message = self.doctor(1)["tables"]
+        self.assertEqual(level, "danger")
+        self.assertIn(f"{self.dbname}.old_orders (MyISAM)", message)
+
+    def test_what_keeps_the_next_holder_out_is_told(self):
+        with SERVER.session(self.dbname) as session:
+            session.run("xa start 'x'")
+            session.run("update counter set last = last + 1")
+            session.run("xa end 'x'")
+            session.run("xa prepare 'x'")
+        try:
+            self.assertEqual(self.doctor(1)["transactions"][0], "danger")
+        finally:
+            SERVER.run("xa rollback 'x'")
+
+    def test_a_counter_that_has_fallen_back_is_told(self):
+        self.sql("call advance('a', 50, 'h')")
+        self.assertEqual(self.doctor()["counter"][0], "warning")
+        self.sql("delete from counter")
+        self.assertEqual(self.doctor(1)["counter"][0], "danger")
+
+    def test_no_floor_and_no_fences(self):
+        self.sql("delete from namespace")
+        self.assertIn("fence init", self.doctor(1)["schema"][1])
+        self.sql("drop table namespace")
+        self.assertIn("fenceguard sql mariadb", self.doctor(1)["schema"][1])
+
+
+if __name__ == "__main__":
+    unittest.main()

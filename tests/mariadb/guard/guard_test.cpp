@@ -1,0 +1,204 @@
+// A service's own writes under a claim: what a refusal leaves, and what a function that ends the transaction
+// is told.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "adapters/mariadb/errors.hpp"
+#include "tests/mariadb/guard/accounts.hpp"
+
+namespace fenceguard::mariadb::test {
+namespace {
+
+using namespace std::string_literals;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class GuardTest : public Accounts {
+ protected:
+  Guard guard_{connection_};
+};
+
+TEST_F(GuardTest, AWriteAdvancesAndARefusedOneCallsNothing) {
+  const auto set = [](int value) { return [value](Connection& tx) { set_balance(tx, value); }; };
+  EXPECT_EQ(guard_.write(claim(34), set(70)).verdict, Verdict::admitted);
+  EXPECT_EQ(balance(), 70);
+  EXPECT_EQ(guard_.write(claim(35, "b"), set(80)).verdict, Verdict::admitted);
+  const auto stale = guard_.write(claim(34), [](Connection&) { FAIL(); });
+  EXPECT_EQ(stale.verdict, Verdict::stale);
+  EXPECT_EQ(stale.highest, 35);
+  EXPECT_EQ(guard_.write(claim(35), [](Connection&) { FAIL(); }).verdict, Verdict::conflict);
+  EXPECT_EQ(balance(), 80);
+  EXPECT_FALSE(connection_.is_in_transaction());
+}
+
+TEST_F(GuardTest, ASequenceTakesEffectOnce) {
+  int calls = 0;
+  const auto count = [&](Connection& tx) { set_balance(tx, ++calls); };
+  EXPECT_EQ(guard_.write(claim(34).with(Sequence{7}), count).verdict, Verdict::admitted);
+  const auto again = guard_.write(claim(34).with(Sequence{7}), count);
+  EXPECT_EQ(again.verdict, Verdict::duplicate);
+  EXPECT_EQ(again.fence, (Fence{Token{34}, Holder{"h"}, Sequence{7}, false}));
+  EXPECT_EQ(guard_.write(claim(34).with(Sequence{6}), count).verdict, Verdict::stale);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GuardTest, WhatTheFunctionThrowsRollsBackAndLeavesTheToken) {
+  EXPECT_THROW((void)guard_.write(claim(34).with(Sequence{7}),
+                                  [](Connection& tx) {
+                                    set_balance(tx, 1);
+                                    throw std::runtime_error{"no"};
+                                  }),
+               std::runtime_error);
+  EXPECT_EQ(balance(), 100);
+  EXPECT_EQ(highest(), "34");
+  EXPECT_EQ(guard_.write(claim(34).with(Sequence{7}), [](Connection& tx) { set_balance(tx, 2); }).verdict,
+            Verdict::admitted);
+}
+
+TEST_F(GuardTest, AFunctionThatEndsTheTransactionIsToldThatTheOutcomeIsUnknown) {
+  for (const auto* end :
+       {"COMMIT", "ROLLBACK", "START TRANSACTION", "CREATE TABLE IF NOT EXISTS other (i INT)"}) {
+    SCOPED_TRACE(end);
+    EXPECT_THAT(
+        [&] {
+          (void)guard_.write(claim(34), [&](Connection& tx) {
+            tx.run(end);
+            set_balance(tx, 1);
+          });
+        },
+        ThrowsMessage<OutcomeUnknown>(HasSubstr("ended the transaction")));
+    EXPECT_EQ(guard_.write(claim(34), [](Connection&) {}).verdict, Verdict::admitted)
+        << "the session is well";
+  }
+}
+
+TEST_F(GuardTest, ASavepointOfTheFunctionsOwnIsItsOwnAffair) {
+  EXPECT_EQ(guard_
+                .write(claim(34),
+                       [](Connection& tx) {
+                         set_balance(tx, 1);
+                         tx.run("SAVEPOINT mine");
+                         set_balance(tx, 2);
+                         tx.run("ROLLBACK TO SAVEPOINT mine");
+                       })
+                .verdict,
+            Verdict::admitted);
+  EXPECT_EQ(balance(), 1);
+}
+
+// The server ends one of two transactions that wait for each other; what its client does next runs alone.
+TEST_F(GuardTest, ADeadlockThatTheFunctionSwallowsIsNotTakenForACommit) {
+  database_.run("INSERT INTO account VALUES (1, 0), (2, 0)");
+  std::jthread heavy;
+  EXPECT_THAT(
+      [&] {
+        (void)guard_.write(claim(34), [&](Connection& tx) {
+          tx.run("UPDATE account SET balance = 6 WHERE id = 1");
+          std::atomic<bool> has_locked{false};
+          // It has written more, so it is not the one that is ended.
+          heavy = std::jthread{[&, connection = std::make_shared<Connection>(database_.connect())] {
+            connection->run("START TRANSACTION");
+            connection->run("INSERT INTO account SELECT seq, 0 FROM seq_100_to_400");
+            connection->run("UPDATE account SET balance = 5 WHERE id = 42");
+            has_locked = true;
+            connection->run("UPDATE account SET balance = 5 WHERE id = 1");
+            connection->run("ROLLBACK");
+          }};
+          while (!has_locked) std::this_thread::yield();
+          EXPECT_THROW(set_balance(tx, 6), ServerError);
+          tx.run("UPDATE account SET balance = 6 WHERE id = 2");
+        });
+      },
+      ThrowsMessage<OutcomeUnknown>(HasSubstr("ended the transaction")));
+}
+
+TEST_F(GuardTest, AnAdvanceThatOlderWritesKeepWaitingIsUnavailableAndMovesNothing) {
+  ASSERT_EQ(guard_.advance(claim(34)).verdict, Verdict::admitted);
+  auto older = database_.connect();
+  older.run("START TRANSACTION");
+  ASSERT_EQ(admit_in(older, claim(34)).verdict, Verdict::admitted);
+  Guard next{connection_, {.drain = std::chrono::seconds{1}}};
+  EXPECT_THAT([&] { (void)next.advance(claim(35, "b")); },
+              ThrowsMessage<Unavailable>(HasSubstr("older transactions are still open")));
+  EXPECT_THROW((void)next.write(claim(35, "b"), [](Connection&) { FAIL(); }), Unavailable);
+  EXPECT_EQ(highest(), "34");
+  older.run("COMMIT");
+  EXPECT_EQ(next.advance(claim(35, "b")).verdict, Verdict::admitted);
+}
+
+TEST_F(GuardTest, InATransactionOfTheCallersTheGuardRefusesToBegin) {
+  ASSERT_EQ(guard_.advance(claim(34)).verdict, Verdict::admitted);
+  connection_.run("START TRANSACTION");
+  set_balance(connection_, 5);
+  EXPECT_THROW((void)guard_.advance(claim(35)), InvalidInput);
+  EXPECT_THROW((void)guard_.write(claim(34), [](Connection&) { FAIL(); }), InvalidInput);
+  connection_.run("COMMIT");
+  EXPECT_EQ(balance(), 5) << "the caller's own is as it was";
+}
+
+TEST_F(GuardTest, AnImplausibleTokenMovesNothing) {
+  Guard bounded{connection_, {.jump_max = 100}};
+  ASSERT_EQ(bounded.advance(claim(50)).verdict, Verdict::admitted);
+  EXPECT_THROW((void)bounded.advance(claim(151)), Implausible);
+  EXPECT_THROW((void)bounded.write(claim(151), [](Connection&) { FAIL(); }), Implausible);
+  EXPECT_EQ(highest(), "50");
+  EXPECT_EQ(bounded.advance(claim(151).as_own_grant()).verdict, Verdict::admitted);
+}
+
+TEST_F(GuardTest, AReadIsJudgedAndAdvances) {
+  std::string seen;
+  const auto look = [&](Connection& tx) { seen = *tx.run("SELECT balance FROM account")[0][0]; };
+  EXPECT_EQ(guard_.read(claim(34), look).verdict, Verdict::admitted);
+  EXPECT_EQ(seen, "100");
+  EXPECT_EQ(highest(), "34");
+  EXPECT_EQ(guard_.read(claim(33), [](Connection&) { FAIL(); }).verdict, Verdict::stale);
+}
+
+TEST_F(GuardTest, ATransactionOfTheCallersOwn) {
+  EXPECT_THROW((void)admit_in(connection_, claim(34)), InvalidInput) << "none is open";
+  connection_.run("ROLLBACK");
+  connection_.run("START TRANSACTION");
+  EXPECT_THAT([&] { (void)admit_in(connection_, claim(34)); },
+              ThrowsMessage<Unavailable>(HasSubstr("advance first")));
+  EXPECT_THROW(set_balance(connection_, 1), ServerError) << "after a refusal nothing is written";
+  connection_.run("ROLLBACK");
+  ASSERT_EQ(guard_.advance(claim(34)).verdict, Verdict::admitted);
+  connection_.run("START TRANSACTION");
+  EXPECT_EQ(admit_in(connection_, claim(34)).verdict, Verdict::admitted);
+  set_balance(connection_, 70);
+  commit(connection_, claim(34));
+  EXPECT_EQ(balance(), 70);
+  connection_.run("START TRANSACTION");
+  ASSERT_EQ(admit_in(connection_, claim(34)).verdict, Verdict::admitted);
+  connection_.run("COMMIT");
+  EXPECT_THROW(commit(connection_, claim(34)), OutcomeUnknown) << "it was over before";
+}
+
+TEST_F(GuardTest, AConnectionOfTheCallersIsUsedAsItIs) {
+  Connection borrowed{connection_.handle(), database_.name()};
+  EXPECT_EQ(Guard{borrowed}.write(claim(34), [](Connection& tx) { set_balance(tx, 7); }).verdict,
+            Verdict::admitted);
+  EXPECT_EQ(balance(), 7);
+}
+
+TEST_F(GuardTest, ATextIsQuotedWhateverIsInIt) {
+  const std::string text = "a'b\\c\"d\n\0?é;-- "s + std::string(1, '\0');
+  EXPECT_EQ(connection_.run("SELECT ?", {text})[0][0], text);
+  connection_.run("SET sql_mode = 'NO_BACKSLASH_ESCAPES'");
+  const std::string plain = "a'b\\' OR 1=1 -- ";
+  EXPECT_EQ(connection_.run("SELECT ?", {plain})[0][0], plain);
+}
+
+TEST_F(GuardTest, FencesThatAreNotInstalledAreUnavailableAndSaySo) {
+  const Database empty{Database::Fences::missing};
+  auto connection = empty.connect();
+  EXPECT_THAT([&] { (void)Guard{connection}.advance(claim(34)); },
+              ThrowsMessage<Unavailable>(HasSubstr("fenceguard sql mariadb")));
+}
+
+}  // namespace
+}  // namespace fenceguard::mariadb::test
