@@ -1,7 +1,10 @@
 #pragma once
 
-// The token source mariadb://… or mysql://…: leases by the server's clock, each with a number from one
-// counter of the server. The SQL must be installed: 'fenceguard sql mariadb | mariadb'. See docs/mariadb.
+// The token source mariadb://… or mysql://…: leases in a service's own server, each with a number from one
+// counter of it. The SQL must be installed: 'fenceguard sql mariadb | mariadb'. See docs/mariadb.
+//
+//   mariadb://…              a row with an expiry by the server's clock (default, or ?lock=ttl)
+//   mariadb://…?lock=named   a lock of a session (GET_LOCK): the lease is gone when the process is
 
 #include <memory>
 

@@ -37,7 +37,7 @@ bool is_on(const std::string& value) {
 
 class Examination {
  public:
-  explicit Examination(const Url& url) : address_{address_of(url)}, connection_{address_} {}
+  explicit Examination(const Url& url) : address_{address_of(url, {"lock"})}, connection_{address_} {}
 
   [[nodiscard]] Findings server();
   [[nodiscard]] Findings fences();

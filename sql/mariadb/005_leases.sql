@@ -14,13 +14,29 @@ CREATE TABLE IF NOT EXISTS leases (
   token      BIGINT,                              -- last one granted; null: none yet
   holder     VARBINARY(128),
   expires_at DATETIME(6) NOT NULL,                -- UTC
+  keeper     BIGINT,                              -- session whose lock it lives by (GET_LOCK); null: it lives by time
   KEY leases_expires_at (expires_at)
 ) ENGINE = InnoDB
 //
+-- The lock by which a lease lives that is kept by a session. Such a name has 64 characters at most in MySQL, and locks are
+-- the whole server's.
+DROP FUNCTION IF EXISTS lock_name
+//
+CREATE FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4 NO SQL
+RETURN SHA2(CONCAT(CAST(DATABASE() AS BINARY), '/', resource), 256)
+//
+DROP FUNCTION IF EXISTS is_live
+//
+CREATE FUNCTION is_live(
+  resource VARBINARY(512), token BIGINT, expires_at DATETIME(6), keeper BIGINT, clock DATETIME(6)) RETURNS BOOLEAN NO SQL
+RETURN token IS NOT NULL AND COALESCE(expires_at > clock, FALSE)
+       AND (keeper IS NULL OR COALESCE(IS_USED_LOCK(lock_name(resource)), 0) = keeper)
+//
 -- The leases that are live, without their holders.
 CREATE OR REPLACE VIEW lease AS
-  SELECT CONVERT(l.resource USING utf8mb4) AS resource, l.token, l.expires_at FROM leases l
-  WHERE l.token IS NOT NULL AND l.expires_at > UTC_TIMESTAMP(6)
+  SELECT CONVERT(l.resource USING utf8mb4) AS resource, l.token, IF(l.keeper IS NULL, l.expires_at, NULL) AS expires_at,
+    l.keeper FROM leases l
+  WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6))
 //
 -- The time of this statement, or an error where the session has set its own (SET timestamp).
 DROP PROCEDURE IF EXISTS read_clock
@@ -74,7 +90,7 @@ CREATE PROCEDURE acquire(
   holder VARCHAR(140) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
-  DECLARE number, turn, ttl, present_token BIGINT;
+  DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner, present_holder VARBINARY(128);
   DECLARE clock, ends_at DATETIME(6);
@@ -99,22 +115,23 @@ BEGIN
   SET is_limited = TRUE;
   START TRANSACTION READ WRITE;
   -- Without a lock: a request for a lock that is held must not hold up a renewal.
-  SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at FROM leases l WHERE l.resource = name;
+  SELECT l.token, l.holder, l.expires_at, l.keeper INTO present_token, present_holder, ends_at, present_keeper
+  FROM leases l WHERE l.resource = name;
   CALL read_clock(clock);
   IF ends_at IS NULL THEN
     INSERT INTO leases (resource, expires_at) VALUES (name, clock) ON DUPLICATE KEY UPDATE expires_at = leases.expires_at;
   END IF;
-  IF present_token IS NULL OR ends_at <= clock OR present_holder = owner THEN
-    SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at
+  IF NOT is_live(name, present_token, ends_at, present_keeper, clock) OR present_holder = owner THEN
+    SELECT l.token, l.holder, l.expires_at, l.keeper INTO present_token, present_holder, ends_at, present_keeper
     FROM leases l WHERE l.resource = name FOR UPDATE;
     CALL read_clock(clock);
-    IF present_token IS NULL OR ends_at <= clock THEN
+    IF NOT is_live(name, present_token, ends_at, present_keeper, clock) THEN
       CALL draw_above(present_token, present_token);
       SET verdict = 'granted', is_new = TRUE;
       CALL read_clock(clock);
-      UPDATE leases l SET l.token = present_token, l.holder = owner,
+      UPDATE leases l SET l.token = present_token, l.holder = owner, l.keeper = NULL,
         l.expires_at = TIMESTAMPADD(MICROSECOND, ttl * 1000, clock) WHERE l.resource = name;
-    ELSEIF present_holder = owner THEN
+    ELSEIF present_holder = owner AND present_keeper IS NULL THEN
       SET verdict = 'granted';
       UPDATE leases l SET l.expires_at = GREATEST(l.expires_at, TIMESTAMPADD(MICROSECOND, ttl * 1000, clock))
       WHERE l.resource = name;
@@ -124,8 +141,91 @@ BEGIN
   COMMIT;
   CALL limit_lock_wait(lock_wait);
   SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, is_new,
-    IF(verdict = 'granted', NULL, CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND, clock, ends_at), 0) / 1000)) AS retry_after_ms;
+    IF(verdict = 'granted', NULL,
+       IF(present_keeper IS NULL, CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND, clock, ends_at), 0) / 1000), ttl))
+      AS retry_after_ms;
 END
+//
+-- The same for a lease that lives as long as this session does, or until release_named(): by a lock of the session's
+-- (GET_LOCK), with the number beside it. One lease for each session.
+DROP PROCEDURE IF EXISTS acquire_named
+//
+CREATE PROCEDURE acquire_named(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE clock, ends_at DATETIME(6);
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii DEFAULT 'held';
+  DECLARE lock_wait INT DEFAULT 5;
+  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE is_locked BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_limited THEN
+      ROLLBACK;
+      CALL limit_lock_wait(lock_wait);
+    END IF;
+    IF is_locked THEN DO RELEASE_LOCK(lock_name(name)); END IF;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
+  CALL read_ttl(ttl_ms, ttl);
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  CALL limit_lock_wait(lock_wait);
+  SET is_limited = TRUE;
+  IF COALESCE(IS_USED_LOCK(lock_name(name)), 0) <> CONNECTION_ID() THEN
+    SET is_locked = COALESCE(GET_LOCK(lock_name(name), 0), 0) = 1;
+  END IF;
+  START TRANSACTION READ WRITE;
+  IF is_locked THEN
+    INSERT INTO leases (resource, expires_at) VALUES (name, UTC_TIMESTAMP(6))
+    ON DUPLICATE KEY UPDATE expires_at = leases.expires_at;
+    SELECT l.token, l.expires_at, l.keeper INTO present_token, ends_at, present_keeper
+    FROM leases l WHERE l.resource = name FOR UPDATE;
+    CALL read_clock(clock);
+    IF present_keeper IS NOT NULL OR NOT is_live(name, present_token, ends_at, present_keeper, clock) THEN
+      CALL draw_above(present_token, present_token);
+      UPDATE leases l SET l.token = present_token, l.holder = owner, l.keeper = CONNECTION_ID(),
+        l.expires_at = '9999-12-31' WHERE l.resource = name;
+      SET verdict = 'granted';
+    END IF;
+  END IF;
+  COMMIT;
+  CALL limit_lock_wait(lock_wait);
+  IF is_locked AND verdict = 'held' THEN DO RELEASE_LOCK(lock_name(name)); END IF;
+  SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, verdict = 'granted' AS is_new,
+    IF(verdict = 'granted', NULL, ttl) AS retry_after_ms;
+END
+//
+-- In the session that has it. A row: whether it has it still.
+DROP PROCEDURE IF EXISTS confirm_named
+//
+CREATE PROCEDURE confirm_named(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+READS SQL DATA
+BEGIN
+  DECLARE number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
+  SELECT COALESCE(IS_USED_LOCK(lock_name(name)), 0) = CONNECTION_ID() AND EXISTS (
+    SELECT 1 FROM leases l WHERE l.resource = name AND l.token = number AND l.holder = owner
+      AND l.keeper = CONNECTION_ID()) AS is_live;
+END
+//
+-- In the session that has it: frees the lock. A row: whether it was held.
+DROP PROCEDURE IF EXISTS release_named
+//
+CREATE PROCEDURE release_named(resource VARCHAR(600) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+SELECT COALESCE(RELEASE_LOCK(lock_name(CAST(resource AS BINARY))), 0) AS was_held
 //
 -- Sets when the lease of this claim ends; ttl_text null: now. A row: whether the claim had it still.
 DROP PROCEDURE IF EXISTS set_end
@@ -135,11 +235,11 @@ CREATE PROCEDURE set_end(
   holder VARCHAR(140) CHARACTER SET utf8mb4, ttl_text VARCHAR(40) CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
 MODIFIES SQL DATA
 BEGIN
-  DECLARE number, turn, ttl, present_token BIGINT;
+  DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner, present_holder VARBINARY(128);
   DECLARE clock, ends_at DATETIME(6);
-  DECLARE is_live BOOLEAN DEFAULT FALSE;
+  DECLARE was_live BOOLEAN DEFAULT FALSE;
   DECLARE lock_wait INT DEFAULT 5;
   DECLARE is_limited BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -158,17 +258,18 @@ BEGIN
   CALL limit_lock_wait(lock_wait);
   SET is_limited = TRUE;
   START TRANSACTION READ WRITE;
-  SELECT l.token, l.holder, l.expires_at INTO present_token, present_holder, ends_at
+  SELECT l.token, l.holder, l.expires_at, l.keeper INTO present_token, present_holder, ends_at, present_keeper
   FROM leases l WHERE l.resource = name FOR UPDATE;
   CALL read_clock(clock);
-  SET is_live = present_token IS NOT NULL AND ends_at > clock
-                AND (is_anybodys OR (present_token = number AND present_holder = owner));
-  IF is_live THEN
+  SET was_live = is_live(name, present_token, ends_at, present_keeper, clock)
+                 AND (is_anybodys OR (present_token = number AND present_holder = owner AND present_keeper IS NULL));
+  -- What a session keeps ends with that, and the caller is told which it is.
+  IF was_live AND present_keeper IS NULL THEN
     UPDATE leases l SET l.expires_at = TIMESTAMPADD(MICROSECOND, ttl * 1000, clock) WHERE l.resource = name;
   END IF;
   COMMIT;
   CALL limit_lock_wait(lock_wait);
-  SELECT is_live;
+  SELECT was_live, IF(was_live, present_keeper, NULL) AS keeper;
 END
 //
 -- A lease of ttl_ms from now. A row: 0 where it was lost.
@@ -189,7 +290,8 @@ CREATE PROCEDURE release_lease(
 MODIFIES SQL DATA
 CALL set_end(resource, token, holder, NULL, FALSE)
 //
--- Ends the present lease, whoever holds it. A row: 0 where there is none.
+-- Ends the present lease, whichever claim has it. A row: 0 where there is none; and the session to be ended (KILL) where one
+-- keeps it, which goes on until then.
 DROP PROCEDURE IF EXISTS end_lease
 //
 CREATE PROCEDURE end_lease(resource VARCHAR(600) CHARACTER SET utf8mb4)
@@ -270,7 +372,8 @@ BEGIN
   SET is_limited = TRUE;
   START TRANSACTION READ WRITE;
   SELECT c.last INTO number FROM counter c FOR UPDATE;
-  SELECT MIN(l.token) INTO live FROM leases l WHERE l.token IS NOT NULL AND l.expires_at > UTC_TIMESTAMP(6);
+  SELECT MIN(l.token) INTO live FROM leases l
+  WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6));
   COMMIT;
   CALL limit_lock_wait(lock_wait);
   IF number IS NULL THEN

@@ -10,6 +10,7 @@
 
 #include "adapters/mariadb/connection.hpp"
 #include "adapters/mariadb/errors.hpp"
+#include "guard/error.hpp"
 
 namespace fenceguard::mariadb {
 
@@ -32,6 +33,13 @@ class Session {
   auto run(Stage stage, std::string_view doing, Function&& function) {
     auto& connection = is_sound() ? *connection_ : open();
     return mapped(stage, doing, [&] { return function(connection); });
+  }
+
+  // The same on the connection as it is, for what lives by that. Throws Unavailable where it is gone.
+  template <class Function>
+  auto run_if_open(std::string_view doing, Function&& function) {
+    if (!is_sound()) throw Unavailable(std::string{doing} + ": the session is gone");
+    return mapped(Stage::at_commit, doing, [&] { return function(*connection_); });
   }
 
   [[nodiscard]] const Address& address() const noexcept { return address_; }

@@ -76,7 +76,7 @@ class ServerDriver : public FenceDriver {
 }  // namespace
 
 std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) {
-  const auto address = address_of(url);
+  const auto address = address_of(url, {"lock"});
   const auto make_driver = [&] { return std::make_unique<ServerDriver>(address, options.jump_max); };
   // Installing the SQL is what initialises it.
   return open_server_storage({.fences = {address.shown, options.mode, make_driver},

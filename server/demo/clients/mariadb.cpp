@@ -10,7 +10,7 @@ namespace {
 // A table in the database that the URL names, or beside the fences.
 class TableClient : public FencedClient {
  public:
-  TableClient(const Url& url, const std::string& place) : TableClient{address_of(url), place} {}
+  TableClient(const Url& url, const std::string& place) : TableClient{address_of(url, {"lock"}), place} {}
 
   void make_place() override {
     run("making a table for the demonstration",

@@ -8,15 +8,20 @@ namespace {
 // A database of its own, in which each handle opens connections of its own.
 class OwnDatabase : public SourceSpace {
  public:
-  std::unique_ptr<TokenSource> open() override { return mariadb::open_source(database_.url()); }
+  explicit OwnDatabase(std::string parameters) : parameters_{std::move(parameters)} {}
+  std::unique_ptr<TokenSource> open() override { return mariadb::open_source(database_.url(parameters_)); }
 
  private:
+  std::string parameters_;
   mariadb::test::Database database_;
 };
 
+SourceKind kind(const std::string& name, const std::string& parameters) {
+  return {name, [parameters] { return std::make_unique<OwnDatabase>(parameters); }};
+}
+
 INSTANTIATE_TEST_SUITE_P(Mariadb, TokenSourceSuite,
-                         testing::Values(SourceKind{"ttl", [] { return std::make_unique<OwnDatabase>(); }}),
-                         source_kind_name);
+                         testing::Values(kind("ttl", ""), kind("named", "&lock=named")), source_kind_name);
 
 }  // namespace
 }  // namespace fenceguard::test

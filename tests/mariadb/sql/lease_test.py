@@ -5,6 +5,8 @@ import unittest
 
 from sessions import ServerTest
 
+from waiting import wait_until
+
 ACQUIRE = "call acquire('r', {}, '{}')"
 
 
@@ -25,11 +27,11 @@ class Leases(ServerTest):
         self.assertEqual((verdict, token), ("held", None))
         self.assertTrue(0 < retry_after_ms <= 60_000)
         for token, holder in ((1, "b"), (2, "a")):
-            self.assertEqual(self.client.run(f"call release_lease('r', {token}, '{holder}')"), ((0,),))
-            self.assertEqual(self.client.run(f"call renew('r', {token}, '{holder}', 60000)"), ((0,),))
-        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)"), ((1,),))
-        self.assertEqual(self.client.run("call release_lease('r', 1, 'a')"), ((1,),))
-        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)"), ((0,),))
+            self.assertEqual(self.client.run(f"call release_lease('r', {token}, '{holder}')")[0][0], 0)
+            self.assertEqual(self.client.run(f"call renew('r', {token}, '{holder}', 60000)")[0][0], 0)
+        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)")[0][0], 1)
+        self.assertEqual(self.client.run("call release_lease('r', 1, 'a')")[0][0], 1)
+        self.assertEqual(self.client.run("call renew('r', 1, 'a', 60000)")[0][0], 0)
         self.assertEqual(self.acquire("b"), ("granted", 2, 1, None))
 
     def test_the_counter_is_lifted_and_never_lowered(self):
@@ -91,6 +93,30 @@ class Leases(ServerTest):
         self.assertEqual(len(set(granted)), len(granted))
         self.assertEqual(len({token for token, _ in granted}), len(granted))
         self.assertEqual(self.sql("select last from counter"), ((len(granted),),))
+
+    def test_a_lease_of_a_session_lives_as_long_as_that_and_excludes_the_other_kind(self):
+        self.acquire("a", 10)
+        keeper = self.session()
+        wait_until(lambda: keeper.run("call acquire_named('r', 60000, 'n')")[0][0] == "granted", what="the end of 10 ms")
+        self.assertEqual(self.sql("select token, keeper = %s from lease", (keeper.id,)), ((2, 1),))
+        self.assertEqual(keeper.run("call acquire_named('r', 60000, 'other')")[0][0], "held")
+        self.assertEqual(keeper.run("call confirm_named('r', 2, 'n')"), ((1,),))
+        self.assertEqual(self.session().run("call acquire_named('r', 60000, 'm')")[0][0], "held")
+        self.assertEqual(self.acquire("b")[0], "held")
+        for call in ("renew('r', 2, 'n', 1000)", "release_lease('r', 2, 'n')"):
+            self.assertEqual(self.client.run(f"call {call}")[0][0], 0)
+        self.assertEqual(self.client.run("call lowest_live()"), ((2,),))
+        self.assertEqual(self.client.run("call end_lease('r')"), ((1, keeper.id),))
+        self.client.run(f"kill {keeper.id}")
+        wait_until(lambda: self.acquire("b")[0] == "granted", what="the end of the session")
+        self.assertEqual(self.sql("select token, keeper from lease"), ((3, None),))
+        self.assertEqual(self.session().run("call acquire_named('r', 60000, 'm')")[0][0], "held")
+        self.client.run("call release_lease('r', 3, 'b')")
+        another = self.session()
+        self.assertEqual(another.run("call acquire_named('r', 60000, 'm')")[0][:2], ("granted", 4))
+        self.assertEqual(another.run("call release_named('r')"), ((1,),))
+        self.assertEqual(another.run("call release_named('r')"), ((0,),))
+        self.assertEqual(self.sql("select * from lease"), ())
 
     def test_a_server_that_was_killed_repeats_no_number(self):
         last = 0
