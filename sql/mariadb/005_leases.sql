@@ -174,6 +174,9 @@ BEGIN
     RESIGNAL;
   END;
   CALL require_fit_server();
+  IF is_certified() THEN
+    CALL invalid('a lock by name is of one server: in a Galera cluster take a lease by time');
+  END IF;
   CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
   CALL read_ttl(ttl_ms, ttl);
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;

@@ -95,6 +95,10 @@ class GaleraTest(unittest.TestCase):
         self.run_all([lambda number=number: contend(number) for number in range(6)])
         self.assertEqual(len(set(granted)), len(granted))
 
+    def test_a_lease_by_a_session_is_refused(self):
+        with self.assertRaisesRegex(pymysql.Error, "Galera"):
+            self.session(self.first).run("call acquire_named('a', 1000, 'h')")
+
     def test_writers_on_all_servers_at_once_leave_no_stale_write_and_lose_none(self):
         seed = random.randrange(10**6)
         acknowledged, numbers = [], iter(range(1, 10**6))
