@@ -71,8 +71,4 @@ std::unique_ptr<FenceMethod> open_lane_method(std::string_view word, std::string
   return std::make_unique<UpstreamReset>();
 }
 
-bool reaches_holder(std::string_view method) noexcept {
-  return method != upstream_reset;
-}
-
 }  // namespace fenceguard

@@ -29,7 +29,4 @@ using OwnMethods =
 [[nodiscard]] std::unique_ptr<FenceMethod> open_lane_method(std::string_view word,
                                                             std::string_view parameter);
 
-// Whether such a method says anything of the old holder itself: a reset of our own connections does not.
-[[nodiscard]] bool reaches_holder(std::string_view method) noexcept;
-
 }  // namespace fenceguard
