@@ -63,6 +63,7 @@ class Examination {
   Finding look_at_transactions(const char* name);
   Finding look_at_rights(const char* name);
   Finding look_at_schema(const char* name);
+  Finding look_at_protection(const char* name);
 
   const Address address_;
   Connection connection_;
@@ -229,6 +230,43 @@ Finding Examination::look_at_schema(const char* name) {
   }
 }
 
+// What the row triggers of protected tables do not see.
+Finding Examination::look_at_protection(const char* name) {
+  constexpr const char* protected_tables =
+      "SELECT t.event_object_schema AS db, t.event_object_table AS name, COUNT(*) AS triggers FROM "
+      "information_schema.triggers t WHERE t.trigger_name LIKE 'fenceguard\\_%' AND t.action_statement LIKE "
+      "'%.require\\_row%' GROUP BY 1, 2";
+  const auto all =
+      connection_.run(fmt::format("SELECT CONCAT(p.db, '.', p.name) FROM ({}) p", protected_tables));
+  if (all.empty()) return {Level::ok, name, "no table is protected"};
+  const auto partly = connection_.run(
+      fmt::format("SELECT CONCAT(p.db, '.', p.name) FROM ({}) p WHERE p.triggers < 3", protected_tables));
+  if (!partly.empty())
+    return {Level::danger, name, names_of(partly) + ": a trigger is missing; protect it again"};
+  const auto cascades = connection_.run(fmt::format(
+      "SELECT CONCAT(p.db, '.', p.name, ' (', r.constraint_name, ')') FROM ({}) p JOIN "
+      "information_schema.referential_constraints r ON r.constraint_schema = p.db AND r.table_name = p.name "
+      "WHERE "
+      "r.delete_rule NOT IN ('RESTRICT', 'NO ACTION') OR r.update_rule NOT IN ('RESTRICT', 'NO ACTION')",
+      protected_tables));
+  if (!cascades.empty()) {
+    return {
+        Level::danger, name,
+        names_of(cascades) + ": what a foreign key's action writes is seen by no trigger; make it RESTRICT"};
+  }
+  const auto droppers =
+      connection_.run(fmt::format("SELECT DISTINCT s.grantee FROM information_schema.schema_privileges s "
+                                  "JOIN ({}) p ON p.db = s.table_schema "
+                                  "WHERE s.privilege_type IN ('DROP', 'ALTER', 'TRIGGER')",
+                                  protected_tables));
+  if (!droppers.empty()) {
+    return {Level::warning, name,
+            fmt::format("{}: {} may TRUNCATE it, or take the triggers away (DROP, ALTER, TRIGGER)",
+                        names_of(all), names_of(droppers))};
+  }
+  return {Level::ok, name, names_of(all)};
+}
+
 Findings Examination::server() {
   look("version", [this](const char* name) { return look_at_version(name); });
   look("commits", [this](const char* name) { return look_at_commits(name); });
@@ -250,6 +288,7 @@ Findings Examination::fences() {
   look("tables", [this](const char* name) { return look_at_tables(name); });
   look("transactions", [this](const char* name) { return look_at_transactions(name); });
   look("rights", [this](const char* name) { return look_at_rights(name); });
+  look("protected tables", [this](const char* name) { return look_at_protection(name); });
   std::ranges::move(findings_, std::back_inserter(findings));
   return findings;
 }

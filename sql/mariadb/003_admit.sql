@@ -73,6 +73,20 @@ rule: BEGIN
   END IF;
 END
 //
+-- Leaves an admitted claim for the triggers of protected tables, which judge it again (006_protect.sql). Of more than there
+-- is room for the older ones are forgotten: a write under them is refused then.
+DROP PROCEDURE IF EXISTS note_claim
+//
+CREATE PROCEDURE note_claim(resource VARBINARY(512), token BIGINT, holder VARBINARY(128))
+NO SQL
+BEGIN
+  IF @fenceguard_claims IS NULL OR LENGTH(@fenceguard_claims) > 65536 OR NOT JSON_VALID(@fenceguard_claims) THEN
+    SET @fenceguard_claims = '{}';
+  END IF;
+  SET @fenceguard_claims = JSON_SET(@fenceguard_claims, CONCAT('$."', SHA2(resource, 256), '"'),
+                                    CONCAT(token, ' ', CONVERT(holder USING utf8mb4)));
+END
+//
 -- The claim, judged in this transaction and for it; a row: verdict ('admitted', 'duplicate') and highest. Raises for all
 -- else (see refuse()). After that the transaction is rolled back, and the session is in one that reads only, so that a
 -- client that does not look writes nothing until it says COMMIT, ROLLBACK or BEGIN.
@@ -102,6 +116,7 @@ BEGIN
   CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
   CALL rule_in(name, number, owner, turn, verdict, highest);
   IF verdict NOT IN ('admitted', 'duplicate') THEN CALL refuse(verdict, number, highest); END IF;
+  CALL note_claim(name, number, owner);
   SELECT verdict, highest;
 END
 //
@@ -129,6 +144,8 @@ BEGIN
   IF verdict NOT IN ('admitted', 'duplicate') THEN
     ROLLBACK;
     START TRANSACTION READ ONLY;
+  ELSE
+    CALL note_claim(name, number, owner);
   END IF;
   SELECT verdict, highest;
 END
@@ -200,6 +217,7 @@ BEGIN
     ROLLBACK;
     START TRANSACTION READ ONLY;
   ELSE
+    CALL note_claim(name, number, owner);
     SAVEPOINT fenceguard_admitted;
   END IF;
   SELECT verdict, highest;

@@ -10,12 +10,14 @@ extern const std::string_view sql_002_rule;
 extern const std::string_view sql_003_admit;
 extern const std::string_view sql_004_advance;
 extern const std::string_view sql_005_leases;
+extern const std::string_view sql_006_protect;
 
 namespace {
 
 std::string without_database() {
   std::string text;
-  for (const auto part : {sql_001_fences, sql_002_rule, sql_003_admit, sql_004_advance, sql_005_leases})
+  for (const auto part :
+       {sql_001_fences, sql_002_rule, sql_003_admit, sql_004_advance, sql_005_leases, sql_006_protect})
     text += part;
   return text;
 }

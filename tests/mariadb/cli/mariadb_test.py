@@ -188,6 +188,28 @@ class Doctor(MariadbTest):
         self.sql("delete from counter")
         self.assertEqual(self.doctor(1)["counter"][0], "danger")
 
+    def protect(self, table):
+        for row in self.sql(f"call protect('{self.dbname}', '{table}', 'CONCAT(''r/'', ROW.id)')"):
+            for statement in filter(None, row[0].split("\n")):
+                self.sql(statement)
+
+    def test_what_the_triggers_of_a_protected_table_do_not_see_is_told(self):
+        self.sql("create table whole (id bigint primary key) engine = innodb")
+        self.sql("create table part (id bigint primary key, whole bigint, constraint of_whole foreign key (whole) "
+                 "references whole (id) on delete cascade) engine = innodb")
+        self.protect("whole")
+        self.assertEqual(self.doctor()["protected tables"][0], "warning")
+        self.protect("part")
+        level, message = self.doctor(1)["protected tables"]
+        self.assertEqual(level, "danger")
+        self.assertIn(f"{self.dbname}.part (of_whole)", message)
+        self.sql("alter table part drop foreign key of_whole")
+        self.assertEqual(self.doctor()["protected tables"][0], "warning")
+        name = self.sql("select trigger_name from information_schema.triggers where event_object_table = 'part' and "
+                        "trigger_schema = database() limit 1")[0][0]
+        self.sql(f"drop trigger {name}")
+        self.assertIn("a trigger is missing", self.doctor(1)["protected tables"][1])
+
     def test_no_floor_and_no_fences(self):
         self.sql("delete from namespace")
         self.assertIn("fence init", self.doctor(1)["schema"][1])

@@ -1,0 +1,98 @@
+-- Tables of which no client, whatever it is, writes a row without a claim to its resource: by triggers of each row. MySQL
+-- has no way for a procedure to create a trigger, so these answer the statements that do:
+--
+--   mariadb -Nre "CALL fenceguard.protect('bank', 'accounts', 'CONCAT(''accounts/'', ROW.id)')" | mariadb
+
+-- Of a trigger. The claim is what admit() left in a variable of the session, which any client can write: it is a claim and
+-- no proof, and judged at every row, by the fence as it is, locked to the end of the transaction.
+DROP PROCEDURE IF EXISTS require_row
+//
+CREATE PROCEDURE require_row(resource VARCHAR(600) CHARACTER SET utf8mb4)
+READS SQL DATA
+BEGIN
+  DECLARE wrong VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT objection(resource);
+  DECLARE claimed VARCHAR(200) CHARACTER SET utf8mb4;
+  DECLARE name VARBINARY(512);
+  DECLARE owner, record_holder VARBINARY(128);
+  DECLARE number, record_token BIGINT;
+  DECLARE is_closed, is_below_floor, is_seen BOOLEAN DEFAULT FALSE;
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  IF wrong IS NOT NULL THEN CALL invalid(wrong); END IF;
+  SET name = CAST(resource AS BINARY);
+  IF JSON_VALID(@fenceguard_claims) THEN
+    SET claimed = JSON_UNQUOTE(JSON_EXTRACT(@fenceguard_claims, CONCAT('$."', SHA2(name, 256), '"')));
+  END IF;
+  SET number = read_number(SUBSTRING_INDEX(claimed, ' ', 1), 1);
+  IF number IS NULL THEN CALL refuse('missing', NULL, NULL); END IF;
+  SET owner = CAST(SUBSTRING(claimed, LOCATE(' ', claimed) + 1) AS BINARY);
+  -- As in rule_in(): the snapshot must see the advance.
+  SELECT TRUE INTO is_seen FROM fences f WHERE f.resource = name AND f.token = number AND f.holder = owner;
+  SELECT f.token, f.holder, f.closed, f.below_floor INTO record_token, record_holder, is_closed, is_below_floor
+  FROM fences f WHERE f.resource = name LOCK IN SHARE MODE;
+  SET verdict = IF(record_token IS NULL OR is_below_floor, 'stale',
+                   judge(record_token, record_holder, NULL, is_closed, 0, number, owner, NULL));
+  IF verdict = 'admitted' AND NOT is_seen THEN SET verdict = 'advance'; END IF;
+  IF verdict <> 'admitted' THEN CALL refuse(verdict, number, record_token); END IF;
+END
+//
+-- Of a row that may have moved from one resource to another.
+DROP PROCEDURE IF EXISTS require_rows
+//
+CREATE PROCEDURE require_rows(
+  old_resource VARCHAR(600) CHARACTER SET utf8mb4, new_resource VARCHAR(600) CHARACTER SET utf8mb4)
+READS SQL DATA
+BEGIN
+  CALL require_row(old_resource);
+  IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF;
+END
+//
+-- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x. After the
+-- row was written, when its AUTO_INCREMENT and what other triggers made of it are there.
+DROP PROCEDURE IF EXISTS protect
+//
+CREATE PROCEDURE protect(
+  db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4,
+  expression VARCHAR(2000) CHARACTER SET utf8mb4)
+READS SQL DATA
+BEGIN
+  DECLARE engine_name VARCHAR(64) CHARACTER SET utf8mb4;
+  DECLARE target, here VARCHAR(300) CHARACTER SET utf8mb4;
+  DECLARE old_row, new_row VARCHAR(2000) CHARACTER SET utf8mb4;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT t.engine INTO engine_name FROM information_schema.tables t
+  WHERE t.table_schema = db AND t.table_name = table_name AND t.table_type = 'BASE TABLE';
+  IF engine_name IS NULL THEN CALL invalid('there is no such table'); END IF;
+  IF engine_name <> 'InnoDB' THEN
+    CALL invalid(CONCAT('the table''s engine is ', engine_name, ', which has no transactions: make it InnoDB'));
+  END IF;
+  IF expression IS NULL OR INSTR(expression, 'ROW.') = 0 THEN
+    CALL invalid('the expression names a column of the row, as in CONCAT(''accounts/'', ROW.id)');
+  END IF;
+  SET target = CONCAT('`', REPLACE(db, '`', '``'), '`.`', REPLACE(table_name, '`', '``'), '`');
+  SET here = CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`');
+  SET old_row = REPLACE(expression, 'ROW.', 'OLD.');
+  SET new_row = REPLACE(expression, 'ROW.', 'NEW.');
+  SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';\nCREATE TRIGGER ',
+                trigger_name(db, table_name, e.event), ' AFTER ', e.event, ' ON ', target, ' FOR EACH ROW CALL ', here,
+                CASE e.event WHEN 'INSERT' THEN CONCAT('.require_row(', new_row, ');')
+                             WHEN 'DELETE' THEN CONCAT('.require_row(', old_row, ');')
+                             ELSE CONCAT('.require_rows(', old_row, ', ', new_row, ');') END) AS statement
+  FROM (SELECT 'INSERT' AS event UNION ALL SELECT 'UPDATE' UNION ALL SELECT 'DELETE') e;
+END
+//
+DROP FUNCTION IF EXISTS trigger_name
+//
+CREATE FUNCTION trigger_name(
+  db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4,
+  event VARCHAR(6) CHARACTER SET utf8mb4) RETURNS VARCHAR(200) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
+RETURN CONCAT('`', REPLACE(db, '`', '``'), '`.fenceguard_', LOWER(event), '_', MD5(table_name))
+//
+-- Rows: the statements that take the protection off.
+DROP PROCEDURE IF EXISTS unprotect
+//
+CREATE PROCEDURE unprotect(db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4)
+NO SQL
+SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';') AS statement
+FROM (SELECT 'INSERT' AS event UNION ALL SELECT 'UPDATE' UNION ALL SELECT 'DELETE') e
+//

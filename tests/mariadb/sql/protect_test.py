@@ -1,0 +1,167 @@
+"""Protected tables: no client writes a row without a good claim to its resource, whatever the statement is."""
+
+import subprocess
+import unittest
+
+import pymysql
+
+from sessions import ServerTest
+
+MISSING = "missing"
+ADMIT = "call admit('accounts/{}', {}, '{}', null)"
+
+
+class Protected(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with cls.server.session(cls.dbname) as session:
+            session.run("create table guarded (id bigint auto_increment primary key, balance bigint) engine = innodb")
+            cls.protect("guarded", "CONCAT('accounts/', ROW.id)")
+
+    @classmethod
+    def statements(cls, call):
+        """As the client prints them."""
+        done = subprocess.run(["mariadb", "--no-defaults", f"--socket={cls.server.socket}", "--user=root", "-Nr", "-e", call,
+                               cls.dbname], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @classmethod
+    def protect(cls, table, expression):
+        quoted = expression.replace("'", "''")
+        text = cls.statements(f"call protect('{cls.dbname}', '{table}', '{quoted}')")
+        for statement in filter(None, text.split("\n")):
+            cls.server.run(statement.rstrip(";"), cls.dbname)
+
+    def setUp(self):
+        super().setUp()
+        writer = self.session()
+        for number in range(1, 5):
+            self.put(f"accounts/{number}", 34, "a")
+        # As an administrator fills it.
+        text = self.statements(f"call unprotect('{self.dbname}', 'guarded')")
+        for statement in filter(None, text.split("\n")):
+            self.sql(statement.rstrip(";"))
+        self.sql("delete from guarded")
+        self.sql("insert into guarded values (1, 100), (2, 100), (3, 100)")
+        self.protect("guarded", "CONCAT('accounts/', ROW.id)")
+        writer.close()
+
+    def outcome(self, session, sql):
+        try:
+            session.run(sql)
+            return "done"
+        except pymysql.Error as error:
+            return self.refusal(error)
+
+    def test_without_a_claim_no_statement_writes_a_row(self):
+        client = self.session()
+        for sql in ("update guarded set balance = 1 where id = 1", "delete from guarded where id = 1",
+                    "insert into guarded values (4, 1)", "replace into guarded values (1, 1)",
+                    "insert into guarded values (1, 1) on duplicate key update balance = 1",
+                    "insert into guarded (balance) values (1)", "update guarded set balance = 1",
+                    "insert into guarded select id + 3, balance from guarded"):
+            self.assertEqual(self.outcome(client, sql), MISSING, sql)
+        self.assertEqual(self.sql("select id, balance from guarded"), ((1, 100), (2, 100), (3, 100)))
+        self.assertEqual(self.outcome(client, "update guarded set balance = 1 where id = 99"), "done")
+
+    def test_under_a_claim_its_rows_are_written_and_no_others(self):
+        client = self.session()
+        client.run("start transaction")
+        client.run(ADMIT.format(1, 34, "a"))
+        self.assertEqual(self.outcome(client, "update guarded set balance = 70 where id = 1"), "done")
+        self.assertEqual(self.outcome(client, "update guarded set balance = 70 where id = 2"), MISSING)
+        self.assertEqual(self.outcome(client, "update guarded set id = 4 where id = 1"), MISSING)
+        client.run(ADMIT.format(4, 34, "a"))
+        self.assertEqual(self.outcome(client, "update guarded set id = 4 where id = 1"), "done")
+        client.run("commit")
+        self.assertEqual(self.sql("select id, balance from guarded"), ((2, 100), (3, 100), (4, 70)))
+
+    def test_the_claim_is_judged_at_every_row_and_what_a_session_sets_proves_nothing(self):
+        client = self.session()
+        client.run("start transaction")
+        client.run(ADMIT.format(1, 34, "a"))
+        client.run("commit")
+        self.session().run("call advance('accounts/1', 35, 'b')")
+        self.assertEqual(self.outcome(client, "update guarded set balance = 1 where id = 1"), "stale")
+        claims = client.run("select @fenceguard_claims")[0][0]
+        for wrong in ("'x'", "null", "'[]'", "''", "7", f"'{claims.replace('34 a', '35 a')}'", f"'{claims.replace('34 a', '99 b')}'",
+                      f"'{claims.replace('34 a', '35')}'", f"'{claims.replace('34 a', '-1 b')}'"):
+            client.run(f"set @fenceguard_claims = {wrong}")
+            self.assertIn(self.outcome(client, "update guarded set balance = 1 where id = 1"),
+                          (MISSING, "stale", "conflict", "advance"), wrong)
+        self.assertEqual(self.sql("select balance from guarded where id = 1"), ((100,),))
+
+    def test_a_write_alone_holds_the_fence_until_it_is_committed(self):
+        client = self.session()
+        client.run("start transaction")
+        client.run(ADMIT.format(1, 34, "a"))
+        client.run("commit")
+        client.run("start transaction")
+        self.assertEqual(self.outcome(client, "update guarded set balance = 5 where id = 1"), "done")
+        next_holder = self.session()
+        next_holder.begin_run("call try_advance('accounts/1', 35, 'b', 60, null)")
+        self.server.wait_until_waiting(next_holder)
+        client.run("commit")
+        self.assertEqual(next_holder.wait()[0][0], "admitted")
+
+    def test_a_snapshot_that_is_older_than_the_advance_writes_nothing(self):
+        client = self.session("repeatable read")
+        client.run("start transaction")
+        client.run(ADMIT.format(1, 34, "a"))
+        claims = client.run("select @fenceguard_claims")[0][0]
+        client.run("commit")
+        client.run("start transaction with consistent snapshot")
+        self.session().run("call advance('accounts/1', 35, 'b')")
+        client.run(f"set @fenceguard_claims = '{claims.replace('34 a', '35 b')}'")
+        self.assertEqual(self.outcome(client, "update guarded set balance = 1 where id = 1"), "advance")
+
+    def test_a_row_whose_number_the_server_gives_is_judged_by_it(self):
+        client = self.session()
+        client.run("alter table guarded auto_increment = 4")
+        client.run("start transaction")
+        client.run(ADMIT.format(4, 34, "a"))
+        self.assertEqual(self.outcome(client, "insert into guarded (balance) values (1)"), "done")
+        self.assertEqual(self.outcome(client, "insert into guarded (balance) values (1)"), MISSING)
+        client.run("rollback")
+
+    def test_a_closed_fence_and_one_below_the_floor_refuse(self):
+        client = self.session()
+        for number, call in ((1, "revoke_fence('accounts/1', null, null)"), (2, "init(50)")):
+            client.run("start transaction")
+            client.run(ADMIT.format(number, 34, "a"))
+            client.run("commit")
+            client.run(f"call {call}")
+            self.assertEqual(self.outcome(client, f"update guarded set balance = 1 where id = {number}"), "stale")
+
+    def test_a_table_that_cannot_be_protected_is_refused_by_name(self):
+        client = self.session()
+        client.run("create table if not exists plain (id int) engine = MyISAM")
+        for arguments, what in ((f"'{self.dbname}', 'plain', 'ROW.id'", "MyISAM"), (f"'{self.dbname}', 'none', 'ROW.id'", "no such"),
+                                (f"'{self.dbname}', 'guarded', '1'", "a column"), (f"'{self.dbname}', 'guarded', null", "a column")):
+            self.assertIn(what, self.assert_fails(client, f"call protect({arguments})", 1644))
+
+    def test_without_protection_it_is_an_ordinary_table_again(self):
+        for statement in filter(None, self.statements(f"call unprotect('{self.dbname}', 'guarded')").split("\n")):
+            self.sql(statement.rstrip(";"))
+        self.assertEqual(self.outcome(self.session(), "update guarded set balance = 1 where id = 1"), "done")
+
+    def test_what_row_triggers_do_not_see(self):
+        """As docs/mariadb says: TRUNCATE needs DROP, and a cascade is InnoDB's own. 'doctor' names them."""
+        self.sql("drop table if exists part")
+        self.sql("create table if not exists whole (id bigint primary key) engine = innodb")
+        self.sql("create table part (id bigint primary key, whole bigint, foreign key (whole) references whole (id) "
+                 "on delete cascade) engine = innodb")
+        self.sql("insert into whole values (1)")
+        self.sql("insert into part values (1, 1)")
+        self.protect("part", "CONCAT('accounts/', ROW.id)")
+        self.assertEqual(self.outcome(self.session(), "delete from part"), MISSING)
+        self.assertEqual(self.outcome(self.session(), "delete from whole"), "done")
+        self.assertEqual(self.sql("select count(*) from part"), ((0,),))
+        self.sql("drop table part")
+        self.sql("drop table whole")
+
+
+if __name__ == "__main__":
+    unittest.main()
