@@ -99,6 +99,7 @@ Rows Connection::run(std::string_view sql) {
   if (!is_open_) throw ConnectionLost("the connection was lost before");
   if (mysql_real_query(handle, sql.data(), static_cast<unsigned long>(sql.size())) != 0) raise_failure();
   std::optional<Rows> rows;
+  affected_rows_ = mysql_affected_rows(handle);  // which the next result forgets
   for (;;) {
     if (auto* result = mysql_store_result(handle)) {
       const std::unique_ptr<MYSQL_RES, void (*)(MYSQL_RES*)> owned{result, mysql_free_result};

@@ -5,6 +5,7 @@
 //
 // Thread safety: one thread at a time.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class Connection {
   // 'CALL schema.procedure(arguments)'.
   Rows call(std::string_view procedure, const Row& arguments = {});
 
+  // Of the last statement: the rows that it changed.
+  [[nodiscard]] std::uint64_t affected_rows() const noexcept { return affected_rows_; }
   // As the server said with its last answer.
   [[nodiscard]] bool is_in_transaction() const;
   // False once it was lost.
@@ -57,6 +60,7 @@ class Connection {
   std::string schema_;
   std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;
   bool is_open_ = true;
+  std::uint64_t affected_rows_ = 0;
 };
 
 }  // namespace fenceguard::mariadb

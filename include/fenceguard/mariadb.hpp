@@ -6,5 +6,6 @@
 #include "adapters/mariadb/connection.hpp"
 #include "adapters/mariadb/guard.hpp"
 #include "adapters/mariadb/token_source.hpp"
+#include "adapters/mariadb/versioned_table.hpp"
 #include "guard/error.hpp"
 #include "guard/lease.hpp"

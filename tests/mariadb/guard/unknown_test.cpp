@@ -8,6 +8,7 @@
 
 #include "adapters/mariadb/errors.hpp"
 #include "adapters/mariadb/token_source.hpp"
+#include "adapters/mariadb/versioned_table.hpp"
 #include "tests/mariadb/guard/accounts.hpp"
 #include "tests/process/eventually.hpp"
 #include "tests/process/message_cut.hpp"
@@ -151,6 +152,29 @@ TEST_F(Unknown, AnAdvanceThatIsCutAnywhereEndsAsTheDatabaseSays) {
         EXPECT_EQ(Guard{connection}.advance(claim(value)).verdict, Verdict::admitted);
       },
       [&](int value) { return highest() == std::to_string(value); });
+}
+
+TEST_F(Unknown, ARowOfAVersionedTableThatIsCutAnywhereEndsAsTheDatabaseSays) {
+  database_.run(
+      "ALTER TABLE account ADD version BIGINT NOT NULL DEFAULT 0, ADD token BIGINT, ADD holder VARCHAR(128)");
+  const VersionedTable accounts{connection_,
+                                {database_.name(), "account", {"id"}, "version", "token", "holder"}};
+  const auto token = [&] { return accounts.read(connection_, {"42"})->values.at("token").value_or("0"); };
+  cut_everywhere(
+      [&](const Url& url, int value) {
+        Connection connection{address_of(url)};
+        EXPECT_EQ(accounts.fenced_read(connection, claim(value), {"42"}).verdict, RowVerdict::admitted);
+      },
+      [&](int value) { return token() == std::to_string(value); });
+  cut_everywhere(
+      [&](const Url& url, int value) {
+        const auto seen = *accounts.read(connection_, {"42"});
+        Connection connection{address_of(url)};
+        EXPECT_EQ(
+            accounts.update(connection, claim(value), seen, {{"balance", std::to_string(value)}}).verdict,
+            RowVerdict::admitted);
+      },
+      [&](int value) { return balance() == value; });
 }
 
 TEST_F(Unknown, AGrantThatIsCutAnywhereEndsAsTheDatabaseSays) {
