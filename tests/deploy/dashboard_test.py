@@ -76,7 +76,8 @@ class Dashboard(http_load.GuardedTest):
                        f"{count} times {risen}")
 
     def filled_in(self, expression):
-        for variable, value in (("$__rate_interval", INTERVAL), ("$job", "fenceguard"), ("$instance", ".*")):
+        job = "holding" if "fenceguard_held" in expression else "fenceguard"
+        for variable, value in (("$__rate_interval", INTERVAL), ("$job", job), ("$instance", ".*")):
             expression = expression.replace(variable, value)
         self.assertNotIn("$", expression)
         return expression
