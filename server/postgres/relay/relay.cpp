@@ -262,7 +262,7 @@ void Relay::take_ready(std::string_view message, char status) {
   }
   is_wrapped_ = is_rolling_back_ = false;
   if (status == 'I') is_open_ = is_strict_ = is_read_only_ = is_chained_read_only_ = false;
-  if (status == 'I') portal_kind_ = Kind::ordinary;  // in a block it outlives a Sync, and ROLLBACK TO
+  if (status == 'I') portal_ = {};  // in a block it outlives a Sync, and ROLLBACK TO
   to_client_.append(message);
 }
 

@@ -174,12 +174,12 @@ class Relay {
   bool is_full_ = false;      // more is owed than is kept count of: nothing is taken before half of it came
   bool is_skipping_ = false;  // an error: the server takes nothing before Sync
   bool is_copying_in_ = false;
-  bool is_copy_waiting_ = false;       // data for one that the server has not begun yet
-  bool is_own_left_ = false;           // a statement of ours may be, at the server
-  std::size_t own_left_ = 0;           // statements of ours in front of the query that is being answered
-  std::string stale_;                  // the refusal of a claim by its fence, which is final
-  std::string refusal_;                // in place of the error that the server was made to raise
-  Kind portal_kind_ = Kind::ordinary;  // of the unnamed one
+  bool is_copy_waiting_ = false;  // data for one that the server has not begun yet
+  bool is_own_left_ = false;      // a statement of ours may be, at the server
+  std::size_t own_left_ = 0;      // statements of ours in front of the query that is being answered
+  std::string stale_;             // the refusal of a claim by its fence, which is final
+  std::string refusal_;           // in place of the error that the server was made to raise
+  Statements portal_;             // what the unnamed one is of
   std::map<std::string, Special, std::less<>> specials_;  // by their names; every other statement is ordinary
 };
 

@@ -335,7 +335,7 @@ void Relay::forget_own() {
   add_close(to_server_, 'S', own_name);
   expect('C', Whose::ours);
   close_own_portal();
-  portal_kind_ = Kind::ordinary;
+  portal_ = {};
 }
 
 void Relay::take_bind(std::string_view message, std::string_view body) {
@@ -346,9 +346,15 @@ void Relay::take_bind(std::string_view message, std::string_view body) {
   if (is_control(kind) && !portal->empty())
     return end("0A000", "a named portal of a statement for transactions is not relayed");
   if (!open_for(kind)) return;
-  if (portal->empty()) portal_kind_ = kind;
+  Statements bound;
   if (kind == Kind::begin || kind == Kind::set_transaction)
-    note_mode(look_at(specials_.find(*name)->second.text));
+    bound = look_at(specials_.find(*name)->second.text);
+  bound.kind = kind;
+  if (portal->empty()) {
+    portal_ = bound;
+  } else {
+    note_mode(bound);
+  }
   if (!name->empty() && has_text(kind)) {
     if (message.size() < read_number(message.substr(1)) + 1)
       return end("08P01", "a statement for transactions or settings takes no parameters");
@@ -361,11 +367,12 @@ void Relay::take_bind(std::string_view message, std::string_view body) {
 void Relay::take_execute(std::string_view message, std::string_view body) {
   const auto portal = take_text(body);
   if (!portal) return end("08P01", "invalid message format");
-  const auto kind = portal->empty() ? portal_kind_ : Kind::ordinary;
+  const auto kind = portal->empty() ? portal_.kind : Kind::ordinary;
   // A cursor that outlived its transaction.
   if (!portal->empty() && is_strict_ && !open_for(Kind::ordinary)) return;
   to_server_.append(message);
   expect('E');
+  if (portal->empty()) note_mode(portal_);
   if (kind == Kind::begin) {
     is_in_block_ = true;
     expected_.back().unwraps = std::exchange(is_wrapped_, false);

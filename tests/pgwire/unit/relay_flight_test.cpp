@@ -301,6 +301,14 @@ TEST_F(RelayTest, TransactionBehindOneThatWasReadOnlyIsNot) {
   EXPECT_EQ(sent(), joined(opening(), {parse("", "insert into t values (1)")}));
 }
 
+TEST_F(RelayTest, ModeOfABeginThatIsBoundAndNotExecutedIsNone) {
+  begin_fenced();
+  client({parse("", "begin read only"), bind("", "")});
+  (void)sent();
+  client({parse("", "insert into t values (1)")});
+  EXPECT_EQ(sent(), joined(opening(), {parse("", "insert into t values (1)")}));
+}
+
 TEST_F(RelayTest, CallThatAnErrorSkipsRollsNoBlockOfTheClientBack) {
   begin_fenced();
   client({query("begin")});
