@@ -145,48 +145,45 @@ class Holders(FaultTest):
 
 
 class Processes(FaultTest):
-    def test_a_sidecar_is_killed(self):
-        """Two sidecars on one server; one after the other is killed at any moment, or told to end, and comes back."""
+    """Writers go through two sidecars of one server, to one of which, or to the server, something is done again and again at
+    any moment."""
+
+    def campaign(self, told, act):
+        """act(sidecar, number of the cycle, writers)"""
         guards = [self.guard() for _ in range(2)]
         with Writers(self, guards) as writers:
             for cycle in range(cycles(10)):
-                guard = guards[cycle % 2]
                 writers.await_more()
                 moment(self.random)
-                self.assertIsNone(guard.process.poll())
-                guard.stop() if cycle % 4 == 3 else guard.kill()
-                guard.start()
+                act(guards[cycle % 2], cycle, writers)
             writers.await_more()
-        writers.check(f"{cycles(10)} sidecars ended, of which {cycles(10) // 4} by SIGTERM")
+        writers.check(f"{cycles(10)} {told}")
+
+    def test_a_sidecar_is_killed(self):
+        """Or told to end, and comes back."""
+        def kill(guard, cycle, _):
+            self.assertIsNone(guard.process.poll())
+            guard.stop() if cycle % 4 == 3 else guard.kill()
+            guard.start()
+        self.campaign(f"sidecars ended, of which {cycles(10) // 4} by SIGTERM", kill)
 
     def test_a_sidecar_is_stopped_and_goes_on(self):
         """What it had taken before is sent when others have taken over."""
-        guards = [self.guard() for _ in range(2)]
-        with Writers(self, guards) as writers:
-            for cycle in range(cycles(10)):
-                guard = guards[cycle % 2]
-                writers.await_more()
-                moment(self.random)
-                guard.pause()
-                try:
-                    wait_until(lambda: has_stopped(guard.process), what="a sidecar that is stopped")
-                    writers.await_more("takeovers", count=2)
-                finally:
-                    guard.resume()
-            writers.await_more()
-        writers.check(f"{cycles(10)} sidecars stopped, and others took over meanwhile")
+        def stop(guard, _, writers):
+            guard.pause()
+            try:
+                wait_until(lambda: has_stopped(guard.process), what="a sidecar that is stopped")
+                writers.await_more("takeovers", count=2)
+            finally:
+                guard.resume()
+        self.campaign("sidecars stopped, and others took over meanwhile", stop)
 
     def test_postgresql_is_ended_and_recovers(self):
-        guards = [self.guard() for _ in range(2)]
-        with Writers(self, guards) as writers:
-            for _ in range(cycles(10)):
-                writers.await_more()
-                moment(self.random)
-                self.assertTrue(self.postgres.is_running())
-                self.postgres.stop("immediate")
-                self.postgres.start()
-            writers.await_more()
-        writers.check(f"{cycles(10)} ends of PostgreSQL with -m immediate")
+        def end(*_):
+            self.assertTrue(self.postgres.is_running())
+            self.postgres.stop("immediate")
+            self.postgres.start()
+        self.campaign("ends of PostgreSQL with -m immediate", end)
 
 
 class Cuts(FaultTest):
