@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <new>
 
 #include "guard/runner.hpp"
 
@@ -159,9 +160,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
   }
   changed_.notify_all();
   last_failure_.clear();
-  for (const auto& claim : claims)
-    spdlog::info("event=held resource={} token={}", fenceguard::quoted(claim.resource.name()),
-                 claim.token.value());
+  log("held", claims);
   {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, end.get_token(), [] { return false; });
@@ -169,10 +168,18 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
     metrics_.set_held(0);
   }
   held->is_over_.store(true);
-  for (const auto& claim : claims)
-    spdlog::info("event=\"held no longer\" resource={} token={}", fenceguard::quoted(claim.resource.name()),
-                 claim.token.value());
+  log("\"held no longer\"", claims);
   lost_();
+}
+
+// Where memory is out it is not logged: what is held is given back all the same.
+void LeaseHolder::log(std::string_view event, const std::vector<Claim>& claims) noexcept {
+  try {
+    for (const auto& claim : claims)
+      spdlog::info("event={} resource={} token={}", event, fenceguard::quoted(claim.resource.name()),
+                   claim.token.value());
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void LeaseHolder::note_loss(const Lease& lease) const {

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -89,6 +90,7 @@ class LeaseHolder {
   // Those from claims.size() on. False: the source or the guard kept refusing.
   bool hold_rest(std::vector<Claim>& claims, const std::stop_source& end, std::chrono::milliseconds wait);
   void stay(const std::vector<Claim>& claims, const std::stop_source& end);
+  static void log(std::string_view event, const std::vector<Claim>& claims) noexcept;
   void note_loss(const Lease& lease) const;
   void note_failure(std::string reason);
   [[nodiscard]] bool is_stopping() const;

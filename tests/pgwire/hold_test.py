@@ -8,9 +8,11 @@ moment only for older transactions before it cuts them.
 import base64
 import os
 import signal
+import ssl
 import unittest
 
 import redis_server
+from certificates import Certificates
 from demo_case import status_of
 from raw_client import SYNC, RawClient, has_ended, query, run, states
 from sidecar_case import SidecarTest
@@ -40,10 +42,12 @@ class HoldCase(SidecarTest):
     def await_lost(self, sidecar):
         wait_until(lambda: not self.is_held(sidecar), what="a sidecar that no longer holds")
 
-    def connect(self, sidecar, *parameters):
+    def connect(self, sidecar, *parameters, tls=None):
         """A session that sends and sees every message; self.start is how it began."""
         client = RawClient(sidecar.data)
         self.addCleanup(client.close)
+        if tls:
+            client.encrypt(tls)
         self.start = client.start(("user", "postgres"), ("database", self.database), *parameters)
         return client
 
@@ -176,6 +180,41 @@ class LeaderTest(HoldCase):
         self.await_held(sidecar)
         self.assert_ends(client, "57P01")
         self.psql(sidecar, "insert into entries (who) values ('b')")
+        self.assertEqual(self.entries(), "a b")
+
+
+    def test_fence_that_was_put_back_below_the_holder_is_advanced_again(self):
+        """As a restore from a backup leaves it. A client is told once to try again, and its connection goes on."""
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        client = self.connect(sidecar)
+        token = self.token()
+        client.ask(query("listen news"))
+        for number, request in enumerate((query(INSERT.format("a")), run(INSERT.format("a")) + SYNC)):
+            with self.subTest(number=number):
+                self.run_directly("delete from fenceguard.fences")
+                self.assertEqual(states(client.ask(query("begin"))), [])
+                self.assertEqual(states(client.ask(request)), ["40001"])
+                self.assertEqual(states(client.ask(query("rollback"))), [])
+                self.assertEqual(states(client.ask(request)), [])
+                self.assertEqual(self.token(), token)
+        self.assertEqual(self.entries(), "a a")
+
+
+    def test_clients_with_tls_write_as_the_leader_and_hear_that_it_is_lost(self):
+        certificates = Certificates(self.folder)
+        certificates.sign("server")
+        context = ssl.create_default_context(cafile=certificates.file("ca"))
+        sidecar = self.hold(*LATE, "--tls-certificate", certificates.file("server"), "--tls-key", certificates.key("server"))
+        self.await_held(sidecar)
+        client = self.connect(sidecar, tls=context)
+        self.assertEqual(states(client.ask(query(INSERT.format("a")))), [])
+        self.run_directly(f"select fenceguard.advance('{RESOURCE}', 1000, 'by-hand')")
+        self.assertEqual(states(client.ask(query(INSERT.format("stale")))), ["ZF001"])
+        self.assert_ends(client, "57P01")
+        wait_until(lambda: self.token() > 1000)
+        self.await_held(sidecar)
+        self.assertEqual(states(self.connect(sidecar, tls=context).ask(query(INSERT.format("b")))), [])
         self.assertEqual(self.entries(), "a b")
 
 

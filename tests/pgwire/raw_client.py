@@ -54,6 +54,12 @@ class RawClient:
     def close(self):
         self._socket.close()
 
+    def encrypt(self, context):
+        """Before start()."""
+        self.send(struct.pack("!ii", 8, 80877103))
+        assert self._socket.recv(1) == b"S"
+        self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
+
     def start(self, *parameters):
         """Parameters: (name, value), in their order. Answers the messages up to ReadyForQuery, or to the end."""
         body = struct.pack("!i", 196608) + b"".join(text(name) + text(value) for name, value in parameters) + b"\0"

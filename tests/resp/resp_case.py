@@ -32,6 +32,11 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is sent behind an unanswered request is there
         self._file = self.socket.makefile("rb")
 
+    def encrypt(self, context):
+        """From the first byte on."""
+        self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+        self._file = self.socket.makefile("rb")
+
     def __enter__(self):
         return self
 

@@ -93,6 +93,7 @@ void Relay::begin_session() {
   if (mode_ == Mode::raw) {
     to_client_.append(ready_message_);
     phase_ = Phase::ready;
+    is_begun_ = true;
     return;
   }
   int version = 0;
@@ -106,7 +107,13 @@ void Relay::begin_session() {
         "0A000", "the server does not tell its settings: a pooler is between",
         "The sidecar connects to PostgreSQL itself; put a pooler in front of the sidecar, in session mode.");
   if (objects_to_parameters()) return;
+  advance_claims();
+}
+
+// Before the client hears that it is ready.
+void Relay::advance_claims() {
   phase_ = Phase::advancing;
+  advanced_ = 0;
   advance_next();
 }
 
@@ -114,6 +121,7 @@ void Relay::advance_next() {
   if (advanced_ == claims_.size()) {
     to_client_.append(std::exchange(ready_message_, {}));
     phase_ = Phase::ready;
+    is_begun_ = true;
     return;
   }
   const auto& claim = claims_[advanced_].claim;
@@ -130,6 +138,7 @@ void Relay::advance_next() {
 }
 
 void Relay::take_advance(char type, std::string_view body) {
+  if (type == 'A') return add_message(to_client_, 'A', body);
   const auto& claim = claims_[advanced_].claim;
   if (type == 'D' && body.size() > 2) {
     auto rest = body.substr(2);

@@ -11,7 +11,7 @@ namespace fenceguard::pgwire {
 
 void Relay::lose_claims() {
   if (is_over() || std::exchange(is_lost_, true)) return;
-  if (phase_ != Phase::ready)
+  if (!is_begun_)
     return end("57P03", "the sidecar lost what it held before this session began", "Connect again.");
   end_where_lost();
   // Of a pipeline whose Sync is not taken any more the server answers what it has done.
@@ -19,7 +19,7 @@ void Relay::lose_claims() {
 }
 
 void Relay::end_where_lost() {
-  if (!is_lost_ || is_over() || phase_ != Phase::ready) return;
+  if (!is_lost_ || is_over()) return;
   // Amid a message of the server's the client would take it for a part of that.
   if (server_passing_ > 0 && !is_dropping_ && !may_be_committing()) {
     phase_ = Phase::over;

@@ -263,6 +263,10 @@ void Relay::take_ready(std::string_view message, char status) {
   is_wrapped_ = is_rolling_back_ = false;
   if (status == 'I') is_open_ = is_strict_ = is_read_only_ = is_chained_read_only_ = false;
   if (status == 'I') portal_ = {};  // in a block it outlives a Sync, and ROLLBACK TO
+  if (status == 'I' && std::exchange(is_below_, false) && !is_lost_) {
+    ready_message_.assign(message);
+    return advance_claims();
+  }
   to_client_.append(message);
 }
 
@@ -286,6 +290,8 @@ void Relay::take_error(std::string_view body) {
     refused_by_fence(state, body);
     add_message(stale_, 'E', body);
   }
+  // It was put back meanwhile. The token is ours for as long as the lease is.
+  if (is_own && state == "40001" && !brings_claims_) is_below_ = true;
   if (whose == Whose::refusal && !is_fatal) {
     to_client_.append(std::exchange(refusal_, {}));
   } else if (mode_ == Mode::read_only && state == "25006") {

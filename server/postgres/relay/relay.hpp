@@ -49,7 +49,7 @@ class Relay {
   // Neither a transaction nor a request is open.
   [[nodiscard]] bool is_idle() const noexcept;
   // The client may make use of the server.
-  [[nodiscard]] bool is_ready() const noexcept { return phase_ == Phase::ready; }
+  [[nodiscard]] bool is_ready() const noexcept { return is_begun_ && !is_over(); }
   // Both connections end when what there is to be sent is sent.
   [[nodiscard]] bool is_over() const noexcept { return phase_ == Phase::over; }
   // The held claims were lost: nothing more is taken from the client, and it is over; but where a commit may
@@ -108,6 +108,7 @@ class Relay {
   // beginning.cpp
   void take_startup();
   void begin_session();
+  void advance_claims();
   void advance_next();
   void take_advance(char type, std::string_view body);
   void refuse_advance(std::string_view verdict, std::string_view highest);
@@ -147,6 +148,8 @@ class Relay {
   Mode mode_ = Mode::raw;
   bool brings_claims_ = true;  // the client; else they are held for it
   bool is_lost_ = false;       // what was held
+  bool is_begun_ = false;      // the client was told once that it is ready
+  bool is_below_ = false;      // a fence is, of the held claims: they are to be advanced again
   std::vector<SignedClaim> claims_;
   std::string admission_;  // the statement that admits them
   std::string to_client_, to_server_;

@@ -130,6 +130,49 @@ TEST_F(HoldTest, LossEndsACopyThatTheClientHasNotEnded) {
   EXPECT_EQ(ended_with(), "57P01");
 }
 
+// After it was put back, as from a backup: the token is ours as long as the lease is held.
+TEST_F(HoldTest, FenceBelowTheHeldClaimIsAdvancedAgainBeforeTheClientIsReady) {
+  const Messages advanced{done("BEGIN"), {'T', ""}, row({"admitted", "7"}), done("SELECT 1"), done("COMMIT")};
+  begin_held();
+  client({query("begin")});
+  server({done("BEGIN"), ready('T')});
+  client({query("insert into t values (1)")});
+  server({done("SET"), error("40001"), ready('E')});
+  EXPECT_EQ(told().back(), ready('E'));
+  (void)sent();
+  client({query("rollback"), query("select 1")});
+  server({done("ROLLBACK"), ready('I')});
+  auto messages = sent();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_NE(messages[1].body.find("fenceguard.try_advance"), std::string::npos);
+  EXPECT_EQ(told(), Messages{done("ROLLBACK")});
+  EXPECT_TRUE(relay->is_ready());
+  EXPECT_FALSE(relay->is_idle());
+  server(joined(advanced, {{'A', "news"}, ready('I')}));
+  EXPECT_EQ(told(), (Messages{{'A', "news"}, ready('I')}));
+  EXPECT_EQ(sent().size(), 1u);
+}
+
+TEST_F(HoldTest, LossDuringTheSecondAdvanceEndsTheSession) {
+  begin_held();
+  client({query("select 1")});
+  server({done("SET"), error("40001"), ready('I')});
+  EXPECT_FALSE(sent().empty());
+  (void)told();
+  relay->lose_claims();
+  EXPECT_EQ(ended_with(), "57P01");
+}
+
+// Whether it is still the newest only its client knows.
+TEST_F(HoldTest, ClaimOfTheClientIsNotAdvancedAgain) {
+  begin_fenced();
+  client({query("select 1")});
+  (void)sent();
+  server({done("SET"), error("40001"), ready('I')});
+  EXPECT_EQ(told().back(), ready('I'));
+  EXPECT_EQ(sent(), Messages{});
+}
+
 TEST_F(HoldTest, LossAmidAMessageOfTheServerSaysNothing) {
   begin_held();
   client({query("begin")});

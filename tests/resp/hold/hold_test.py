@@ -2,13 +2,17 @@
 becomes of the lease meanwhile. The leases come from the Redis of the data, or, where the source is to fail alone, from one
 beside it."""
 
+import contextlib
 import os
 import pathlib
 import signal
+import ssl
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import redis_server  # noqa: E402
+from certificates import Certificates  # noqa: E402
 from demo_case import status_of  # noqa: E402
 from resp_case import Client, RespTest, setUpModule, wait_until  # noqa: E402, F401
 
@@ -191,6 +195,76 @@ class LossTest(HoldCase):
         self.assertEqual(writer.read(), 3)
         self.assert_ends(writer)
         self.assertEqual(self.log_of_writes(), "aab")
+
+
+class TlsTest(HoldCase):
+    def test_clients_with_tls_write_as_the_leader_and_end_when_it_is_lost(self):
+        certificates = Certificates(self.folder)
+        certificates.sign("server")
+        sidecar = self.hold(*LATE, "--tls-certificate", certificates.file("server"), "--tls-key", certificates.key("server"))
+        context = ssl.create_default_context(cafile=certificates.file("ca"))
+
+        def connect():
+            client = self.client(sidecar)
+            client.encrypt(context)
+            return client
+
+        self.await_held(sidecar)
+        client = connect()
+        self.assertEqual(client.call("APPEND", KEY, "a"), 1)
+        before = self.token()
+        self.expect(0, "fence", "revoke", "--storage", self.server.url(), "--resource", RESOURCE)
+        self.assertFailure(client.call("APPEND", KEY, "x"), "STALE")
+        self.assert_ends(client)
+        wait_until(lambda: self.token() > before)
+        self.await_held(sidecar)
+        self.assertEqual(connect().call("APPEND", KEY, "b"), 2)
+
+
+class ClusterTest(HoldCase):
+    """The fences, the locks and the data lie in a Redis Cluster."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = redis_server.Cluster()
+        cls.addClassCleanup(cls.cluster.remove)
+
+    def setUp(self):
+        super().setUp()
+        url = self.cluster.url()
+        self.hold = lambda *arguments: self.sidecar("--hold", RESOURCE, "--hold", "accounts/2", *arguments, url=url)
+
+    def fences(self, sidecar):
+        return dict(self.client(sidecar).call("FENCES"))
+
+    def test_two_that_hold_keys_of_several_nodes_take_turns(self):
+        first = self.hold(*SOON)
+        self.await_held(first)
+        second = self.hold(*SOON)
+        client, old = self.client(first), self.fences(first)
+        self.assertEqual(set(old), {RESOURCE, "accounts/2"})
+        other = "{accounts/2}:log"
+        self.assertNotEqual(*(self.cluster.nodes[0].cli("CLUSTER", "KEYSLOT", key) for key in (KEY, other)))
+        self.assertEqual([client.call("APPEND", key, "a") for key in (KEY, other)], [1, 1])
+        first.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: status_of(first.process.pid, "State").startswith("T"), what="a sidecar that has stopped")
+        self.addCleanup(os.kill, first.process.pid, signal.SIGCONT)
+        client.send(("APPEND", KEY, "x"), ("APPEND", other, "x"))
+        self.await_held(second)
+        newer = self.client(second)
+        self.assertEqual([newer.call("APPEND", key, "b") for key in (KEY, other)], [2, 2])
+        for name, token in self.fences(second).items():
+            self.assertGreater(int(token), int(old[name]))
+        first.process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(Client.Gone):
+            for _ in (KEY, other):
+                self.assertFailure(client.read(), "STALE")
+        self.assert_ends(client)
+        self.assertEqual([newer.call("GET", key) for key in (KEY, other)], ["ab", "ab"])
+        self.assertEqual(second.stop(), 0)
+        self.await_held(first)
+        self.assertEqual(self.client(first).call("APPEND", KEY, "c"), 3)
 
 
 class OptionsTest(HoldCase):
