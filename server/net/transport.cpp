@@ -1,6 +1,7 @@
 #include "server/net/transport.hpp"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -182,6 +183,12 @@ Transport::Look Transport::look() noexcept {
 
 bool Transport::is_quiet() noexcept {
   return look() == Look::quiet;
+}
+
+bool Transport::is_hung_up() noexcept {
+  if (!is_open()) return true;
+  pollfd look{.fd = descriptor(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&look, 1, 0) > 0;
 }
 
 bool Transport::is_ended() noexcept {

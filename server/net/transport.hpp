@@ -75,6 +75,8 @@ class Transport {
   [[nodiscard]] bool is_tls() const noexcept { return tls_ != nullptr; }
   // Open and quiet, as a connection is that may carry a next message; false if it was closed or bytes came.
   [[nodiscard]] bool is_quiet() noexcept;
+  // The other side has ended, though bytes of it may not have been taken yet.
+  [[nodiscard]] bool is_hung_up() noexcept;
   // The other side has ended, as far as can be told without taking bytes.
   [[nodiscard]] bool is_ended() noexcept;
   [[nodiscard]] Socket& socket() noexcept { return socket_; }

@@ -1,5 +1,6 @@
 #include "server/postgres/session.hpp"
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
@@ -18,6 +19,9 @@ constexpr std::size_t pause_bytes = 256 * 1024;  // that wait for one side befor
 constexpr std::size_t server_bytes_a_read = 16 * 1024;
 constexpr std::size_t kept_bytes_max = 4 * 1024;
 constexpr std::chrono::seconds login_max{60};  // as PostgreSQL's authentication_timeout
+// For what is left to be sent to a client whose session is over.
+constexpr std::chrono::seconds parting_max{10};
+constexpr std::chrono::seconds server_look_after{2};
 
 void free_memory(std::string& text) {
   text.clear();
@@ -66,8 +70,17 @@ void Session::finish() {
   service_->counter.leave();
 }
 
+net::SteadyTime Session::deadline() const noexcept {
+  return std::min(client_->deadline(), looks_at_server_);
+}
+
 // One deadline for whatever is waited for: before the client is let in that may be the server.
 void Session::expire(net::SteadyTime now) {
+  if (looks_at_server_ <= now) {
+    looks_at_server_ = net::SteadyTime::max();
+    is_look_due_ = true;
+    wake();
+  }
   const bool is_due = client_->deadline() <= now;
   client_->expire(now);
   if (!is_due || is_reading_server_) return;
@@ -92,6 +105,8 @@ net::Task<void> Session::run() {
         flush();
       }
     }
+    // What a client sent that has gone is done, however long that takes.
+    if (!is_client_gone_ || to_client_.is_sending) client_->set_deadline(parting_max);
     if (!refusal_.empty()) (void)co_await client_->transport().write_all(refusal_, {});
     // What was said last is sent, unless it cannot be.
     while (!is_cut_ && relay_ && !is_sent()) co_await client_->wakeup().wait();
@@ -155,9 +170,12 @@ net::Task<void> Session::read_server() {
   try {
     while (!is_cut_ && server_->is_open() && !relay_->is_over()) {
       if (to_client_.sending.size() + relay_->to_client().size() > pause_bytes) {
+        look_at_server();
         co_await server_wakeup_.wait();
         continue;
       }
+      looks_at_server_ = net::SteadyTime::max();
+      is_look_due_ = false;
       if (server_buffer_.empty()) server_buffer_.shrink();
       server_buffer_.reserve(server_buffer_.empty() ? net::ReadBuffer::small : server_bytes_a_read);
       const auto [error, bytes] =
@@ -172,8 +190,32 @@ net::Task<void> Session::read_server() {
   }
   is_server_gone_ = true;
   is_reading_server_ = false;
-  client_->cancel();
+  stop_reading_client();
   wake();
+}
+
+// While nothing is read from the server its end does not come through: what is sent to it brings that out.
+void Session::look_at_server() {
+  if (std::exchange(is_look_due_, false)) {
+    if (server_->is_hung_up()) {
+      if (client_->deadline() == net::SteadyTime::max()) client_->set_deadline(parting_max);
+      return;
+    }
+    relay_->probe_server();
+    flush();
+  }
+  if (looks_at_server_ != net::SteadyTime::max() || client_->deadline() != net::SteadyTime::max()) return;
+  looks_at_server_ = std::chrono::steady_clock::now() + server_look_after;
+  loop_.arm(looks_at_server_);
+}
+
+void Session::stop_reading_client() noexcept {
+  if (!to_client_.is_sending) return client_->cancel();
+  try {
+    if (client_->deadline() == net::SteadyTime::max()) client_->set_deadline(parting_max);
+  } catch (...) {
+    client_->cancel();
+  }
 }
 
 // Out of memory in the middle: what is owed is not certain any more.
@@ -199,7 +241,7 @@ void Session::look_again() {
   if (is_busy != is_counted_) loop_.in_flight.fetch_add(is_busy ? 1 : -1, std::memory_order_relaxed);
   is_counted_ = is_busy;
   flush();
-  if (relay_->is_over()) client_->cancel();
+  if (relay_->is_over()) stop_reading_client();
   wake();
 }
 
@@ -248,6 +290,7 @@ net::Task<void> Session::send_rest(net::Transport& transport, std::string& out, 
   }
   free_memory(outlet.sending);
   outlet.is_sending = false;
+  if (is_server_gone_ || relay_->is_over()) stop_reading_client();
   wake();
 }
 

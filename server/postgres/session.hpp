@@ -27,7 +27,7 @@ class Session final : public net::Session, private RelayObserver {
   [[nodiscard]] const net::Service& service() const noexcept override { return *service_; }
   void start() override;
   void decline() override;
-  [[nodiscard]] net::SteadyTime deadline() const noexcept override { return client_->deadline(); }
+  [[nodiscard]] net::SteadyTime deadline() const noexcept override;
   void expire(net::SteadyTime now) override;
   void begin_drain() override;
   void look_at_loan() override;
@@ -68,6 +68,9 @@ class Session final : public net::Session, private RelayObserver {
   void flush(net::Transport& transport, std::string& out, Outlet& outlet);
   [[nodiscard]] net::Task<void> send_rest(net::Transport& transport, std::string& out, Outlet& outlet);
   void look_again();
+  void look_at_server();
+  // Ends the present wait for the client's bytes; what is being sent to it goes on, for a while.
+  void stop_reading_client() noexcept;
   void wake();
   [[nodiscard]] bool is_sent() const noexcept;
   void finish();
@@ -82,9 +85,11 @@ class Session final : public net::Session, private RelayObserver {
   std::shared_ptr<HeldClaims> held_claims_;  // what it began under; null: what the client brought
   std::optional<Relay> relay_;
   Outlet to_client_, to_server_;
-  std::string refusal_;  // before there is a relay
+  net::SteadyTime looks_at_server_ = net::SteadyTime::max();  // whether it has ended, while it is not read
+  std::string refusal_;                                       // before there is a relay
   std::string peer_;
   std::size_t host_ = 0;  // that it is connected to
+  bool is_look_due_ = false;
   bool is_client_gone_ = false, is_server_gone_ = false;
   bool is_reading_server_ = false, is_draining_ = false, is_cut_ = false, is_over_ = false;
   bool is_declined_ = false;  // there are too many

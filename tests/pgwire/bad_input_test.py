@@ -125,6 +125,29 @@ class BadInputTest(BadInputCase):
             wait_until(lambda: self.run_directly("select count(*) from pg_stat_activity where wait_event = 'ClientWrite'") == "0",
                        what="an end of what nobody reads")
 
+    def connect_if_free(self):
+        client = RawClient(self.sidecar.data)
+        self.addCleanup(client.close)
+        started = client.start(("user", "postgres"), ("database", self.database), ("options", claims_text(ONE)))
+        self.pid = next((int.from_bytes(body[:4], "big") for kind, body in started if kind == b"K"), None)
+        if self.pid:
+            return client
+        client.close()  # it would count for as long as it is open
+        return None
+
+    def test_client_that_reads_nothing_loses_its_place_when_its_server_session_was_cut(self):
+        """Whether the sidecar still reads for it, or has paused the server amid an endless answer."""
+        self.sidecar = self.start_sidecar("--max-connections", "1")
+        for rows in (20_000_000, 7_000):
+            with self.subTest(rows=rows):
+                client = wait_until(self.connect_if_free, what="a free place")
+                client.send(query(f"select repeat('x', 1000) from generate_series(1, {rows})"))
+                wait_until(lambda: self.run_directly(
+                    f"select state = 'idle' or wait_event = 'ClientWrite' from pg_stat_activity where pid = {self.pid}") == "t",
+                    what="an answer that nobody reads")
+                self.run_directly(f"select pg_terminate_backend({self.pid})")
+                wait_until(self.connect_if_free, what="a free place").close()
+
 
 class CopyTest(BadInputCase):
     """Data without end, of clients that were overtaken or are no more."""

@@ -73,6 +73,11 @@ bool Relay::is_idle() const noexcept {
          server_passing_ == 0;
 }
 
+void Relay::probe_server() {
+  if (phase_ == Phase::ready && mode_ != Mode::raw && client_passing_ == 0 && to_server_.empty())
+    add_message(to_server_, 'H', {});
+}
+
 void Relay::from_client(std::string_view bytes) {
   if (is_over()) return;
   if (client_in_.empty()) {

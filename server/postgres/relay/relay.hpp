@@ -52,6 +52,8 @@ class Relay {
   [[nodiscard]] bool is_ready() const noexcept { return is_begun_ && !is_over(); }
   // Both connections end when what there is to be sent is sent.
   [[nodiscard]] bool is_over() const noexcept { return phase_ == Phase::over; }
+  // Sends the server what changes nothing, where that can be.
+  void probe_server();
   // The held claims were lost: nothing more is taken from the client, and it is over; but where a commit may
   // be under way, not before the client was told what became of it.
   void lose_claims();
