@@ -28,7 +28,7 @@ from altered_build import ROOT, Build, DoesNotBuild
 
 BUGS = pathlib.Path(__file__).resolve().parent / "bugs"
 SIMULATION = "proof_simulation_test Histories.NoneHasAViolation"
-SCRIPTS = ("sql", "lua")
+SCRIPTS = ("sql", "mariadb", "lua")
 LIMIT_S = 900
 # What a test says that failed, rather than one that could not begin.
 SIGNS = (r"^FENCEGUARD_SEED=\d+: ([\w-]+): ", r"^\[  FAILED  \] ([\w./]+)", r"^(?:FAIL|ERROR): (test_\w+)",
@@ -71,7 +71,7 @@ def command_of(build, bug, name, scratch, tree):
             return build.altered(output, tree, bug.files, scratch)
         # The tests of what is not built find it beside themselves.
         if word.startswith(f"{ROOT}/tests/") and any(file.startswith("sql/") for file in bug.files):
-            copied = ("tests/kit", "tests/postgres", "sql", "tests/judge_cases.tsv", "docs")
+            copied = ("tests/kit", "tests/postgres", "tests/mariadb", "sql", "tests/judge_cases.tsv", "docs")
             for part in copied:
                 if not (tree / "copied" / part).exists():
                     copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy2

@@ -180,6 +180,28 @@ class TakeOver(ServerTest):
         self.session().run("call compact(50)")
         self.assertEqual(self.verdict(client, ADMIT.format(34, "a")), "stale")
 
+    def test_a_floor_that_was_raised_after_the_snapshot_counts(self):
+        """The snapshot sees the fence and the old floor."""
+        for sequence in ("null", 1):
+            self.setUp()
+            client = self.session("repeatable read")
+            client.run("start transaction with consistent snapshot")
+            self.session().run("call init(40)")
+            self.assertEqual(self.verdict(client, f"call admit('accounts/1', 34, 'a', {sequence})"), "stale")
+
+    def test_an_advance_that_waited_is_judged_by_what_is_there_then(self):
+        """Two wait for a writer; the one with the higher token gets the fence first."""
+        writer = self.open_write(1)
+        later, earlier = self.session(), self.session()
+        later.begin_run(self.advance.format(36, "c"))
+        self.server.wait_until_waiting(later)
+        earlier.begin_run(self.advance.format(35, "b"))
+        self.server.wait_until_waiting(earlier)
+        writer.run("commit")
+        self.assertEqual(later.wait()[0][0], "admitted")
+        self.assertEqual(earlier.wait()[0][:2], ("stale", 36))
+        self.assertEqual(self.fence("accounts/1"), (36, "c", None, 0))
+
     def test_two_writes_with_sequences_do_not_deadlock(self):
         writers = [self.session() for _ in range(2)]
         for writer in writers:
@@ -249,6 +271,20 @@ class Crowds(ServerTest):
 
         self.run_all([lambda n=number: advance(n) for number in range(1, 9)])
         self.assertEqual(self.sql("select count(*), min(token), max(token) from fences"), ((20, 8, 8),))
+
+    def test_writes_with_sequences_at_once_do_not_deadlock(self):
+        self.session().run("call advance('accounts/1', 1, 'a')")
+
+        def write(number):
+            session = self.session(LEVELS[number % 4])
+            for sequence in range(20):
+                session.run("start transaction")
+                answer = self.verdict(session, f"call admit('accounts/1', 1, 'a', {sequence})")
+                self.assertIn(answer, ("admitted", "duplicate", "stale"))
+                session.run("commit")
+
+        self.run_all([lambda n=number: write(n) for number in range(8)])
+        self.assertEqual(self.fence("accounts/1")[2], 19)
 
     def test_no_update_is_lost_whatever_the_level_is(self):
         """Holders that take over from each other without any lock, read, and write; a counter counts what was admitted."""

@@ -167,6 +167,21 @@ class OwnTransaction(ServerTest):
             self.assertEqual(self.balance(2), 100)
             self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
 
+    def test_a_commit_is_of_the_transaction_that_was_admitted_or_refused(self):
+        begin = "call start_admitted('accounts/1', 34, 'a', null, null, null)"
+        for end in ("commit", "rollback", "start transaction", "set autocommit = 1", "create table if not exists t (i int)"):
+            client = self.session()
+            self.assertEqual(self.verdict(client, begin), "admitted")
+            if end == "set autocommit = 1":
+                client.run("commit")
+            client.run(end)
+            self.assertEqual(self.verdict(client, "call commit_admitted()"), "outside", end)
+        client = self.session()
+        client.run(begin)
+        client.run(self.WRITE)
+        client.run("call commit_admitted()")
+        self.assertEqual(self.balance(), 1)
+
     def test_a_message_fits_in_what_mysql_keeps(self):
         self.put("r", HIGHEST, "a")
         client = self.session()
