@@ -8,7 +8,8 @@ import sys
 import unittest
 
 import support
-from product_case import SECRET, ControlSide, ProductTest, claim_of
+from product_case import SECRET, ControlSide, ProductTest, claim_fields, claim_of
+from support import wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -56,6 +57,27 @@ class Guard(ControlSide, MariadbTest):
         url = self.url_of(dbname=f"empty_{self.dbname}")
         self.assertIn("fenceguard sql mariadb | mariadb", self.fence(3, "show", "--resource", "a", url=url).stderr)
         self.assertIn("fenceguard sql mariadb | mariadb", self.lease(3, "acquire", "--resource", "a", url=url).stderr)
+
+
+class ServerGone(MariadbTest):
+    def test_a_guard_outlives_its_server_and_the_numbers_go_on(self):
+        """Killed, and started again; what was granted before is held still."""
+        with Server() as server:
+            dbname = server.create_database()
+            self.url = f"mariadb://root@127.0.0.1:{server.port}/{dbname}?schema={dbname}&connect_timeout=1s"
+            guard = self.serve()
+            first = guard.lease("a", ttl_ms=600_000).json
+            for name in ("c", "d"):
+                server.kill()
+                wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
+                self.assertEqual(guard.lease("b").status, 503)
+                self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(first)).status, 503)
+                server.start()
+                wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+                self.assertEqual(guard.lease("a").status, 409)
+                self.assertEqual(guard.call("POST", "/v1/fences/a/advance", claim_fields(first)).status, 200)
+                self.assertGreater(int(guard.lease(name).json["token"]), int(first["token"]))
+            self.assertEqual(guard.stop(), 0)
 
 
 class Commands(MariadbTest):
