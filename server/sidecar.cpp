@@ -84,7 +84,11 @@ class Sidecar::Impl {
         data_{options_.threads},
         control_{1} {
     if (!options_.listen.empty()) make_data_side(storage);
-    if (options_.fencer) cut_old_holders_off(storage);
+    if (options_.fencer) {
+      cut_old_holders_off(storage);
+    } else if (auto* served = dynamic_cast<ServedStorage*>(&storage)) {
+      served->cut_off_none();
+    }
     try {
       listen();
     } catch (...) {

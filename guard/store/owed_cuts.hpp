@@ -45,6 +45,10 @@ class OwedCuts {
 
   // All holders up to the token were cut off.
   virtual void settle(Resource resource, Token token, Done<bool> done) = 0;
+
+  // Nothing is owed any more: from now on holders are let in without a cut, so that what was owed says
+  // nothing of them.
+  virtual void waive(Done<bool> done) = 0;
 };
 
 }  // namespace fenceguard

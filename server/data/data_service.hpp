@@ -119,6 +119,9 @@ class ServedStorage {
   virtual void cut_off_by(HolderFencer& /*fencer*/) {
     throw InvalidInput("--fence-method: this storage checks every write itself");
   }
+  // None is: what an earlier guard owes is forgotten. REQUIRES: likewise. Throws Unavailable or
+  // OutcomeUnknown.
+  virtual void cut_off_none() {}
   // The claim's holder gives it back, and writes no more. Answers on any thread.
   virtual void finish(Claim /*claim*/, Done<bool> done) { done(true); }
 };

@@ -98,6 +98,10 @@ class LaneScheduler : public FenceStore {
   // state cannot keep what is owed.
   void cut_off_by(HolderFencer& fencer);
 
+  // None is cut off here, and what a guard before this one left owed is forgotten, durably. REQUIRES: called
+  // before any claim. Throws Unavailable or OutcomeUnknown.
+  void cut_off_none();
+
   // The claim's holder gives it back, and writes no more: where old holders are cut off, its fence is closed
   // and nothing is owed for it. Else nothing is done. done is called once, on any thread, as soon as that is
   // durable; it does not wait for the holder's writes.

@@ -24,6 +24,7 @@ class HttpStorage : public Storage, public ServedStorage {
     return std::make_shared<ProxyService>(context, lanes_, upstream_);
   }
   void cut_off_by(HolderFencer& fencer) override { lanes_.cut_off_by(fencer); }
+  void cut_off_none() override { lanes_.cut_off_none(); }
   void finish(Claim claim, Done<bool> done) override { lanes_.finish(std::move(claim), std::move(done)); }
 
  private:

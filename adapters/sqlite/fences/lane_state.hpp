@@ -27,6 +27,7 @@ class EmbeddedLaneState : public LaneState, public OwedCuts {
   void finish(Claim claim, Done<Closed> done) override;
   void owed(Resource resource, Done<std::int64_t> done) override;
   void settle(Resource resource, Token token, Done<bool> done) override;
+  void waive(Done<bool> done) override;
 
  private:
   Committer& committer_;

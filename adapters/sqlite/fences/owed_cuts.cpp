@@ -106,4 +106,15 @@ void EmbeddedLaneState::settle(Resource resource, Token token, Done<bool> done) 
   submit<bool>(committer_, Needs::nothing, std::move(apply), std::move(done));
 }
 
+void EmbeddedLaneState::waive(Done<bool> done) {
+  const auto apply = [](FenceTransaction& transaction) -> Outcome<bool> {
+    auto* connection = transaction.database().handle();
+    Statement any{connection, "SELECT 1 FROM fenceguard_cut LIMIT 1"};
+    const bool is_owed = any.bind().step();
+    if (is_owed) Statement{connection, "DELETE FROM fenceguard_cut"}.bind().run();
+    return is_owed;
+  };
+  submit<bool>(committer_, Needs::nothing, apply, std::move(done));
+}
+
 }  // namespace fenceguard::sqlite

@@ -185,6 +185,20 @@ class Failure(LaneTest):
 
 
 class Killed(LaneTest):
+    def test_one_that_was_let_in_by_a_guard_without_methods_is_cut_off_by_the_next_with(self):
+        server = self.guard("--fence-on-failure", "wait")
+        self.put(server, 34)
+        self.method.end_with(1)
+        self.assertEqual(self.put(server, 35).status, 503)
+        server.kill()
+        server = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--settle", "300ms")
+        wait_until(lambda: self.put(server, 35).status in (201, 204), what="an open lane")
+        server.kill()
+        self.method.end_with(0)
+        server = self.guard("--fence-on-failure", "wait")
+        wait_until(lambda: self.put(server, 36).status in (201, 204), what="an open lane")
+        self.assertEqual(self.method.runs()[-1], ("r", 35, 36))
+
     def test_a_guard_that_is_killed_while_the_method_runs_runs_it_again_before_the_same_claim_goes_on(self):
         server = self.guard("--fence-on-failure", "wait")
         self.put(server, 34)
