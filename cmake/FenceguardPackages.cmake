@@ -90,7 +90,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libfenceguard-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "keeps stale writers out of storage (development files)
 The check of fencing tokens for the transactions of a C++20 program itself,
-on SQLite, PostgreSQL, Redis, ZooKeeper and etcd; and leases from each.
+on SQLite, PostgreSQL, MariaDB, Redis, ZooKeeper and etcd; and leases from each.
 
 This package has the headers, the static libraries, and the files by which
 CMake and pkg-config find them.")
