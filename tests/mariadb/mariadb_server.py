@@ -80,8 +80,8 @@ class Server(ServerProcess):
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
                 done = subprocess.run(
                     [program("mariadb-install-db"), "--no-defaults", "--auth-root-authentication-method=normal",
-                     "--skip-test-db", f"--datadir={folder}/data"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, text=True, cwd="/", check=False, **server_user())
+                     "--skip-test-db", f"--datadir={folder}/data", f"--tmpdir={folder}"], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/", check=False, **server_user())
                 if done.returncode != 0:
                     raise AssertionError(f"mariadb-install-db failed: {done.stdout}")
                 Server._template = folder
@@ -89,7 +89,9 @@ class Server(ServerProcess):
 
     def words(self):
         settings = {"datadir": self.data, "socket": self.socket, "port": self.port, "bind-address": "127.0.0.1",
-                    "pid-file": os.path.join(self.folder, "mariadb.pid"), "innodb-buffer-pool-size": "64M",
+                    "pid-file": os.path.join(self.folder, "mariadb.pid"),
+                    "tmpdir": self.folder,  # at its start a server removes what others have in the usual one
+                    "innodb-buffer-pool-size": "64M",
                     "innodb-log-file-size": "16M", "max-connections": 400, "skip-name-resolve": None, **self.settings}
         return [program("mariadbd"), "--no-defaults",
                 *(f"--{name}" if value is None else f"--{name}={value}" for name, value in settings.items())]
