@@ -53,11 +53,14 @@ void sync(const fs::path& path, int flags) {
 std::string machine_name() {
   std::array<char, 256> host{};
   (void)::gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}@{}", first_line("/etc/machine-id"), host.data());
+  auto id = first_line("/etc/machine-id");
+  if (id.empty()) id = first_line("/proc/sys/kernel/random/boot_id");  // in a container
+  return fmt::format("{}@{}", id, host.data());
 }
 
 StateOwner::StateOwner(std::string state, std::string machine)
-    : state_{std::move(state)}, machine_{machine.empty() ? machine_name() : std::move(machine)} {}
+    : state_{fs::weakly_canonical(state).string()},
+      machine_{machine.empty() ? machine_name() : std::move(machine)} {}
 
 StateOwner::~StateOwner() {
   if (taken_ == 0) return;
@@ -90,6 +93,8 @@ std::string StateOwner::other_machine() {
   is_here_ = false;
   if (seen_ == 0) return {};
   const auto owner = first_line(file(seen_));
+  // Each is whole from the moment at which it has its name. What cannot be read is no leave to go on.
+  if (owner.empty()) throw Unavailable(fmt::format("--standby: {} cannot be read, or is empty", file(seen_)));
   is_here_ = owner == machine_;
   return owner == ended || owner == machine_ ? std::string{} : owner;
 }
@@ -122,8 +127,6 @@ bool StateOwner::take() {
     return false;
   }
   taken_ = next;
-  for (auto old = seen_; old > 0 && ::unlink(file(old).c_str()) == 0; --old) {
-  }
   return true;
 }
 

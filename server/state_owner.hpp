@@ -2,8 +2,9 @@
 
 // StateOwner: which guard has a state that lies on storage of several machines, where a lock of one may not
 // be seen by another. Beside the state lie files PATH-owner.N; the highest N names the present owner's
-// machine. The next one makes N + 1, which only one process can do, whatever locks are worth there. A guard
-// that ends says so in its file; one that is killed leaves it as it is.
+// machine. The next one makes N + 1, which only one process can do, whatever locks are worth there; none is
+// ever removed, so that one that comes late finds its number taken. A guard that ends says so in its file;
+// one that is killed leaves it as it is.
 //
 // On one machine the state's lock alone tells whether the owner lives. Of an owner on another machine nothing
 // here does: it must be shown to be dead before take().
@@ -26,13 +27,13 @@ class StateOwner {
   StateOwner& operator=(const StateOwner&) = delete;
 
   // Looks again, and answers the machine of the owner that has not ended; empty: there is none, or it is this
-  // machine.
+  // machine. Throws Unavailable where that cannot be read.
   [[nodiscard]] std::string other_machine();
 
   // Of what other_machine() saw: the owner has not ended, and is or was a process of this machine. The
-  // state's lock is to be had before take() then.
+  // state's lock is to be free before take() then.
   [[nodiscard]] bool is_on_this_machine() const noexcept { return is_here_; }
-  [[nodiscard]] bool is_taken() const noexcept { return taken_ != 0; }
+  [[nodiscard]] const std::string& state() const noexcept { return state_; }
 
   // Becomes the owner after the one that other_machine() saw, durably. False: another was faster. Throws
   // Unavailable where that cannot be written.

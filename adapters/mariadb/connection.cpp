@@ -147,9 +147,17 @@ Rows Connection::call(std::string_view procedure, const Row& arguments) {
 }
 
 bool Connection::is_in_transaction() const {
+  return (server_status() & SERVER_STATUS_IN_TRANS) != 0;
+}
+
+bool Connection::commits_by_itself() const {
+  return (server_status() & SERVER_STATUS_AUTOCOMMIT) != 0;
+}
+
+unsigned Connection::server_status() const {
   unsigned status = 0;
   mariadb_get_infov(handle_.get(), MARIADB_CONNECTION_SERVER_STATUS, &status);
-  return (status & SERVER_STATUS_IN_TRANS) != 0;
+  return status;
 }
 
 }  // namespace fenceguard::mariadb

@@ -48,6 +48,8 @@ class Connection {
   [[nodiscard]] std::uint64_t affected_rows() const noexcept { return affected_rows_; }
   // As the server said with its last answer.
   [[nodiscard]] bool is_in_transaction() const;
+  // Autocommit is on.
+  [[nodiscard]] bool commits_by_itself() const;
   // False once it was lost.
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
@@ -56,6 +58,7 @@ class Connection {
 
  private:
   [[noreturn]] void raise_failure();
+  [[nodiscard]] unsigned server_status() const;
 
   std::string schema_;
   std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;

@@ -32,7 +32,17 @@ void commit(Connection& connection, const Claim& claim) {
   const auto doing = fmt::format("committing a write to '{}'", claim.resource.name());
   if (!connection.is_in_transaction())
     throw OutcomeUnknown(fmt::format("{}: the transaction was over before; it may have taken effect", doing));
-  mapped(Stage::before_commit, doing, [&] { return connection.call("confirm", arguments_of(claim)); });
+  mapped(Stage::before_commit, doing, [&] {
+    try {
+      return connection.call("confirm", arguments_of(claim));
+    } catch (const ServerError& error) {
+      if (!error.state().starts_with("ZF")) throw;
+      throw OutcomeUnknown(fmt::format(
+          "{}: the claim is not admitted any more ({}): what was open was rolled back, and what a statement "
+          "committed by itself before stays",
+          doing, error.what()));
+    }
+  });
   mapped(Stage::at_commit, doing, [&] { return connection.run("COMMIT"); });
 }
 
@@ -43,6 +53,7 @@ Ruling Guard::advance(const Claim& claim) {
 
 Ruling Guard::start(const Claim& claim) {
   const auto doing = fmt::format("admitting '{}'", claim.resource.name());
+  const bool is_callers = connection_.is_in_transaction();  // which is refused, and stays open
   try {
     auto arguments = arguments_of(claim);
     arguments.push_back(sequence_of(claim));
@@ -52,10 +63,8 @@ Ruling Guard::start(const Claim& claim) {
     const auto rows =
         mapped(Stage::before_commit, doing, [&] { return connection_.call("start_admitted", arguments); });
     return ruling_of(rows, claim);
-  } catch (const InvalidInput&) {
-    throw;  // a transaction of the caller's own is open, and stays so
   } catch (...) {
-    roll_back();
+    if (!is_callers) roll_back();
     throw;
   }
 }
@@ -106,7 +115,9 @@ Ruling Guard::read(const Claim& claim, const std::function<void(Connection&)>& l
 
 void Guard::roll_back() noexcept {
   try {
-    if (connection_.is_open()) connection_.run("ROLLBACK");
+    if (!connection_.is_open()) return;
+    connection_.run("ROLLBACK");
+    connection_.run("SET @fenceguard_claims = NULL");  // of the next that uses this session
   } catch (const std::exception&) {
     // The transaction ends with its session.
   }

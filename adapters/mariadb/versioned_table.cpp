@@ -272,6 +272,9 @@ VersionedTable::Update VersionedTable::update(Connection& connection, const Clai
                                               const Changes& changes) const {
   const bool is_callers = connection.is_in_transaction();
   const auto doing = "writing a row of " + relation_;
+  if (!is_callers && !connection.commits_by_itself())
+    throw InvalidInput(doing +
+                       ": autocommit is off and no transaction was begun: say START TRANSACTION first");
   const auto& version = column(names_.version).quoted;
   std::string set =
       is_version_a_time_

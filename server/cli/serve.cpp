@@ -9,6 +9,7 @@
 #include <future>
 #include <thread>
 
+#include "adapters/sqlite/file/file.hpp"
 #include "guard/error.hpp"
 #include "guard/support/wait_for.hpp"
 #include "server/cli/command.hpp"
@@ -158,16 +159,11 @@ void own_state(StateOwner& owner, Fencer* fencer) {
                                          : "give --fence-method, or end it in order")));
     }
     const bool is_free = other.empty() || (fencer != nullptr && fencer->try_methods({"*", 0, 0}, told));
-    if (is_free && (owner.is_on_this_machine() || owner.take())) return;
+    // Nothing is opened before it is ours: who has the lock here may hand the state to another machine.
+    const bool is_unlocked = !owner.is_on_this_machine() || !sqlite::GuardLock::is_taken(owner.state());
+    if (is_free && is_unlocked && owner.take()) return;
     std::this_thread::sleep_for(try_owner_again);
   }
-}
-
-// Behind the lock of an owner on this machine.
-void own_opened_state(StateOwner& owner) {
-  if (owner.is_taken()) return;
-  if (!owner.other_machine().empty() || !owner.take())
-    throw Unavailable("--standby: a guard on another machine took the state over meanwhile");
 }
 
 // Opens the parts; where that takes long, because another guard has the state, answers the probes meanwhile
@@ -178,9 +174,7 @@ Parts await_parts(const Settings& settings, const Url& storage_url, const sigset
   auto source = is_separate ? products().open_source(*settings.url("source")) : nullptr;
   auto opening = std::async(std::launch::async, [&, source = std::move(source)]() mutable {
     if (owner != nullptr) own_state(*owner, options.fencer.get());
-    auto parts = open_parts(settings, storage_url, std::move(source));
-    if (owner != nullptr) own_opened_state(*owner);
-    return parts;
+    return open_parts(settings, storage_url, std::move(source));
   });
   if (opening.wait_for(standby_after) == std::future_status::ready) return opening.get();
   const auto standby = open_standby(options);

@@ -58,7 +58,9 @@ FenceResult HttpMethod::run(const TakeOver& take_over, const FenceRun& run) {
                                                    {"old_token", std::to_string(take_over.old_token)},
                                                    {"new_token", std::to_string(take_over.new_token)}});
     const auto answer = client.send(request);
-    const bool is_done = answer.status >= 200 && answer.status < 300;
+    // 202 and 207 say that it is still to be done, or in part.
+    const bool is_done =
+        answer.status >= 200 && answer.status < 300 && answer.status != 202 && answer.status != 207;
     return {is_done ? FenceResult::Outcome::success : FenceResult::Outcome::failure,
             fmt::format("status {}", answer.status)};
   } catch (const Error& error) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // HttpMethod: a service that shuts the old holder out, such as a power switch or the interface of a cloud. It
-// is called by POST with {"resource", "old_token", "new_token"}; an answer of 2xx says that it did.
+// is called by POST with {"resource", "old_token", "new_token"}; an answer of 2xx but
+// 202 (accepted) and 207 (in part) says that it did.
 
 #include "server/fencing/fence_method.hpp"
 

@@ -68,7 +68,8 @@ BEGIN
   SET token = read_number(token_text, 1);
   IF token IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
   SET holder_text = COALESCE(holder_text, '');
-  IF LENGTH(holder_text) > 128 OR holder_text REGEXP '[^!-~]' THEN
+  -- The range alone would fold case, and let in what folds to ASCII.
+  IF LENGTH(holder_text) > 128 OR LENGTH(holder_text) <> CHAR_LENGTH(holder_text) OR holder_text REGEXP '[^!-~]' THEN
     CALL invalid('a holder is up to 128 bytes of visible ASCII without spaces');
   END IF;
   SET sequence = read_number(sequence_text, 0);

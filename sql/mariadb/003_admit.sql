@@ -224,11 +224,13 @@ BEGIN
 END
 //
 -- The COMMIT of a transaction that start_admitted() began: raises ZF007 where that is over, or was rolled back to a
--- savepoint before the admission, which both end this savepoint and the lock with it.
+-- savepoint before the admission, which both end this savepoint and the lock with it. With the caller's own rights, so that a
+-- server that has become read_only refuses it.
 DROP PROCEDURE IF EXISTS commit_admitted
 //
 CREATE PROCEDURE commit_admitted()
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
@@ -242,5 +244,6 @@ BEGIN
   END;
   RELEASE SAVEPOINT fenceguard_admitted;
   COMMIT;
+  SET @fenceguard_claims = NULL;  -- of the next who borrows this session
 END
 //

@@ -1,5 +1,6 @@
 -- What a new holder, and an administrator, do to a fence. Each is a transaction of its own, READ COMMITTED, in which no
--- gap is locked, and fails with 1568 inside of another. The namespace's row is locked before a fence's.
+-- gap is locked, and fails with 1568 inside of another. The namespace's row is locked before a fence's. What is SQL SECURITY
+-- INVOKER is an administrator's, who has the rights on the tables, or is called by one of the others, with theirs.
 
 -- The time within which a lock is to be had, in seconds. Answers what it was.
 DROP PROCEDURE IF EXISTS limit_lock_wait
@@ -25,6 +26,7 @@ DROP PROCEDURE IF EXISTS mark_commit
 //
 CREATE PROCEDURE mark_commit()
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE mark VARBINARY(36) DEFAULT UUID();
   INSERT INTO commit_marks (id) VALUES (mark);
@@ -38,6 +40,7 @@ CREATE PROCEDURE raise_fence(
   resource VARBINARY(512), new_token BIGINT, new_holder VARBINARY(128), floor_token BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 rule: BEGIN
   DECLARE record_token, record_sequence BIGINT;
   DECLARE record_holder VARBINARY(128);
@@ -142,8 +145,8 @@ ruling: BEGIN
     SET changed = FALSE;
   ELSE
     CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed);
-    -- What is on record may rest on a commit whose end was not seen.
-    IF verdict = 'admitted' AND NOT changed THEN
+    -- What is on record may rest on a commit whose end was not seen, or is not durable yet.
+    IF verdict = 'admitted' THEN
       -- Where it is refused if a newer one was committed on another server before.
       IF is_certified() THEN
         UPDATE fences f SET f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
@@ -153,6 +156,7 @@ ruling: BEGIN
       END IF;
     END IF;
   END IF;
+  CALL require_fit_server();  -- it may have become a replica while this waited
   COMMIT;
   CALL limit_lock_wait(lock_wait);
 END
@@ -165,6 +169,7 @@ CREATE PROCEDURE revoke_fence(
   resource VARCHAR(600) CHARACTER SET utf8mb4, lease_token VARCHAR(40) CHARACTER SET utf8mb4,
   lease_holder VARCHAR(140) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 CALL set_fence_alone(resource, lease_token, lease_holder, NULL)
 //
 -- Sets a fence by hand, closed, and records the operator. Lowering one forfeits the guarantee that no stale write lands.
@@ -174,6 +179,7 @@ CREATE PROCEDURE rebase(
   resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
   done_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 CALL set_fence_alone(resource, token, '', COALESCE(done_by, USER()))
 //
 DROP PROCEDURE IF EXISTS set_fence_alone
@@ -182,6 +188,7 @@ CREATE PROCEDURE set_fence_alone(
   resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
   holder VARCHAR(140) CHARACTER SET utf8mb4, rebased_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE floor_token, number, turn, record_token BIGINT;
   DECLARE name VARBINARY(512);
@@ -233,6 +240,7 @@ DROP PROCEDURE IF EXISTS init
 //
 CREATE PROCEDURE init(floor_text VARCHAR(40) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE number, floor_token BIGINT DEFAULT read_number(floor_text, 0);
   DECLARE lock_wait INT DEFAULT 5;
@@ -268,6 +276,7 @@ DROP PROCEDURE IF EXISTS compact
 //
 CREATE PROCEDURE compact(lowest_live VARCHAR(40) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE live, highest, dropped, floor_token BIGINT;
   DECLARE lock_wait INT DEFAULT 1;

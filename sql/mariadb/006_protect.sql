@@ -8,13 +8,13 @@
 DROP PROCEDURE IF EXISTS require_row
 //
 CREATE PROCEDURE require_row(resource VARCHAR(600) CHARACTER SET utf8mb4)
-READS SQL DATA
+MODIFIES SQL DATA
 BEGIN
   DECLARE wrong VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT objection(resource);
   DECLARE claimed VARCHAR(200) CHARACTER SET utf8mb4;
   DECLARE name VARBINARY(512);
   DECLARE owner, record_holder VARBINARY(128);
-  DECLARE number, record_token BIGINT;
+  DECLARE number, record_token, floor_token BIGINT;
   DECLARE is_closed, is_below_floor, is_seen BOOLEAN DEFAULT FALSE;
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -30,10 +30,16 @@ BEGIN
   SELECT TRUE INTO is_seen FROM fences f WHERE f.resource = name AND f.token = number AND f.holder = owner;
   SELECT f.token, f.holder, f.closed, f.below_floor INTO record_token, record_holder, is_closed, is_below_floor
   FROM fences f WHERE f.resource = name LOCK IN SHARE MODE;
-  SET verdict = IF(record_token IS NULL OR is_below_floor, 'stale',
-                   judge(record_token, record_holder, NULL, is_closed, 0, number, owner, NULL));
+  SELECT n.floor_token INTO floor_token FROM namespace n;
+  SET verdict = IF(record_token IS NULL OR is_below_floor OR floor_token IS NULL, 'stale',
+                   judge(record_token, record_holder, NULL, is_closed, floor_token, number, owner, NULL));
   IF verdict = 'admitted' AND NOT is_seen THEN SET verdict = 'advance'; END IF;
   IF verdict <> 'admitted' THEN CALL refuse(verdict, number, record_token); END IF;
+  -- As in rule_in(): a session may write again under its claim without asking for it.
+  IF is_certified() THEN
+    UPDATE fences f SET f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
+    WHERE f.resource = name;
+  END IF;
 END
 //
 -- Of a row that may have moved from one resource to another.
@@ -41,7 +47,7 @@ DROP PROCEDURE IF EXISTS require_rows
 //
 CREATE PROCEDURE require_rows(
   old_resource VARCHAR(600) CHARACTER SET utf8mb4, new_resource VARCHAR(600) CHARACTER SET utf8mb4)
-READS SQL DATA
+MODIFIES SQL DATA
 BEGIN
   CALL require_row(old_resource);
   IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF;

@@ -276,7 +276,7 @@ Release finish_and_release(const CutOff& cut_off, Lease& lease) {
 // What may hold a password or a token of ours is not the command's business.
 std::vector<std::string> hidden_variables() {
   // The signature of an outer exec is not for this claim.
-  std::vector<std::string> names{"FENCING_SIGNATURE"};
+  std::vector<std::string> names{"FENCING_SIGNATURE", variable_name("fence-method")};
   for (const auto& command : commands()) {
     for (const auto& setting : command.settings) {
       const bool is_private = setting.kind == Kind::url || setting.kind == Kind::secret ||

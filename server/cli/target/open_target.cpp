@@ -96,11 +96,13 @@ auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
   }
 }
 
-// Who is at the fence, is not known to be over, and is not the claim's own holder; 0: nobody.
-std::int64_t open_holder(Fences& fences, const Claim& claim) {
+// Who is at the fence, is not known to be over, and is not the claim's own holder; 0: nobody. A closed fence
+// is of a holder that has finished only where holders close their own.
+std::int64_t open_holder(Fences& fences, const Url& storage, const Claim& claim) {
   const auto record = fences.show(claim.resource).view.record;
   const bool is_other = record && (record->holder != claim.holder || claim.holder.id().empty());
-  return is_other && !record->closed && record->token < claim.token ? record->token.value() : 0;
+  const bool is_over = record && record->closed && products().find(storage).finish_holder;
+  return is_other && !is_over && record->token < claim.token ? record->token.value() : 0;
 }
 
 // Advances the guard of --storage, if there is one, and gives the lock back if that fails. overtaken: see
@@ -116,7 +118,7 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
   const bool is_cutting = settings.has("fence-method") && settings.is_given("fence-method");
   return or_give_back(source, grant, [&] {
     const auto guard = open_guard(*storage, {.initialise = !settings.is_given("source")});
-    const auto before = is_cutting ? open_holder(*guard, grant.claim) : 0;
+    const auto before = is_cutting ? open_holder(*guard, *storage, grant.claim) : 0;
     auto ruling = guard->advance(grant.claim);
     if (ruling.verdict == Verdict::admitted) overtaken = std::max(overtaken, before);
     return ruling;
