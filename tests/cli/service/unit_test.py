@@ -31,7 +31,7 @@ class Unit(support.BinaryTest):
         status = int(self.service["RestartPreventExitStatus"])
         for text, expected in (("listn = 127.0.0.1:7420\n", "unknown option 'listn'"),
                                ("cache = many\n", "--cache"),
-                               ("storage = mysql://h/d\n", "mysql"),
+                               ("storage = oracle://h/d\n", "oracle"),
                                ("control-token-file = /nowhere/tokens\n", "/nowhere/tokens cannot be read"),
                                ("tls-certificate = /nowhere/a.pem\n", "come together")):
             with self.subTest(text=text):
