@@ -77,8 +77,10 @@ def guarantees_of(report):
         sums["faults"] = sum(count for _, count in happened) - sums["pauses"]
         cells = [cell(sums) for _, cell in GUARANTEES.values()]
         lines.append(f"| {storage} | {' | '.join(cells)} | {', '.join(f'`{name}`' for name in TESTS[storage])} |")
-    violations = total(report["rows"], "violations")
-    return "\n".join([*lines, "", f"{report['date']}, violations: {violations}."]) + "\n"
+    told = [*dates_of(report), f"Violations: {total(report['rows'], 'violations')}."]
+    if unreached := [name for name in TESTS if name not in {row["storage"] for row in report["rows"]}]:
+        told.append(f"The time was over before {', '.join(unreached)}.")
+    return "\n".join([*lines, "", *told]) + "\n"
 
 
 def simulated_of(path):

@@ -128,29 +128,36 @@ def run(plan, report):
     """All that is planned, some storages at a time. False: the time was over first."""
     for sentence in LEFT_OUT:
         print(sentence, flush=True)
+    is_whole = True
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        done = [pool.submit(run_storage, plan, report, key) for key in STORAGES if plan.scenarios_of(key)]
-        return all([one.result() for one in done])
+        rounds = {pool.submit(run_round, plan, report, key): key for key in STORAGES if plan.scenarios_of(key)}
+        while rounds:
+            for ended in concurrent.futures.wait(rounds, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                key, left = rounds.pop(ended), ended.result()
+                if left and plan.is_over():
+                    is_whole = False
+                elif left:  # behind the other storages
+                    rounds[pool.submit(run_round, plan, report, key)] = key
+    return is_whole
 
 
-def run_storage(plan, report, key):
+def run_round(plan, report, key):
+    """Each scenario of a storage once more, where it is not done yet. Whether something is left."""
     kind = STORAGES[key]
-    while True:
-        rows = {name: report.row(kind, name) for name in plan.scenarios_of(key)}
-        left = [name for name, row in rows.items() if row["cycles"] < plan.cycles]
-        if not left:
-            return True
-        if plan.is_over():
-            return False
-        try:
-            with kind() as storage:  # a new one for each round
-                for name in left:
-                    if plan.is_over():
-                        return False
-                    run_one(plan, report, rows[name], storage, key, name)
-        except Exception:  # a server that does not start, a client that ends, nothing that happened
-            report.fail(f"{key}, {plan.seed}: {traceback.format_exc()}")
-            return True
+    rows = {name: report.row(kind, name) for name in plan.scenarios_of(key)}
+    todo = [name for name, row in rows.items() if row["cycles"] < plan.cycles]
+    if not todo or plan.is_over():
+        return bool(todo)
+    try:
+        with kind() as storage:  # a new one for each round
+            for name in todo:
+                if plan.is_over():
+                    return True
+                run_one(plan, report, rows[name], storage, key, name)
+    except Exception:  # a server that does not start, a client that ends, nothing that happened
+        report.fail(f"{key}, {plan.seed}: {traceback.format_exc()}")
+        return False
+    return any(row["cycles"] < plan.cycles for row in rows.values())
 
 
 def run_one(plan, report, row, storage, key, scenario):
