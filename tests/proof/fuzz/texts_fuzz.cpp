@@ -28,6 +28,12 @@
 namespace fenceguard::test {
 namespace {
 
+// As they may stand around a part of the URL in a message, next to a password that begins or ends with one.
+std::string without_quotes(std::string text) {
+  std::erase(text, '\'');
+  return text;
+}
+
 void read_url(const std::string& text) {
   std::optional<Url> url;
   try {
@@ -38,8 +44,9 @@ void read_url(const std::string& text) {
   const auto shown = url->redacted();
   const auto is_told = [&](std::string_view where) {
     // A password that is written elsewhere, too, is not what is looked for.
-    return url->password.size() > 7 && where.find(url->password) != where.npos &&
-           text.find(url->password) == text.rfind(url->password);
+    const auto password = without_quotes(url->password), whole = without_quotes(text);
+    return password.size() > 7 && where.find(url->password) != where.npos &&
+           whole.find(password) == whole.rfind(password);
   };
   require(!is_told(shown), "a password is shown", shown);
   require(!url->hosts().empty(), "there is always a host");
