@@ -28,39 +28,43 @@
 namespace fenceguard::test {
 namespace {
 
-// As they may stand around a part of the URL in a message, next to a password that begins or ends with one.
-std::string without_quotes(std::string text) {
-  std::erase(text, '\'');
-  return text;
-}
+constexpr std::string_view secret = "q7-secret-x9";
 
-void read_url(const std::string& text) {
-  std::optional<Url> url;
-  try {
-    url = Url::parse(text);
-  } catch (const InvalidInput&) {
-    return;
-  }
-  const auto shown = url->redacted();
+// password: one that must not be told; empty: none.
+void read_parts(const Url& url, std::string_view password) {
   const auto is_told = [&](std::string_view where) {
-    // A password that is written elsewhere, too, is not what is looked for.
-    const auto password = without_quotes(url->password), whole = without_quotes(text);
-    return password.size() > 7 && where.find(url->password) != where.npos &&
-           whole.find(password) == whole.rfind(password);
+    return !password.empty() && where.find(password) != where.npos;
   };
+  const auto shown = url.redacted();
   require(!is_told(shown), "a password is shown", shown);
-  require(!url->hosts().empty(), "there is always a host");
-  for (const auto& [name, value] : url->parameters)
-    require(url->parameter(name) == value, "a parameter is lost");
+  require(!url.hosts().empty(), "there is always a host");
+  for (const auto& [name, value] : url.parameters)
+    require(url.parameter(name) == value, "a parameter is lost");
   for (const auto& read : std::initializer_list<std::function<void()>>{
-           [&] { (void)redis::address_of(*url); }, [&] { (void)etcd::address_of(*url); },
-           [&] { (void)url->duration("timeout", {}, {}, std::chrono::hours{1}); },
-           [&] { (void)url->number("db", 0, 15); }}) {
+           [&] { (void)redis::address_of(url); }, [&] { (void)etcd::address_of(url); },
+           [&] { (void)url.duration("timeout", {}, {}, std::chrono::hours{1}); },
+           [&] { (void)url.number("db", 0, 15); }}) {
     try {
       read();
     } catch (const InvalidInput& error) {
       require(!is_told(error.what()), "a password is told", error.what());
     }
+  }
+}
+
+void read_url(const std::string& text) {
+  if (text.find(secret) != text.npos) return;  // the fuzzer has seen it
+  try {
+    const auto url = Url::parse(text);
+    read_parts(url, {});
+    // Once more with a password that stands in no message of ours.
+    const auto at = text.find(url.password);
+    if (url.password.empty() || at == text.npos) return;
+    const auto changed = Url::parse(std::string{text}.replace(at, url.password.size(), secret));
+    read_parts(changed, changed.password == secret ? secret : std::string_view{});
+  } catch (const InvalidInput& error) {
+    require(std::string_view{error.what()}.find(secret) == std::string_view::npos, "a password is told",
+            error.what());
   }
 }
 
