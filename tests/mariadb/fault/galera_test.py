@@ -130,6 +130,7 @@ class GaleraTest(unittest.TestCase):
                     session.run("rollback")
 
         self.run_all([lambda number=number: write(number) for number in range(6)])
+        print(len(acknowledged), "acknowledged", end=" ... ", flush=True)
         self.assertGreater(len(acknowledged), 5, f"seed {seed}")
         for node in self.cluster.members:
             rows = self.session(node).run("select number from history where resource = 'crowd'")
