@@ -150,7 +150,8 @@ void CheckedPort::check_requests(Channel channel, std::string_view bytes) {
     for (auto word = take_value(inside); word; word = take_value(inside)) words.push_back(word->text);
     if (words.empty()) violated("an empty request was sent", bytes);
     const auto name = words[0];
-    if (name == "EXEC" || name == "DISCARD" || name == "UNWATCH") judgement = {};
+    // Within MULTI, UNWATCH is queued, and takes effect behind the commands before EXEC did.
+    if (name == "EXEC" || name == "DISCARD" || (name == "UNWATCH" && !judgement.is_begun)) judgement = {};
     if (name == "WATCH") {
       for (const auto key : words)
         if (const auto resource = resource_of_fence(key); !resource.empty())
