@@ -82,7 +82,7 @@ run_valkey_tests() {
 
 # fuzz: each target for half a minute; shows what was run, or how to run again what was found.
 fuzz() {
-  step "fuzz each target for 30 s" /usr/bin/python3 -B tests/proof/fuzz.py --seconds 30 --same
+  step "fuzz each target for 30 s" /usr/bin/python3 -B tests/proof/fuzz.py --seconds 90 --same
   cat "$LOG_FOLDER/fuzz-each-target-for-30-s.log" >&2
 }
 
