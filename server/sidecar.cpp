@@ -21,9 +21,15 @@ namespace {
 
 constexpr std::chrono::milliseconds hold_first_max{10'000};
 
+// What clients of the data side may name by ALPN. Redis has no name there.
+const char* protocol_of(std::string_view storage_scheme) {
+  if (storage_scheme == "redis") return nullptr;
+  return storage_scheme == "postgres" ? "postgresql" : "http/1.1";
+}
+
 std::shared_ptr<net::TlsContext> open_tls(const SidecarOptions& options) {
   if (options.tls.certificate_file.empty()) return nullptr;
-  return net::TlsContext::server(options.tls, options.storage_scheme == "redis" ? nullptr : "http/1.1");
+  return net::TlsContext::server(options.tls, protocol_of(options.storage_scheme));
 }
 
 std::unique_ptr<AccessTokens> open_tokens(const SidecarOptions& options) {

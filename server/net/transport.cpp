@@ -87,6 +87,10 @@ Task<Transport::Error> Transport::handshake() {
   return []() -> Task<Error> { co_return Error{}; }();
 }
 
+std::string_view Transport::protocol() const noexcept {
+  return tls_ ? tls_->protocol() : std::string_view{};
+}
+
 Transport::Read Transport::read_now(char* data, std::size_t bytes) {
   if (tls_) return tls_->read_now(is_open(), data, bytes);
   const auto received = ::recv(descriptor(), data, bytes, MSG_DONTWAIT);

@@ -36,6 +36,8 @@ class Transport {
 
   // As the server or the client of its TlsContext. In the clear: done.
   [[nodiscard]] Task<Error> handshake();
+  // What the handshake agreed on by ALPN; empty: nothing, or in the clear.
+  [[nodiscard]] std::string_view protocol() const noexcept;
 
   // What is there, up to bytes. would_block: nothing now; end of file: asio::error::eof. Under TLS an end
   // without a farewell is no eof, because any host on the way can forge it.

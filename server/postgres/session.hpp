@@ -54,7 +54,10 @@ class Session final : public net::Session, private RelayObserver {
   [[nodiscard]] net::Task<std::optional<Startup>> read_startup_message();
   // Makes the relay; the client was told why where there is none.
   void begin(Startup startup);
+  // TLS from the first byte on, with the protocol named (sslnegotiation=direct), or nothing of it.
+  [[nodiscard]] net::Task<bool> take_direct_tls();
   [[nodiscard]] net::Task<bool> answer_tls(const Startup& startup);
+  [[nodiscard]] net::Task<bool> begin_tls();
   [[nodiscard]] net::Task<void> cancel(std::string message);
   // To the first of the servers that can be reached; false: the client was told that there is none.
   [[nodiscard]] net::Task<bool> connect();

@@ -1,5 +1,7 @@
 // How a session begins: what its client wants, and the connection to PostgreSQL.
 
+#include <sys/socket.h>
+
 #include <utility>
 
 #include "server/net/client/connect.hpp"
@@ -7,8 +9,17 @@
 #include "server/postgres/wire/message.hpp"
 
 namespace fenceguard::pgwire {
+namespace {
+
+constexpr char tls_handshake = 0x16;  // the type of a first record; a startup packet of that size is refused
+
+}  // namespace
 
 net::Task<std::optional<Startup>> Session::read_startup_message() {
+  if (shared_->context.tls) {
+    const bool is_well = co_await take_direct_tls();
+    if (!is_well) co_return std::nullopt;
+  }
   // At most one request for each kind of encryption comes before it.
   for (int messages = 0; messages < 3;) {
     auto startup = read_startup(client_->buffer().view());
@@ -52,6 +63,23 @@ net::Task<bool> Session::answer_tls(const Startup& startup) {
   }
   if (co_await client_->transport().write_all(is_taken ? "S" : "N", {})) co_return false;
   if (!is_taken) co_return true;
+  co_return co_await begin_tls();
+}
+
+net::Task<bool> Session::take_direct_tls() {
+  auto& transport = client_->transport();
+  client_->set_deadline(shared_->context.limits.header_max);
+  const auto [error] = co_await transport.socket().async_wait(net::Socket::wait_read, net::as_result);
+  client_->clear_deadline();
+  char first = 0;
+  if (error || ::recv(transport.descriptor(), &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1) co_return false;
+  if (first != tls_handshake) co_return true;
+  const bool is_begun = co_await begin_tls();
+  // Without the name it may be another protocol's client that somebody leads here (ALPACA).
+  co_return is_begun && client_->transport().protocol() == "postgresql";
+}
+
+net::Task<bool> Session::begin_tls() {
   auto socket = std::move(client_->transport().socket());
   client_.emplace(loop_, net::Transport{std::move(socket), shared_->context.tls});
   client_->set_deadline(shared_->context.limits.header_max);

@@ -5,12 +5,14 @@ import os
 import select
 import shutil
 import signal
+import ssl
 import unittest
 import urllib.parse
 
 import psycopg
 import postgres_server
 from certificates import Certificates
+from raw_client import RawClient
 from sidecar_case import SidecarTest
 from waiting import LIMIT_S, wait_until
 
@@ -41,6 +43,32 @@ class ConnectionsTest(SidecarTest):
         self.assertIn("certificate verify failed",
                       self.refusal(sidecar, ONE, sslmode="verify-full", sslrootcert=certificates.file("stranger")))
         self.assertEqual(self.entries(), "a")
+
+    def test_tls_of_newer_clients(self):
+        """libpq 17 names its protocol (ALPN), and may begin with TLS without asking."""
+        certificates = Certificates(self.folder)
+        certificates.sign("server")
+        sidecar = self.start_sidecar("--tls-certificate", certificates.file("server"), "--tls-key",
+                                     certificates.key("server"))
+
+        def outcome(is_direct, *protocols):
+            context = ssl.create_default_context(cafile=certificates.file("ca"))
+            if protocols:
+                context.set_alpn_protocols(protocols)
+            client = RawClient(sidecar.data)
+            self.addCleanup(client.close)
+            try:
+                client.encrypt(context, is_direct)
+            except ssl.SSLError as error:
+                return str(error)
+            return client.start(("user", "postgres"), ("database", self.database))[-1][0]
+
+        for is_direct in (False, True):
+            self.assertEqual(outcome(is_direct, "postgresql"), b"Z")
+            self.assertEqual(outcome(is_direct, "h2", "postgresql"), b"Z")
+            self.assertIn("no application protocol", outcome(is_direct, "http/1.1"))
+        self.assertEqual(outcome(False), b"Z")
+        self.assertIsNone(outcome(True))
 
     def test_tls_to_the_server_and_passwords(self):
         certificates = Certificates(self.folder)

@@ -54,10 +54,11 @@ class RawClient:
     def close(self):
         self._socket.close()
 
-    def encrypt(self, context):
-        """Before start()."""
-        self.send(struct.pack("!ii", 8, 80877103))
-        assert self._socket.recv(1) == b"S"
+    def encrypt(self, context, is_direct=False):
+        """Before start(). is_direct: without asking."""
+        if not is_direct:
+            self.send(struct.pack("!ii", 8, 80877103))
+            assert self._socket.recv(1) == b"S"
         self._socket = context.wrap_socket(self._socket, server_hostname="localhost")
 
     def start(self, *parameters):

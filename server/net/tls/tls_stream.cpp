@@ -47,6 +47,13 @@ Task<TlsStream::Error> TlsStream::handshake(Socket& socket) {
   co_return error;
 }
 
+std::string_view TlsStream::protocol() const noexcept {
+  const unsigned char* name = nullptr;
+  unsigned int bytes = 0;
+  ::SSL_get0_alpn_selected(ssl_, &name, &bytes);
+  return {reinterpret_cast<const char*>(name), bytes};
+}
+
 TlsStream::Error TlsStream::outcome(int result) noexcept {
   if (result > 0) return {};
   const auto system_error = errno;

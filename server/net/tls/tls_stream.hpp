@@ -31,6 +31,8 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   [[nodiscard]] Task<Error> handshake(Socket& socket);
+  // What the handshake agreed on by ALPN; empty: nothing.
+  [[nodiscard]] std::string_view protocol() const noexcept;
   // is_open: the descriptor is still the socket's.
   [[nodiscard]] Read read_now(bool is_open, char* data, std::size_t bytes);
   [[nodiscard]] Error write_now(bool is_open, std::string_view& first, std::string_view& second);
