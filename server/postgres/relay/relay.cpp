@@ -326,6 +326,10 @@ void Relay::take_back() {
       specials_.erase(undone.name);
     }
   }
+  if (end != expected_.begin()) {
+    is_read_only_ = expected_.front().was_read_only;
+    is_chained_read_only_ = expected_.front().was_chained_read_only;
+  }
   is_skipping_ = end == expected_.end();
   expected_.erase(expected_.begin(), end);
 }

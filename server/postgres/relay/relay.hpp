@@ -80,8 +80,9 @@ class Relay {
     bool wraps = false;     // what is ours, and begins a block around a CALL
     bool unwraps = false;   // of the client, and ends that block, or makes it the client's own
     bool is_replaced = false;
-    std::optional<Special> before{};  // what the name stood for
-    std::size_t rollbacks_to = 0;     // so many tags of a ROLLBACK are of one to a savepoint
+    std::optional<Special> before{};                            // what the name stood for
+    bool was_read_only = false, was_chained_read_only = false;  // the transaction, ahead of it
+    std::size_t rollbacks_to = 0;  // so many tags of a ROLLBACK are of one to a savepoint
   };
   using Whose = Expected::Whose;
   static constexpr std::size_t expected_max = 4'096;

@@ -137,6 +137,8 @@ void Relay::expect(char request, Whose whose) {
   Expected expected;
   expected.request = request;
   expected.whose = whose;
+  expected.was_read_only = is_read_only_;
+  expected.was_chained_read_only = is_chained_read_only_;
   expected_.push_back(std::move(expected));
 }
 
@@ -350,18 +352,16 @@ void Relay::take_bind(std::string_view message, std::string_view body) {
   if (kind == Kind::begin || kind == Kind::set_transaction)
     bound = look_at(specials_.find(*name)->second.text);
   bound.kind = kind;
-  if (portal->empty()) {
-    portal_ = bound;
-  } else {
-    note_mode(bound);
-  }
+  if (portal->empty()) portal_ = bound;
   if (!name->empty() && has_text(kind)) {
     if (message.size() < read_number(message.substr(1)) + 1)
       return end("08P01", "a statement for transactions or settings takes no parameters");
-    return bind_special(*portal, specials_.find(*name)->second.text, body);
+    bind_special(*portal, specials_.find(*name)->second.text, body);
+  } else {
+    to_server_.append(message);
+    expect('B');
   }
-  to_server_.append(message);
-  expect('B');
+  if (!portal->empty()) note_mode(bound);
 }
 
 void Relay::take_execute(std::string_view message, std::string_view body) {

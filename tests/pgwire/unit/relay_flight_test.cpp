@@ -181,6 +181,25 @@ TEST_F(SavepointTest, RollbackToItThatAnErrorSkipsStandsForNoOther) {
   EXPECT_TRUE(is_admitted_anew());
 }
 
+// What is skipped behind an error says nothing of the transaction, nor of the one that it is chained to.
+TEST_F(RelayTest, ModeThatAnErrorSkipsIsHandedToNoTransaction) {
+  const Messages chained{parse("", "commit and chain"), bind("", ""), execute()};
+  const Messages set{parse("", "set transaction read only"), bind("p", ""), execute("p")};
+  for (const auto& skipped : {chained, set, joined(set, chained)}) {
+    const bool begins_read_only = skipped == chained;
+    begin_fenced();
+    client({query(begins_read_only ? "begin read only" : "begin")});
+    server({done("BEGIN"), ready('T')});
+    client(joined(joined({parse("", "x")}, skipped), {sync}));
+    server({error("42601"), ready('E')});
+    client({query("rollback and chain")});
+    server({{'3', ""}, {'3', ""}, done("ROLLBACK"), ready('T')});
+    (void)sent();
+    client({query("update t set a = 1")});
+    EXPECT_TRUE(sent()[0].body.starts_with("SET TRANSACTION READ WRITE;"));
+  }
+}
+
 TEST_F(RelayTest, QueryInTheMiddleOfAFlightEndsTheSession) {
   begin_fenced();
   client({parse("", "select 1"), {'H', ""}});
