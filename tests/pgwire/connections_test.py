@@ -109,13 +109,6 @@ class ConnectionsTest(SidecarTest):
         link.close()
         wait_until(lambda: self.lets_in(sidecar))
 
-    def lets_in(self, sidecar):
-        try:
-            psycopg.connect(self.conninfo(sidecar)).close()
-            return True
-        except psycopg.OperationalError:
-            return False
-
     def test_statement_over_the_limit_ends_the_session(self):
         sidecar = self.start_sidecar("--statement-limit", "4096")
         link = self.connect(sidecar, ONE, autocommit=True)

@@ -5,6 +5,7 @@ import json
 import subprocess
 import urllib.parse
 
+import psycopg
 import postgres_server
 import support
 from waiting import LIMIT_S
@@ -48,6 +49,13 @@ class SidecarTest(support.BinaryTest):
         if claims:
             words["options"] = claims_text(*claims)
         return f"postgres:///{self.database}?" + urllib.parse.urlencode(words, quote_via=urllib.parse.quote)
+
+    def lets_in(self, sidecar):
+        try:
+            psycopg.connect(self.conninfo(sidecar)).close()
+            return True
+        except psycopg.OperationalError:
+            return False
 
     def psql(self, sidecar, sql, *claims, arguments=(), stops=True):
         """What psql prints of a script; stops: raises SqlError at the first failure, else answers (stdout, stderr)."""

@@ -104,13 +104,6 @@ class StrangersTest(SidecarTest):
             link.close()
         wait_until(lambda: self.lets_in(sidecar), what="a place")
 
-    def lets_in(self, sidecar):
-        try:
-            psycopg.connect(self.conninfo(sidecar)).close()
-            return True
-        except psycopg.OperationalError:
-            return False
-
     def test_there_is_a_descriptor_for_the_server_of_each_client(self):
         """As many clients as are let in have a connection to the server each, and the control side still answers."""
         limited = self.write("limited", f'#!/bin/sh\nulimit -n 256\nexec "{support.BINARY}" "$@"\n')
