@@ -241,7 +241,7 @@ Finding Examination::look_at_protection(const char* name) {
       connection_.run(fmt::format("SELECT CONCAT(p.db, '.', p.name) FROM ({}) p", protected_tables));
   if (all.empty()) return {Level::ok, name, "no table is protected"};
   const auto partly = connection_.run(
-      fmt::format("SELECT CONCAT(p.db, '.', p.name) FROM ({}) p WHERE p.triggers < 3", protected_tables));
+      fmt::format("SELECT CONCAT(p.db, '.', p.name) FROM ({}) p WHERE p.triggers < 5", protected_tables));
   if (!partly.empty())
     return {Level::danger, name, names_of(partly) + ": a trigger is missing; protect it again"};
   const auto cascades = connection_.run(fmt::format(

@@ -53,8 +53,17 @@ BEGIN
   IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF;
 END
 //
--- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x. After the
--- row was written, when its AUTO_INCREMENT and what other triggers made of it are there.
+-- The same after it was written: only a later trigger can have moved it since the other was judged.
+DROP PROCEDURE IF EXISTS require_row_after
+//
+CREATE PROCEDURE require_row_after(
+  old_resource VARCHAR(600) CHARACTER SET utf8mb4, new_resource VARCHAR(600) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF
+//
+-- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x. Before the
+-- row is written, because within a stored function or trigger that handles errors the server keeps a row that is refused
+-- afterwards; and afterwards, because a later trigger may have made another row of it.
 DROP PROCEDURE IF EXISTS protect
 //
 CREATE PROCEDURE protect(
@@ -62,9 +71,9 @@ CREATE PROCEDURE protect(
   expression VARCHAR(2000) CHARACTER SET utf8mb4)
 READS SQL DATA
 BEGIN
-  DECLARE engine_name VARCHAR(64) CHARACTER SET utf8mb4;
+  DECLARE engine_name, numbered VARCHAR(64) CHARACTER SET utf8mb4;
   DECLARE target, here VARCHAR(300) CHARACTER SET utf8mb4;
-  DECLARE old_row, new_row VARCHAR(2000) CHARACTER SET utf8mb4;
+  DECLARE old_row, new_row, first_row VARCHAR(4000) CHARACTER SET utf8mb4;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SELECT t.engine INTO engine_name FROM information_schema.tables t
   WHERE t.table_schema = db AND t.table_name = table_name AND t.table_type = 'BASE TABLE';
@@ -76,23 +85,30 @@ BEGIN
     CALL invalid('the expression names a column of the row, as in CONCAT(''accounts/'', ROW.id)');
   END IF;
   SET target = CONCAT('`', REPLACE(db, '`', '``'), '`.`', REPLACE(table_name, '`', '``'), '`');
-  SET here = CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`');
+  SET here = CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`.');
   SET old_row = REPLACE(expression, 'ROW.', 'OLD.');
   SET new_row = REPLACE(expression, 'ROW.', 'NEW.');
+  -- A number that the server is to give is 0 before the row is written, which would be another resource.
+  SELECT c.column_name INTO numbered FROM information_schema.columns c
+  WHERE c.table_schema = db AND c.table_name = table_name AND c.extra LIKE '%auto_increment%';
+  SET first_row = COALESCE(REGEXP_REPLACE(new_row, CONCAT('(?i)NEW[.]`?\\Q', numbered, '\\E\\b`?'),
+                                          CONCAT('NULLIF(NEW.`', numbered, '`, 0)')), new_row);
   SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';\nCREATE TRIGGER ',
-                trigger_name(db, table_name, e.event), ' AFTER ', e.event, ' ON ', target, ' FOR EACH ROW CALL ', here,
-                CASE e.event WHEN 'INSERT' THEN CONCAT('.require_row(', new_row, ');')
-                             WHEN 'DELETE' THEN CONCAT('.require_row(', old_row, ');')
-                             ELSE CONCAT('.require_rows(', old_row, ', ', new_row, ');') END) AS statement
-  FROM (SELECT 'INSERT' AS event UNION ALL SELECT 'UPDATE' UNION ALL SELECT 'DELETE') e;
+                trigger_name(db, table_name, e.event), e.moment, target, ' FOR EACH ROW CALL ', here, e.judgement, ';')
+    AS statement
+  FROM (SELECT 'insert' AS event, ' BEFORE INSERT ON ' AS moment, CONCAT('require_row(', first_row, ')') AS judgement
+        UNION ALL SELECT 'update', ' BEFORE UPDATE ON ', CONCAT('require_rows(', old_row, ', ', new_row, ')')
+        UNION ALL SELECT 'delete', ' BEFORE DELETE ON ', CONCAT('require_row(', old_row, ')')
+        UNION ALL SELECT 'inserted', ' AFTER INSERT ON ', CONCAT('require_row(', new_row, ')')
+        UNION ALL SELECT 'updated', ' AFTER UPDATE ON ', CONCAT('require_row_after(', old_row, ', ', new_row, ')')) e;
 END
 //
 DROP FUNCTION IF EXISTS trigger_name
 //
 CREATE FUNCTION trigger_name(
   db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4,
-  event VARCHAR(6) CHARACTER SET utf8mb4) RETURNS VARCHAR(200) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
-RETURN CONCAT('`', REPLACE(db, '`', '``'), '`.fenceguard_', LOWER(event), '_', MD5(table_name))
+  event VARCHAR(8) CHARACTER SET utf8mb4) RETURNS VARCHAR(200) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
+RETURN CONCAT('`', REPLACE(db, '`', '``'), '`.fenceguard_', event, '_', MD5(table_name))
 //
 -- Rows: the statements that take the protection off.
 DROP PROCEDURE IF EXISTS unprotect
@@ -100,5 +116,6 @@ DROP PROCEDURE IF EXISTS unprotect
 CREATE PROCEDURE unprotect(db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4)
 NO SQL
 SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';') AS statement
-FROM (SELECT 'INSERT' AS event UNION ALL SELECT 'UPDATE' UNION ALL SELECT 'DELETE') e
+FROM (SELECT 'insert' AS event UNION ALL SELECT 'update' UNION ALL SELECT 'delete' UNION ALL SELECT 'inserted'
+      UNION ALL SELECT 'updated') e
 //

@@ -60,7 +60,7 @@ class Protected(ServerTest):
         for sql in ("update guarded set balance = 1 where id = 1", "delete from guarded where id = 1",
                     "insert into guarded values (4, 1)", "replace into guarded values (1, 1)",
                     "insert into guarded values (1, 1) on duplicate key update balance = 1",
-                    "insert into guarded (balance) values (1)", "update guarded set balance = 1",
+                    "update guarded set balance = 1",
                     "insert into guarded select id + 3, balance from guarded"):
             self.assertEqual(self.outcome(client, sql), MISSING, sql)
         self.assertEqual(self.sql("select id, balance from guarded"), ((1, 100), (2, 100), (3, 100)))
@@ -117,14 +117,48 @@ class Protected(ServerTest):
         client.run(f"set @fenceguard_claims = '{claims.replace('34 a', '35 b')}'")
         self.assertEqual(self.outcome(client, "update guarded set balance = 1 where id = 1"), "advance")
 
-    def test_a_row_whose_number_the_server_gives_is_judged_by_it(self):
+    def test_a_row_whose_number_the_server_is_to_give_is_refused(self):
+        """Which resource it is of is known only when it is there, and then it may stay (see below)."""
         client = self.session()
+        client.run("call advance('accounts/0', 34, 'a')")
         client.run("alter table guarded auto_increment = 4")
         client.run("start transaction")
-        client.run(ADMIT.format(4, 34, "a"))
-        self.assertEqual(self.outcome(client, "insert into guarded (balance) values (1)"), "done")
-        self.assertEqual(self.outcome(client, "insert into guarded (balance) values (1)"), MISSING)
+        for number in (0, 4):
+            client.run(ADMIT.format(number, 34, "a"))
+        for sql in ("insert into guarded (balance) values (1)", "insert into guarded values (null, 1)", "insert into guarded values (0, 1)"):
+            self.assertIn("a resource is missing", self.assert_fails(client, sql, 1644))
+        self.assertEqual(self.outcome(client, "insert into guarded values (4, 1)"), "done")
         client.run("rollback")
+
+    def test_a_refused_row_does_not_stay_where_the_error_is_handled_within_a_function_or_a_trigger(self):
+        """There the server undoes no statement: what a trigger refuses after the row is written is there all the same."""
+        rows = self.sql("select id, balance from guarded")
+        self.sql("create table if not exists other (id bigint) engine = innodb")
+        client = self.session()
+        for sql in ("update guarded set balance = 1 where id = 1", "delete from guarded where id = 1",
+                    "update guarded set id = 4 where id = 1", "insert into guarded values (4, 1)",
+                    "insert into guarded (balance) values (1)", "replace into guarded values (1, 1)",
+                    "insert into guarded values (1, 1) on duplicate key update balance = 1",
+                    "insert ignore into guarded values (4, 1)", "update ignore guarded set balance = 1"):
+            body = f"begin declare continue handler for sqlexception begin end; {sql};"
+            for statement in ("drop function if exists handled", f"create function handled() returns int {body} return 1; end",
+                              "drop trigger if exists handled", f"create trigger handled after insert on other for each row {body} end"):
+                self.sql(statement)
+            self.assertEqual(client.run("select handled()"), ((1,),))
+            client.run("insert into other values (1)")
+            self.assertEqual(self.sql("select id, balance from guarded"), rows, sql)
+        self.sql("drop table other")
+
+    def test_a_row_that_a_later_trigger_moves_is_judged_where_it_landed(self):
+        for event, sql in (("insert", "insert into guarded values (4, 1)"), ("update", "update guarded set balance = 1 where id = 1")):
+            self.sql(f"create trigger moving before {event} on guarded for each row set new.id = 5")
+            client = self.session()
+            client.run("start transaction")
+            for number in (1, 4):
+                client.run(ADMIT.format(number, 34, "a"))
+            self.assertEqual(self.outcome(client, sql), MISSING)
+            client.run("rollback")
+            self.sql("drop trigger moving")
 
     def test_a_closed_fence_and_one_below_the_floor_refuse(self):
         client = self.session()
