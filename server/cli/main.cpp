@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "guard/error.hpp"
 #include "server/cli/command.hpp"
@@ -146,6 +147,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace fenceguard::cli
 
 int main(int count, char** values) {
+  // A parent that ignores it would else leave us without the ends of our own children (waitpid: ECHILD).
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     // Processes of the demonstrations, not for people.
     const std::string_view word = count > 1 ? values[1] : "";

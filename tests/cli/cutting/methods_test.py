@@ -9,6 +9,7 @@ import json
 import os
 import threading
 import unittest
+import unittest.mock
 
 import lane_test
 import server_process
@@ -117,6 +118,12 @@ class BadCommands(MethodTest):
     def test_what_it_says_is_one_line_of_the_log(self):
         server, _ = self.take_over(self.script("printf 'a\\nlevel=error \"b\"\\033[2J'"))
         self.assertIn(r'detail="a level=error \"b\" [2J"', server.log())
+
+    def test_its_end_is_seen_where_our_parent_ignored_sigchld(self):
+        binary = make_script(self.path("ignoring"), f'#!/bin/sh\nexec env --ignore-signal=CHLD {support.BINARY} "$@"\n')
+        with unittest.mock.patch("support.BINARY", binary):
+            server, status = self.take_over(self.script("exit 0"), timeout="5s")
+        self.assertEqual((status, self.counted(server, "command", "success")), (204, 1))
 
     def test_one_that_leaves_a_daemon_with_its_output_does_not_hold_up_the_take_over(self):
         server, status = self.take_over(self.script("sleep 20 & exit 0"))
