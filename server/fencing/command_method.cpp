@@ -50,9 +50,57 @@ std::string reason() {
   return std::generic_category().message(errno);
 }
 
-// In the command's process, which is a copy of one with several threads: calls of the system alone.
-[[noreturn]] void become(const char* path, char* const* environment, int output, pid_t parent) {
+// In a process that is a copy of one with several threads: calls of the system alone. Leads a process group,
+// and kills it, with itself, when parent dies.
+[[noreturn]] void keep_group(pid_t parent) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // The state's lock, above all: it is ours for as long as one process has it open.
+  ::syscall(SYS_close_range, 0U, UINT_MAX, 0U);
+  // What else sends a signal, such as the command to its group, says nothing of the parent.
+  while (::getppid() == parent) ::sigwaitinfo(&all, nullptr);
+  ::kill(0, SIGKILL);
+  ::_exit(0);
+}
+
+// The process group of a command, which does not outlive this process even where that is killed: of the
+// command's own children no signal of the parent's death (PR_SET_PDEATHSIG) would come to any.
+class Group {
+ public:
+  Group() {
+    const pid_t parent = ::getpid();
+    keeper_ = ::fork();
+    if (keeper_ == 0) keep_group(parent);
+    if (keeper_ < 0) throw Unavailable("cannot fork: " + reason());
+    ::setpgid(keeper_, keeper_);  // in both processes, because either may be the first to need it
+  }
+  // Of the group its keeper alone.
+  ~Group() {
+    ::kill(keeper_, SIGKILL);
+    ::waitpid(keeper_, nullptr, 0);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  [[nodiscard]] pid_t number() const noexcept { return keeper_; }
+  void kill() const { ::kill(-keeper_, SIGKILL); }
+
+ private:
+  pid_t keeper_ = 0;
+};
+
+struct Program {
+  const char* path;
+  char* const* environment;
+  int output;
+};
+
+// In the command's process, likewise.
+[[noreturn]] void become(const Program& program, pid_t group, pid_t parent) {
+  if (::setpgid(0, group) != 0) ::_exit(127);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);
   struct sigaction usual {};
@@ -63,11 +111,11 @@ std::string reason() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   const int nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
+  ::dup2(program.output, STDOUT_FILENO);
+  ::dup2(program.output, STDERR_FILENO);
   if (::syscall(SYS_close_range, 3U, UINT_MAX, 0U) != 0) ::_exit(127);
-  std::array<char*, 2> words{const_cast<char*>(path), nullptr};
-  ::execve(path, words.data(), environment);
+  std::array<char*, 2> words{const_cast<char*>(program.path), nullptr};
+  ::execve(program.path, words.data(), program.environment);
   ::_exit(errno == ENOENT ? 127 : 126);
 }
 
@@ -88,9 +136,9 @@ class Run {
     const Descriptor write_end{ends[1]};
     const pid_t parent = ::getpid();
     process_ = ::fork();
-    if (process_ == 0) become(path.c_str(), environment.data(), ends[1], parent);
+    if (process_ == 0) become({path.c_str(), environment.data(), ends[1]}, group_.number(), parent);
     if (process_ < 0) throw Unavailable("cannot fork: " + reason());
-    ::setpgid(process_, process_);  // in both processes, because either may be the first to need it
+    ::setpgid(process_, group_.number());
     ended_.emplace(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0U)));
     ::fcntl(output_->number(), F_SETFL, O_NONBLOCK);
   }
@@ -114,8 +162,7 @@ class Run {
   }
 
   void kill() {
-    ::kill(-process_, SIGKILL);
-    ::kill(process_, SIGKILL);
+    group_.kill();
     pollfd ended{ended_->number(), POLLIN, 0};
     ::poll(&ended, 1, static_cast<int>(end_after.count()));
     (void)reap();
@@ -143,6 +190,7 @@ class Run {
     return status;
   }
 
+  const Group group_;
   pid_t process_ = 0;  // 0: it has ended
   std::optional<Descriptor> output_;
   std::optional<Descriptor> ended_;

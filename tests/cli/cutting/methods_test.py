@@ -84,14 +84,37 @@ class MethodTest(lane_test.LaneTest):
 
 
 class BadCommands(MethodTest):
+    def hanging(self):
+        return self.script(f"sleep 1000 & echo $! > {self.path('child')}; wait")
+
+    def child(self):
+        """What the hanging one started."""
+        def number():
+            try:
+                with open(self.path("child"), encoding="ascii") as file:
+                    return int(file.read() or 0)
+            except FileNotFoundError:
+                return 0
+        return wait_until(number, what="the command's own child")
+
     def test_one_that_hangs_is_killed_with_what_it_started(self):
-        server, status = self.take_over(self.script(f"sleep 1000 & echo $! > {self.path('child')}; wait"),
-                                        timeout="2s")
+        server, status = self.take_over(self.hanging(), timeout="2s")
         self.assertEqual((status, self.counted(server, "command", "timeout")), (503, 1))
         self.assertIn("it did not end within 2000 ms, and was killed", server.log())
-        with open(self.path("child"), encoding="ascii") as file:
-            child = int(file.read())
+        wait_until(lambda: is_over(self.child()), what="the end of what it started")
+        self.assertEqual(support.descendants(server.process.pid), [])
+
+    def test_one_that_hangs_ends_with_what_it_started_when_the_guard_is_killed(self):
+        server = self.guard(methods=[self.hanging()], timeout="1000s")
+        self.put(server, 34)
+        self.pool.submit(self.put, server, 35)
+        child = self.child()
+        server.kill()
         wait_until(lambda: is_over(child), what="the end of what it started")
+
+    def test_a_signal_that_one_sends_to_its_own_group_kills_nothing_else(self):
+        server, status = self.take_over(self.script("trap '' TERM; kill -TERM 0; exit 0"))
+        self.assertEqual((status, self.counted(server, "command", "success")), (204, 1))
 
     def test_one_that_prints_a_gigabyte_is_heard_for_a_few_kilobytes(self):
         server, status = self.take_over(self.script(f"head -c {GIGABYTE} /dev/zero | tr '\\0' x; exit 0"))
