@@ -40,7 +40,8 @@ std::unique_ptr<FenceMethod> open_method(const std::string& text, std::string_vi
   const std::string_view word{text.data(), colon};
   const auto parameter = std::string_view{text}.substr(std::min(colon + 1, text.size()));
   if (word == "command") return std::make_unique<CommandMethod>(std::string{parameter});
-  if (word == "http") return std::make_unique<HttpMethod>(parameter);
+  if (word == "http" || word == "https")  // http:URL, or the URL itself
+    return std::make_unique<HttpMethod>(parameter.starts_with("//") ? std::string_view{text} : parameter);
   if (own) {
     if (auto method = own(word, parameter)) return method;
   }
@@ -49,10 +50,11 @@ std::unique_ptr<FenceMethod> open_method(const std::string& text, std::string_vi
       throw InvalidInput(
           fmt::format("--fence-method {}: it is for {}, and this is {}", known, fits, storage));
   }
-  throw InvalidInput(fmt::format(
-      "--fence-method: '{}' is none; there are command:PATH, http:URL, terminate-backends, kill-client:WHICH "
-      "and upstream-reset",
-      printable(word, 64)));
+  throw InvalidInput(
+      fmt::format("--fence-method: '{}' is none; there are command:PATH, http:URL, https:URL, "
+                  "terminate-backends, kill-client:WHICH "
+                  "and upstream-reset",
+                  printable(word, 64)));
 }
 
 }  // namespace

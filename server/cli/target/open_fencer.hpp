@@ -14,7 +14,7 @@ inline constexpr Setting fence_method_setting{
     .name = "fence-method",
     .placeholder = "METHOD",
     .help =
-        "how an old holder is cut off before the next one goes on: command:PATH, http:URL, "
+        "how an old holder is cut off before the next one goes on: command:PATH, http:URL or https:URL, "
         "terminate-backends (exec, postgres: storage), kill-client:WHICH (exec, redis: storage), "
         "upstream-reset (serve, http: storage); several are tried in order until one succeeds",
     .is_repeatable = true};

@@ -28,10 +28,10 @@ class LaneTest(support.BinaryTest):
         self.pool = concurrent.futures.ThreadPoolExecutor(8)
         self.addCleanup(self.pool.shutdown)
 
-    def guard(self, *more, methods=None, settle="300ms", timeout="20s"):
+    def guard(self, *more, methods=None, settle="300ms", timeout="20s", env=None):
         words = [f"--fence-method={method}" for method in methods or [self.method.word]]
         return self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
-                          "--settle", settle, "--fence-timeout", timeout, *words, *more)
+                          "--settle", settle, "--fence-timeout", timeout, *words, *more, env=env)
 
     def put(self, server, token, holder=None, resource="r", deed="", method="PUT"):
         claim = {"Fencing-Token": str(token), "Fencing-Holder": holder or f"h{token}", "Upstream-Do": deed}

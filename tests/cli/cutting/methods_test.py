@@ -7,10 +7,12 @@ with a sentence, in the log and the metrics, and never more; and what cannot wor
 import http.server
 import json
 import os
+import ssl
 import threading
 import unittest
 import unittest.mock
 
+import certificates
 import lane_test
 import server_process
 import support
@@ -23,7 +25,7 @@ GIGABYTE = 1_000_000_000
 class Service:
     """An HTTP service that answers each POST with a status, or never, or without end."""
 
-    def __init__(self, status=200, is_silent=False, is_endless=False):
+    def __init__(self, status=200, is_silent=False, is_endless=False, shown=None):
         self.calls = []
         self.over = threading.Event()
         service = self
@@ -48,10 +50,14 @@ class Service:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if shown:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*shown)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def word(self, path="/off?node=a"):
-        return f"http:http://127.0.0.1:{self.server.server_address[1]}{path}"
+    def word(self, path="/off?node=a", begin="http:http:"):
+        return f"{begin}//127.0.0.1:{self.server.server_address[1]}{path}"
 
     def close(self):
         self.over.set()
@@ -174,6 +180,31 @@ class Services(MethodTest):
         _, status = self.take_over(self.service(is_endless=True).word())
         self.assertEqual(status, 503)
 
+    def test_a_stop_waits_for_none(self):
+        server = self.guard(methods=[self.service(is_silent=True).word()], timeout="1000s")
+        self.put(server, 34)
+        waiting = self.pool.submit(self.put, server, 35)
+        wait_until(lambda: "fenceguard_lane_waiting 1" in server.call("GET", "/metrics").body.decode(), what="the method")
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(waiting.result().status, 503)
+        self.assertIn('outcome=failure resource="r" old_token=34 new_token=35 detail="it was ended, because we stop"',
+                      server.log())
+
+    def take_over_under_tls(self, trusted, begin):
+        shown = certificates.Certificates(self.folder)
+        shown.sign("server")
+        service = self.service(shown=(shown.file("server"), shown.key("server")))
+        server, status = self.take_over(service.word(begin=begin), env={"SSL_CERT_FILE": shown.file(trusted)})
+        return server, status, len(service.calls)
+
+    def test_one_under_tls_is_called(self):
+        self.assertEqual(self.take_over_under_tls("ca", "https:")[1:], (204, 1))
+
+    def test_one_under_tls_whose_certificate_is_not_trusted_is_told_nothing(self):
+        server, *told = self.take_over_under_tls("stranger", "http:https:")
+        self.assertEqual(told, [503, 0])
+        self.assertIn("certificate verify failed", server.log())
+
     def test_one_that_is_not_there_has_failed(self):
         nowhere = server_process.Nowhere()
         self.addCleanup(nowhere.close)
@@ -216,8 +247,7 @@ class Refused(support.BinaryTest):
         self.refuse("the path is missing", "--fence-method", "command:")
 
     def test_a_url_that_is_none_is_refused(self):
-        self.refuse("it speaks no TLS", "--fence-method", "http:https://power/off")
-        self.refuse("reads http:http://HOST:PORT/PATH", "--fence-method", "http:power/off")
+        self.refuse("reads http://HOST:PORT/PATH or https://HOST:PORT/PATH", "--fence-method", "http:power/off")
         self.refuse("there is no user in its URL", "--fence-method", "http:http://me:secret@power/off")
 
     def test_a_method_that_does_not_fit_the_storage_is_refused(self):
