@@ -65,7 +65,7 @@ Rows rows_of(MYSQL_RES* result) {
 }  // namespace
 
 Connection::Connection(const Address& address)
-    : schema_{address.schema}, handle_{make_handle(), mysql_close} {
+    : schema_{address.schema}, address_{address}, handle_{make_handle(), mysql_close} {
   auto* handle = handle_.get();
   set_options(handle, address);
   const auto* host = address.host.empty() ? "localhost" : address.host.c_str();
@@ -81,8 +81,14 @@ Connection::Connection(const Address& address)
   }
 }
 
-Connection::Connection(st_mysql* borrowed, std::string schema)
-    : schema_{std::move(schema)}, handle_{borrowed, [](st_mysql*) {}} {}
+Connection::Connection(st_mysql* borrowed, std::string schema, std::optional<Address> same)
+    : schema_{std::move(schema)}, address_{std::move(same)}, handle_{borrowed, [](st_mysql*) {}} {
+  if (address_) address_->schema = schema_;
+}
+
+std::uint64_t Connection::id() const noexcept {
+  return mysql_thread_id(handle_.get());
+}
 
 void Connection::raise_failure() {
   const auto number = mysql_errno(handle_.get());

@@ -28,8 +28,10 @@ class Connection {
   // the password.
   explicit Connection(const Address& address);
   // Uses a connection of the caller's, whose character set must be utf8mb4. schema: the database of the
-  // fences. REQUIRES: it outlives this.
-  explicit Connection(st_mysql* borrowed, std::string schema = "fenceguard");
+  // fences. same: where a second session is opened if one is needed (see AdmitOptions::cut); nothing: none
+  // is. REQUIRES: it outlives this.
+  explicit Connection(st_mysql* borrowed, std::string schema = "fenceguard",
+                      std::optional<Address> same = std::nullopt);
 
   // The rows of one statement; of one with several results, of the first that has any. Throws
   // ServerError where the server answered with an error, and ConnectionLost (errors.hpp).
@@ -54,6 +56,10 @@ class Connection {
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
   [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
+  // Null: it was borrowed without one.
+  [[nodiscard]] const Address* address() const noexcept { return address_ ? &*address_ : nullptr; }
+  // The server's number of this session.
+  [[nodiscard]] std::uint64_t id() const noexcept;
   [[nodiscard]] st_mysql* handle() const noexcept { return handle_.get(); }
 
  private:
@@ -61,6 +67,7 @@ class Connection {
   [[nodiscard]] unsigned server_status() const;
 
   std::string schema_;
+  std::optional<Address> address_;
   std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;
   bool is_open_ = true;
   std::uint64_t affected_rows_ = 0;

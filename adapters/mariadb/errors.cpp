@@ -50,7 +50,7 @@ constexpr std::array<unsigned, 18> before_any_commit{
   if (error.number() == 1568) {
     throw InvalidInput(fmt::format("{}: a transaction is open, and this is one of its own", doing));
   }
-  if (error.number() == 1205) {
+  if (error.number() == lock_wait_timeout) {
     throw Unavailable(fmt::format("{}: older transactions are still open; nothing was done", doing));
   }
   if (!std::ranges::binary_search(before_any_commit, error.number())) raise_lost(stage, doing, reason);

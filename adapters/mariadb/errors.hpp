@@ -30,6 +30,8 @@ class ConnectionLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+constexpr unsigned lock_wait_timeout = 1205;  // of the server's numbers: older transactions are still open
+
 // What a call may have done when it fails.
 enum class Stage {
   before_commit,  // it commits nothing, or nothing of it was sent: no answer means that nothing was done

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/advance.hpp"
 #include "adapters/mariadb/fences/rulings.hpp"
 #include "guard/error.hpp"
 
@@ -48,7 +49,7 @@ void commit(Connection& connection, const Claim& claim) {
 
 Ruling Guard::advance(const Claim& claim) {
   const auto doing = fmt::format("advancing '{}'", claim.resource.name());
-  return advance_by(connection_, claim, options_.drain, options_.jump_max, doing);
+  return advance_by(connection_, claim, options_, doing);
 }
 
 Ruling Guard::start(const Claim& claim) {
@@ -60,9 +61,25 @@ Ruling Guard::start(const Claim& claim) {
     arguments.push_back(std::to_string(options_.drain.count()));
     arguments.push_back(bound_of(claim, options_.jump_max));
     // What it commits is an advance: nothing of the write.
-    const auto rows =
-        mapped(Stage::before_commit, doing, [&] { return connection_.call("start_admitted", arguments); });
-    return ruling_of(rows, claim);
+    const auto call = [&] { return connection_.call("start_admitted", arguments); };
+    const auto begin = [&]() -> std::optional<Rows> {
+      try {
+        return call();
+      } catch (const ServerError& error) {
+        if (error.number() != lock_wait_timeout || !options_.cut) throw;
+        return std::nullopt;
+      }
+    };
+    auto rows = mapped(Stage::before_commit, doing, begin);
+    if (!rows) {
+      roll_back();
+      auto at_once = options_;
+      at_once.drain = std::chrono::seconds{0};  // it has been waited for
+      auto advanced = advance_by(connection_, claim, at_once, doing);
+      if (advanced.verdict != Verdict::admitted) return advanced;
+      rows = mapped(Stage::before_commit, doing, call);
+    }
+    return ruling_of(*rows, claim);
   } catch (...) {
     if (!is_callers) roll_back();
     throw;

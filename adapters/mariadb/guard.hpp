@@ -14,20 +14,13 @@
 //
 // Thread safety: that of the connection.
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
-#include <optional>
 
+#include "adapters/mariadb/admit_options.hpp"
 #include "adapters/mariadb/connection.hpp"
 #include "guard/guard.hpp"
 
 namespace fenceguard::mariadb {
-
-struct AdmitOptions {
-  std::chrono::seconds drain{5};  // an advance waits so long for older transactions
-  std::int64_t jump_max = 0;      // see is_implausible(); 0: no bound
-};
 
 // Judges the claim for the rest of the transaction, in one round trip. It must equal the fence: advance it
 // before, in Guard::advance(). After a refusal or a fault the transaction was rolled back, and every write
@@ -48,7 +41,10 @@ class Guard : public fenceguard::Guard {
   explicit Guard(Connection& connection, AdmitOptions options = {})
       : connection_{connection}, options_{options} {}
 
-  // One round trip, and one transaction of its own.
+  // One round trip, and one transaction of its own. Where older transactions are still open after the drain,
+  // a second session looks for those that keep the fence's row, and ends their sessions (KILL), within 5 s
+  // more: what is open in them is rolled back. That needs the privilege PROCESS, and CONNECTION ADMIN for
+  // other users' sessions. Throws Unavailable where they stay, and says what was missing.
   [[nodiscard]] Ruling advance(const Claim& claim) override;
 
   // {judge; apply} as one READ COMMITTED transaction, after an advance in one of its own where the claim

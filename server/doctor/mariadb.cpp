@@ -194,9 +194,9 @@ Finding Examination::look_at_transactions(const char* name) {
   }
   if (variable("idle_write_transaction_timeout") == "0" && variable("idle_transaction_timeout") == "0") {
     return {Level::warning, name,
-            "none is open for long, and nothing would end one: a client that stands still under a claim "
-            "keeps the "
-            "next holder out; set idle_write_transaction_timeout and idle_readonly_transaction_timeout, or "
+            "none is open for long, and the server would end none: a client that stands still under a claim "
+            "keeps the next holder out, unless that one may end it (PROCESS, CONNECTION ADMIN); set "
+            "idle_write_transaction_timeout and idle_readonly_transaction_timeout, or "
             "idle_transaction_timeout"};
   }
   return {Level::ok, name, "none is open for long"};

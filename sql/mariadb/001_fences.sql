@@ -45,6 +45,12 @@ CREATE TABLE IF NOT EXISTS commit_marks (
   id VARBINARY(36) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB
 //
+-- Always empty. To delete from it gives a transaction a number of its own, by which InnoDB tells whose lock another waits
+-- for: one that has only shared locks has none.
+CREATE TABLE IF NOT EXISTS admissions (
+  id TINYINT NOT NULL PRIMARY KEY
+) ENGINE = InnoDB
+//
 -- What people look at. It names no holder: token and holder together are a claim.
 CREATE OR REPLACE VIEW fence AS
   SELECT CONVERT(f.resource USING utf8mb4) AS resource, f.token, f.sequence, f.closed, f.updated_at FROM fences f

@@ -78,8 +78,13 @@ END
 DROP PROCEDURE IF EXISTS note_claim
 //
 CREATE PROCEDURE note_claim(resource VARBINARY(512), token BIGINT, holder VARBINARY(128))
-NO SQL
+MODIFIES SQL DATA
 BEGIN
+  DECLARE mark VARCHAR(64) CHARACTER SET utf8mb4 DEFAULT CONCAT('fenceguard.admitted.', CONNECTION_ID());
+  DECLARE CONTINUE HANDLER FOR 1792 BEGIN END;  -- a transaction that only reads gets no number, and is not cut
+  -- For the next holder, so that it can cut this one: the session is one of ours, and which transaction it has.
+  IF NOT IS_USED_LOCK(mark) <=> CONNECTION_ID() THEN DO GET_LOCK(mark, 0); END IF;
+  DELETE FROM admissions WHERE id = 0;
   IF @fenceguard_claims IS NULL OR LENGTH(@fenceguard_claims) > 65536 OR NOT JSON_VALID(@fenceguard_claims) THEN
     SET @fenceguard_claims = '{}';
   END IF;

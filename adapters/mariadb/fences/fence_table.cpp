@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/advance.hpp"
 #include "adapters/mariadb/fences/rulings.hpp"
 #include "guard/error.hpp"
 
@@ -13,6 +14,9 @@ namespace {
 
 // So many fences are counted; of more, the engine's estimate is told.
 constexpr std::int64_t counted_max = 1000;
+
+// The procedures that set a fence by hand wait so long by themselves.
+constexpr std::chrono::seconds own_wait{5};
 
 std::string table(const Connection& connection, std::string_view name) {
   return fmt::format("{}.{}", quoted_name(connection.schema()), name);
@@ -61,12 +65,15 @@ FencePage list_fences(Connection& connection, const FenceListing& listing) {
 FenceView revoke(Connection& connection, const Resource& resource, const std::optional<Claim>& lease) {
   Row arguments{resource.name(), std::nullopt, std::nullopt};
   if (lease) arguments = arguments_of({resource, lease->token, lease->holder, std::nullopt});
-  connection.call("revoke_fence", arguments);
+  call_cutting(connection, std::nullopt, own_wait,
+               [&](auto) { return connection.call("revoke_fence", arguments); });
   return view_of(connection, resource);
 }
 
 FenceView rebase(Connection& connection, const FenceStore::Rebase& rebase) {
-  connection.call("rebase", {rebase.resource.name(), to_string(rebase.to), rebase.by});
+  const Row arguments{rebase.resource.name(), to_string(rebase.to), rebase.by};
+  call_cutting(connection, std::nullopt, own_wait,
+               [&](auto) { return connection.call("rebase", arguments); });
   return view_of(connection, rebase.resource);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/mariadb/errors.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::mariadb {
@@ -48,22 +47,6 @@ Ruling ruling_of(const Rows& rows, const Claim& claim) {
   const bool is_good = *verdict == Verdict::admitted || *verdict == Verdict::duplicate;
   if (is_good && claim.sequence) ruling.fence = Fence{claim.token, claim.holder, claim.sequence, false};
   return ruling;
-}
-
-Ruling advance_by(Connection& connection, const Claim& claim, std::chrono::seconds drain,
-                  std::int64_t jump_max, const std::string& doing) {
-  return mapped(Stage::at_commit, doing, [&] {
-    auto arguments = arguments_of(claim);
-    arguments.push_back(std::to_string(drain.count()));
-    arguments.push_back(bound_of(claim, jump_max));
-    const auto rows = connection.call("try_advance", arguments);
-    auto ruling = ruling_of(rows, claim.without_sequence());
-    if (ruling.verdict == Verdict::admitted) {
-      ruling.changed = number_in(rows, 2) != 0;
-      ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
-    }
-    return ruling;
-  });
 }
 
 }  // namespace fenceguard::mariadb

@@ -2,7 +2,6 @@
 
 // Claims as arguments of the procedures, and their rows as rulings. Thread-safe, but for the connection.
 
-#include <chrono>
 #include <string>
 
 #include "adapters/mariadb/connection.hpp"
@@ -22,9 +21,5 @@ namespace fenceguard::mariadb {
 
 // Of verdict and highest. Throws Implausible, and Unavailable where the fence was lowered meanwhile.
 [[nodiscard]] Ruling ruling_of(const Rows& rows, const Claim& claim);
-
-// try_advance(). Throws Implausible, Unavailable, OutcomeUnknown. doing: for messages.
-[[nodiscard]] Ruling advance_by(Connection& connection, const Claim& claim, std::chrono::seconds drain,
-                                std::int64_t jump_max, const std::string& doing);
 
 }  // namespace fenceguard::mariadb

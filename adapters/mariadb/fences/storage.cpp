@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "adapters/mariadb/fences/advance.hpp"
 #include "adapters/mariadb/fences/fence_table.hpp"
-#include "adapters/mariadb/fences/rulings.hpp"
 #include "adapters/mariadb/fences/session.hpp"
 #include "adapters/mariadb/token_source.hpp"
 #include "guard/error.hpp"
@@ -11,8 +11,6 @@
 
 namespace fenceguard::mariadb {
 namespace {
-
-constexpr std::chrono::seconds drain{5};
 
 // Every change is one call of a procedure, which is one transaction. Where its connection breaks, the
 // outcome is unknown; nothing is repeated.
@@ -29,7 +27,7 @@ class ServerDriver : public FenceDriver {
   Ruling advance(const Claim& claim) override {
     const auto doing = fmt::format("advancing '{}'", claim.resource.name());
     return session_.run(Stage::at_commit, doing, [&](Connection& connection) {
-      auto ruling = advance_by(connection, claim, drain, jump_max_, doing);
+      auto ruling = advance_by(connection, claim, {.jump_max = jump_max_}, doing);
       // Closed, or below the floor: the record tells.
       if (ruling.verdict == Verdict::stale && ruling.highest == claim.token.value())
         ruling.fence = view_of(connection, claim.resource).record;

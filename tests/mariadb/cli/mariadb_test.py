@@ -7,6 +7,7 @@ import subprocess
 import sys
 import unittest
 
+import pymysql
 import support
 from product_case import SECRET, ControlSide, ProductTest, claim_fields, claim_of
 from support import wait_until
@@ -98,6 +99,20 @@ class Commands(MariadbTest):
         done = self.expect(0, "exec", "--source", self.url, "--storage", self.url, "--resource", "jobs/1", "--", "sh", "-c",
                            "echo $FENCING_RESOURCE $FENCING_TOKEN")
         self.assertEqual(done.stdout, "jobs/1 1\n")
+
+    def test_the_next_holder_and_a_revoke_cut_a_transaction_that_stands_still(self):
+        SERVER.run(f"grant connection admin on *.* to app_{self.dbname}@127.0.0.1")
+        self.sql("call raise_counter(40)")
+        self.sql("call advance('jobs/1', 34, 'h')")
+        for end in (("exec", "--source", self.url, "--storage", self.url, "--resource", "jobs/1", "--", "true"),
+                    ("fence", "revoke", "--storage", self.url, "--resource", "jobs/1")):
+            [claim] = self.sql("select token, holder from fences where resource = 'jobs/1'")
+            with SERVER.session(self.dbname) as session:
+                session.run("start transaction")
+                session.run("call admit('jobs/1', %s, %s, null)", claim)
+                self.expect(0, *end)
+                with self.assertRaises(pymysql.Error):
+                    session.run("commit")
 
     def test_sql_installs_and_uninstalls_by_the_client(self):
         def client(text):

@@ -121,7 +121,7 @@ TEST_F(GuardTest, AnAdvanceThatOlderWritesKeepWaitingIsUnavailableAndMovesNothin
   auto older = database_.connect();
   older.run("START TRANSACTION");
   ASSERT_EQ(admit_in(older, claim(34)).verdict, Verdict::admitted);
-  Guard next{connection_, {.drain = std::chrono::seconds{1}}};
+  Guard next{connection_, {.drain = std::chrono::seconds{1}, .cut = false}};
   EXPECT_THAT([&] { (void)next.advance(claim(35, "b")); },
               ThrowsMessage<Unavailable>(HasSubstr("older transactions are still open")));
   EXPECT_THROW((void)next.write(claim(35, "b"), [](Connection&) { FAIL(); }), Unavailable);

@@ -1,0 +1,54 @@
+#include "adapters/mariadb/fences/advance.hpp"
+
+#include <fmt/format.h>
+
+#include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/holder_cutter.hpp"
+#include "adapters/mariadb/fences/rulings.hpp"
+#include "guard/error.hpp"
+
+namespace fenceguard::mariadb {
+namespace {
+
+constexpr std::chrono::seconds wait_after_cut{5};
+
+}  // namespace
+
+Rows call_cutting(Connection& connection, const std::optional<Claim>& newer, std::chrono::seconds drain,
+                  const std::function<Rows(std::chrono::seconds limit)>& call) {
+  try {
+    return call(drain);
+  } catch (const ServerError& error) {
+    if (error.number() != lock_wait_timeout || connection.address() == nullptr) throw;
+  }
+  HolderCutter cutter{*connection.address(), connection.id(), newer};
+  try {
+    return call(wait_after_cut);
+  } catch (const ServerError& error) {
+    const auto& objection = cutter.stop();
+    if (error.number() != lock_wait_timeout || objection.empty()) throw;
+    throw Unavailable(fmt::format("older transactions are still open, and nothing was done: {}", objection));
+  }
+}
+
+Ruling advance_by(Connection& connection, const Claim& claim, const AdmitOptions& options,
+                  const std::string& doing) {
+  return mapped(Stage::at_commit, doing, [&] {
+    const auto call = [&](std::chrono::seconds drain) {
+      auto arguments = arguments_of(claim);
+      arguments.push_back(std::to_string(drain.count()));
+      arguments.push_back(bound_of(claim, options.jump_max));
+      return connection.call("try_advance", arguments);
+    };
+    const auto rows =
+        options.cut ? call_cutting(connection, claim, options.drain, call) : call(options.drain);
+    auto ruling = ruling_of(rows, claim.without_sequence());
+    if (ruling.verdict == Verdict::admitted) {
+      ruling.changed = number_in(rows, 2) != 0;
+      ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
+    }
+    return ruling;
+  });
+}
+
+}  // namespace fenceguard::mariadb

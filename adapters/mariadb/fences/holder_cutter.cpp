@@ -1,0 +1,127 @@
+#include "adapters/mariadb/fences/holder_cutter.hpp"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+
+#include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/rulings.hpp"
+
+// Whom not to end, and what could make it so:
+//
+// - A transaction without a number of its own, which has shared locks alone: InnoDB shows 0 for all of them.
+//   An admission takes a number (admissions in 001_fences.sql). A prepared one (XA) has no session.
+// - Who locked the row by hand. An admission marks its session, by a lock of the server's (note_claim()).
+// - A newer claim whose advance or COMMIT takes long: the fence is judged as it is with what is not
+// committed.
+// - Who waits for the row as well, before us: it has nothing yet.
+// - A call of the procedures that is about to let go of the row again: it is not seen twice, a while apart.
+// - Who is out of the way by now. InnoDB answers from what it had collected for others a tenth of a second
+//   before, or longer; only an answer that holds this very statement was collected for it.
+// - A session that has the number of an ended one: they count upwards, and begin anew with the server, over
+//   which this connection does not live.
+//
+// What is left is one round trip between look and KILL. A holder that commits in it has committed, and the
+// advance, which has the row only then, comes after that; its session ends all the same, and what it may have
+// begun by then is rolled back, as with any connection that is lost.
+
+namespace fenceguard::mariadb {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto look_again = 150ms;  // InnoDB collects anew after a tenth of a second without questions
+constexpr unsigned needs_privilege = 1227;
+constexpr unsigned no_such_thread = 1094;
+constexpr unsigned not_the_owner = 1095;
+constexpr unsigned unknown_table = 1109;
+
+}  // namespace
+
+HolderCutter::HolderCutter(Address address, std::uint64_t waiting, std::optional<Claim> newer)
+    : address_{std::move(address)},
+      waiting_{waiting},
+      newer_{std::move(newer)},
+      thread_{[this](const std::stop_token& stop) { watch(stop); }} {}
+
+const std::string& HolderCutter::stop() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  return objection_;
+}
+
+void HolderCutter::watch(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  try {
+    Connection connection{address_};
+    connection.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
+    connection.run("SET SESSION innodb_lock_wait_timeout = 1");
+    Sessions before;
+    while (!stop.stop_requested()) {
+      Sessions now;
+      if (is_newer(connection)) now = look(connection);
+      for (const auto& session : now)
+        if (before.contains(session)) kill(connection, session.first);
+      before = std::move(now);
+      std::unique_lock lock{mutex};
+      stopped.wait_for(lock, stop, look_again, [] { return false; });
+    }
+  } catch (const ServerError& error) {
+    objection_ = error.what();
+    if (error.number() == needs_privilege)
+      objection_ = "to see them, and to end them, this user needs the privilege PROCESS";
+    if (error.number() == not_the_owner)
+      objection_ = "they are of another user, and to end them this one needs the privilege CONNECTION ADMIN";
+    if (error.number() == unknown_table)
+      objection_ = "who keeps them open is looked for in MariaDB alone: end them by hand (KILL)";
+  } catch (const std::exception& error) {
+    objection_ = error.what();
+  }
+}
+
+bool HolderCutter::is_newer(Connection& connection) const {
+  if (!newer_) return true;
+  connection.run("ROLLBACK");
+  connection.run("START TRANSACTION");
+  auto arguments = arguments_of(*newer_);
+  arguments.emplace_back(std::nullopt);
+  try {
+    return text_in(connection.call("try_admit", arguments), 0) == "advance";
+  } catch (const ServerError& error) {
+    // The claim is being recorded by another session of its own.
+    if (error.number() != lock_wait_timeout) throw;
+    return false;
+  }
+}
+
+HolderCutter::Sessions HolderCutter::look(Connection& connection) {
+  connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT");  // in it InnoDB shows this session, too
+  const auto mark = fmt::format("fenceguard look {};", ++looks_);
+  const auto rows = connection.run(fmt::format(
+      "SELECT b.trx_mysql_thread_id, b.trx_started /* {0} */ FROM information_schema.innodb_trx me "
+      "JOIN information_schema.innodb_trx r ON r.trx_mysql_thread_id = {1} "
+      "JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = r.trx_id "
+      "JOIN information_schema.innodb_locks l ON l.lock_id = w.blocking_lock_id "
+      "JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id "
+      "WHERE me.trx_mysql_thread_id = CONNECTION_ID() AND INSTR(me.trx_query, '{0}') > 0 "
+      "AND r.trx_id <> 0 AND b.trx_id <> 0 AND b.trx_mysql_thread_id <> 0 "
+      "AND l.lock_type = 'RECORD' AND l.lock_table = {2} "
+      "AND NOT b.trx_requested_lock_id <=> w.blocking_lock_id "
+      "AND IS_USED_LOCK(CONCAT('fenceguard.admitted.', b.trx_mysql_thread_id)) = b.trx_mysql_thread_id",
+      mark, waiting_, connection.quote(fmt::format("{}.`fences`", quoted_name(connection.schema())))));
+  Sessions sessions;
+  for (const auto& row : rows) sessions.emplace(row.at(0).value(), row.at(1).value());
+  return sessions;
+}
+
+void HolderCutter::kill(Connection& connection, const std::string& number) {
+  try {
+    connection.run("KILL CONNECTION " + number);
+  } catch (const ServerError& error) {
+    if (error.number() != no_such_thread) throw;
+  }
+}
+
+}  // namespace fenceguard::mariadb

@@ -1,0 +1,238 @@
+// A holder that stands still in its open transaction, and the next one: whose session is ended, whose is not,
+// and what of it landed. The interleavings are listed in adapters/mariadb/fences/holder_cutter.cpp.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "adapters/mariadb/errors.hpp"
+#include "tests/mariadb/guard/accounts.hpp"
+
+namespace fenceguard::mariadb::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class Cut : public Accounts {
+ protected:
+  Cut() { EXPECT_EQ(Guard{connection_}.advance(claim(34)).verdict, Verdict::admitted); }
+
+  // An open transaction under the claim, which has written.
+  Connection holder(const Claim& claim, const char* begin = "START TRANSACTION") const {
+    auto connection = database_.connect();
+    connection.run(begin);
+    EXPECT_EQ(admit_in(connection, claim).verdict, Verdict::admitted);
+    return connection;
+  }
+  static bool is_alive(Connection& connection) {
+    try {
+      connection.run("SELECT 1");
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  void expect_stays(const char* sentence) {
+    EXPECT_THAT([&] { (void)impatient_.advance(claim(35, "b")); },
+                ThrowsMessage<Unavailable>(HasSubstr(sentence)));
+    EXPECT_EQ(highest(), "34");
+  }
+
+  Guard impatient_{connection_, {.drain = std::chrono::seconds{0}}};
+};
+
+// A process that is stopped after its admission, goes on when the next holder has written, and commits.
+TEST_F(Cut, AProcessStoppedInItsTransactionIsCutAndNothingOfItLands) {
+  const auto child = fork();
+  if (child == 0) {
+    int status = 1;
+    try {
+      auto connection = database_.connect();
+      (void)Guard{connection}.write(claim(34), [](Connection& tx) {
+        set_balance(tx, 1);
+        (void)std::raise(SIGSTOP);
+      });
+    } catch (const Error&) {
+      status = 2;
+    } catch (...) {
+    }
+    _exit(status);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  EXPECT_EQ(impatient_.write(claim(35, "b"), [](Connection& tx) { set_balance(tx, 2); }).verdict,
+            Verdict::admitted);
+  ASSERT_EQ(kill(child, SIGCONT), 0);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 2) << "its commit failed";
+  EXPECT_EQ(balance(), 2);
+}
+
+TEST_F(Cut, AllThatKeepTheRowAreCutAndHoldersOfOtherFencesAreNot) {
+  const Claim other{Resource{"accounts/1"}, Token{34}, Holder{"h"}, std::nullopt};
+  ASSERT_EQ(impatient_.advance(other).verdict, Verdict::admitted);
+  auto has_not_written = holder(claim(34));
+  auto has_written = holder(claim(34));
+  set_balance(has_written, 1);
+  auto elsewhere = holder(other);
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
+  EXPECT_FALSE(is_alive(has_not_written));
+  EXPECT_FALSE(is_alive(has_written));
+  commit(elsewhere, other);
+  EXPECT_EQ(balance(), 100);
+}
+
+TEST_F(Cut, AHolderThatLockedTheRowAloneIsCut) {
+  auto with_sequence = holder(claim(34).with(Sequence{7}));
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
+  EXPECT_FALSE(is_alive(with_sequence));
+}
+
+TEST_F(Cut, AHolderThatIsBusyIsCut) {
+  auto first = holder(claim(34));
+  std::jthread busy{[&] { EXPECT_THROW(first.run("DO SLEEP(600)"), std::exception); }};
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
+}
+
+TEST_F(Cut, WhereItIsSwitchedOffOrABorrowedConnectionHasNoAddressTheAdvanceGivesUp) {
+  auto first = holder(claim(34));
+  Guard patient{connection_, {.drain = std::chrono::seconds{0}, .cut = false}};
+  EXPECT_THROW((void)patient.advance(claim(35, "b")), Unavailable);
+  EXPECT_THROW((void)patient.write(claim(35, "b"), [](Connection&) { FAIL(); }), Unavailable);
+  Connection borrowed{connection_.handle(), database_.name()};
+  EXPECT_THROW((void)(Guard{borrowed, {.drain = std::chrono::seconds{0}}}.advance(claim(35, "b"))),
+               Unavailable);
+  EXPECT_TRUE(is_alive(first));
+  Connection with_address{connection_.handle(), database_.name(), address_of(database_.url())};
+  EXPECT_EQ((Guard{with_address, {.drain = std::chrono::seconds{0}}}.advance(claim(35, "b"))).verdict,
+            Verdict::admitted);
+}
+
+TEST_F(Cut, WhoLockedTheRowByHandIsLeftAlone) {
+  auto by_hand = database_.connect();
+  by_hand.run("START TRANSACTION");
+  by_hand.run("SELECT * FROM fences FOR UPDATE");
+  expect_stays("older transactions are still open");
+  EXPECT_TRUE(is_alive(by_hand));
+}
+
+// Its advance is written and not committed, in a session in which another claim was admitted before.
+TEST_F(Cut, ANewerClaimIsLeftAlone) {
+  auto newer = holder(claim(34));
+  newer.run("COMMIT");
+  newer.run("START TRANSACTION");
+  newer.run("UPDATE fences SET token = 36");
+  expect_stays("older transactions are still open");
+  newer.run("COMMIT");
+  EXPECT_EQ(highest(), "36");
+}
+
+// InnoDB gives such transactions no number, and shows all of them as the one that is in the way.
+TEST_F(Cut, ATransactionThatOnlyReadsIsLeftAlone) {
+  auto reader = holder(claim(34), "START TRANSACTION READ ONLY");
+  auto bystander = holder(claim(34));
+  bystander.run("COMMIT");
+  bystander.run("START TRANSACTION");
+  bystander.run("SELECT * FROM account LOCK IN SHARE MODE");
+  expect_stays("older transactions are still open");
+  EXPECT_TRUE(is_alive(reader));
+  EXPECT_TRUE(is_alive(bystander));
+}
+
+TEST_F(Cut, AUserWithoutTheRightsIsToldWhichItNeeds) {
+  const auto user = database_.name() + "@localhost";
+  database_.run("CREATE USER " + user);
+  database_.run(fmt::format("GRANT EXECUTE ON {}.* TO {}", database_.name(), user));
+  auto address = address_of(database_.url());
+  address.host = "";
+  address.socket = server_setting("SOCKET");
+  address.user = database_.name();
+  const auto advance = [&] {
+    Connection connection{address};
+    return Guard{connection, {.drain = std::chrono::seconds{0}}}.advance(claim(35, "b")).verdict;
+  };
+  auto first = holder(claim(34));
+  EXPECT_THAT(advance, ThrowsMessage<Unavailable>(HasSubstr("the privilege PROCESS")));
+  database_.run("GRANT PROCESS ON *.* TO " + user);
+  EXPECT_THAT(advance, ThrowsMessage<Unavailable>(HasSubstr("the privilege CONNECTION ADMIN")));
+  EXPECT_TRUE(is_alive(first));
+  database_.run("GRANT CONNECTION ADMIN ON *.* TO " + user);
+  EXPECT_EQ(advance(), Verdict::admitted);
+  EXPECT_FALSE(is_alive(first));
+  database_.run("DROP USER " + user);
+}
+
+// Holders take over from each other without patience, so that KILL meets them anywhere: idle, in a statement,
+// in their COMMIT, after it. Each writes a row with its token, in the order of a number that is read and
+// raised.
+TEST_F(Cut, WhateverTheyAreAtNothingStaleLandsAndNothingAcknowledgedIsLost) {
+  database_.run(
+      "CREATE TABLE history (number BIGINT PRIMARY KEY, token BIGINT NOT NULL, id BIGINT NOT NULL)");
+  constexpr int writers = 4;
+  constexpr int takeovers_each = 10;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::atomic<std::int64_t> tokens{100};
+  std::atomic<int> cuts{0};
+  std::array<std::vector<std::int64_t>, writers> acknowledged;
+  std::vector<std::jthread> threads;
+  for (int writer = 0; writer < writers; ++writer) {
+    threads.emplace_back([&, writer] {
+      std::mt19937 random{seed + static_cast<unsigned>(writer)};
+      std::optional<Connection> own;
+      std::int64_t id = writer * 1'000'000;
+      // The first ones may all have been quick.
+      for (int takeover = 0; takeover < takeovers_each || (cuts == 0 && takeover < 200); ++takeover) {
+        const auto token = ++tokens;
+        try {
+          if (!own || !own->is_open()) own.emplace(database_.connect());
+          Guard guard{*own, {.drain = std::chrono::seconds{0}}};
+          for (int write = 0; write < 3; ++write) {
+            ++id;
+            const auto ruling = guard.write(claim(token), [&](Connection& tx) {
+              tx.run("SELECT COUNT(*) FROM history");
+              std::this_thread::sleep_for(std::chrono::milliseconds{random() % 2 == 0 ? 0 : 450});
+              tx.run(fmt::format(
+                  "INSERT INTO history SELECT COALESCE(MAX(number), 0) + 1, {}, {} FROM history", token, id));
+            });
+            if (ruling.verdict != Verdict::admitted) break;
+            acknowledged[static_cast<std::size_t>(writer)].push_back(id);
+          }
+        } catch (const ConnectionLost&) {
+          ++cuts;
+        } catch (const Error&) {
+          if (!own->is_open()) ++cuts;
+        } catch (const ServerError& error) {
+          // Of the statement: the session was ended (ER_CONNECTION_KILLED), or two of one number met.
+          if (error.number() != 1927) continue;
+          own.reset();
+          ++cuts;
+        }
+      }
+    });
+  }
+  threads.clear();
+  const auto rows = database_.run("SELECT token, id FROM history ORDER BY number");
+  std::set<std::int64_t> landed;
+  std::int64_t before = 0;
+  for (const auto& row : rows) {
+    const auto token = std::stoll(*row[0]);
+    EXPECT_GE(token, before) << "a stale write landed";
+    before = token;
+    landed.insert(std::stoll(*row[1]));
+  }
+  for (const auto& ids : acknowledged)
+    for (const auto id : ids) EXPECT_TRUE(landed.contains(id)) << "acknowledged and lost: " << id;
+  EXPECT_GT(cuts, 0);
+}
+
+}  // namespace
+}  // namespace fenceguard::mariadb::test
