@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -63,12 +65,12 @@ StateOwner::StateOwner(std::string state, std::string machine)
       machine_{machine.empty() ? machine_name() : std::move(machine)} {}
 
 StateOwner::~StateOwner() {
-  if (taken_ == 0) return;
   try {
-    write(file(taken_), std::string{ended});
+    if (taken_ != 0) write(file(taken_), std::string{ended});
   } catch (const std::exception&) {
     // It stays: the next guard on another machine asks its fence methods.
   }
+  if (lock_ >= 0) ::close(lock_);
 }
 
 std::string StateOwner::file(std::int64_t number) const {
@@ -118,7 +120,26 @@ void StateOwner::write(const std::string& path, const std::string& text) const {
   sync(folder_of(state_), O_RDONLY | O_DIRECTORY);
 }
 
+bool StateOwner::lock() {
+  if (lock_ >= 0) return true;
+  auto name = machine_;
+  std::ranges::replace(name, '/', '_');
+  const auto path = fmt::format("{}-owner.lock-{}", state_, name);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) fail(path);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    errno = error;
+    if (error != EWOULDBLOCK) fail(path);
+    return false;
+  }
+  lock_ = descriptor;
+  return true;
+}
+
 bool StateOwner::take() {
+  if (!lock()) return false;
   const auto next = seen_ + 1;
   try {
     write(file(next), machine_);

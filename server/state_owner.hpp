@@ -6,8 +6,10 @@
 // ever removed, so that one that comes late finds its number taken. A guard that ends says so in its file;
 // one that is killed leaves it as it is.
 //
-// On one machine the state's lock alone tells whether the owner lives. Of an owner on another machine nothing
-// here does: it must be shown to be dead before take().
+// On one machine locks tell whether the owner lives: that of the state, and from take() on, which comes
+// before it, PATH-owner.lock-MACHINE, which no other machine looks at. Else one that takes and ends between
+// another one's take() and its start would leave word that nobody has the state, while that one serves. Of an
+// owner on another machine nothing here tells: it must be shown to be dead before take().
 //
 // Not thread-safe.
 
@@ -35,20 +37,23 @@ class StateOwner {
   [[nodiscard]] bool is_on_this_machine() const noexcept { return is_here_; }
   [[nodiscard]] const std::string& state() const noexcept { return state_; }
 
-  // Becomes the owner after the one that other_machine() saw, durably. False: another was faster. Throws
-  // Unavailable where that cannot be written.
+  // Becomes the owner after the one that other_machine() saw, durably. False: another was faster, or one
+  // of this machine lives. Throws Unavailable where that cannot be written.
   [[nodiscard]] bool take();
 
  private:
   [[nodiscard]] std::string file(std::int64_t number) const;
   [[nodiscard]] std::int64_t find_last() const;
   void write(const std::string& path, const std::string& text) const;
+  // True: no other of this machine takes, for as long as this lives.
+  [[nodiscard]] bool lock();
 
   const std::string state_;
   const std::string machine_;
   std::int64_t seen_ = 0;  // number of the last owner
   bool is_here_ = false;
   std::int64_t taken_ = 0;  // our own; 0: none
+  int lock_ = -1;           // its descriptor
 };
 
 // Its identity in /etc/machine-id and its host name, so that neither cloned disks nor containers are taken
