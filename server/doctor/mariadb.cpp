@@ -59,6 +59,7 @@ class Examination {
   Finding look_at_commits(const char* name);
   Finding look_at_binary_log(const char* name);
   Finding look_at_replicas(const char* name);
+  Finding look_at_errors(const char* name);
   Finding look_at_tables(const char* name);
   Finding look_at_transactions(const char* name);
   Finding look_at_rights(const char* name);
@@ -134,6 +135,24 @@ Finding Examination::look_at_binary_log(const char* name) {
         "MIXED"};
   }
   return {Level::ok, name, fmt::format("{}, sync_binlog = 1", format)};
+}
+
+// What they take away with them.
+Finding Examination::look_at_errors(const char* name) {
+  constexpr std::string_view whole =
+      "{} is on: {} rolls the whole transaction back, its admission with it, and a client that goes on "
+      "behind "
+      "the error writes unguarded";
+  if (is_on(variable("innodb_rollback_on_timeout"))) {
+    return {Level::warning, name,
+            fmt::format(whole, "innodb_rollback_on_timeout", "a wait for a lock (1205)")};
+  }
+  if (is_on(variable("innodb_snapshot_isolation"))) {
+    return {Level::warning, name,
+            fmt::format(whole, "innodb_snapshot_isolation",
+                        "a row that was changed behind a REPEATABLE READ snapshot (1020)")};
+  }
+  return {Level::ok, name, "only a deadlock (1213) rolls a whole transaction back"};
 }
 
 Finding Examination::look_at_replicas(const char* name) {
@@ -273,6 +292,7 @@ Findings Examination::server() {
   look("commits", [this](const char* name) { return look_at_commits(name); });
   look("binary log", [this](const char* name) { return look_at_binary_log(name); });
   look("replication", [this](const char* name) { return look_at_replicas(name); });
+  look("errors", [this](const char* name) { return look_at_errors(name); });
   look("autocommit", [this](const char* name) {
     if (is_on(variable("autocommit"))) return Finding{Level::ok, name, "on by default"};
     return Finding{

@@ -202,6 +202,14 @@ class Doctor(MariadbTest):
                 self.assertEqual(level, "danger")
                 self.assertIn(what, message)
 
+    def test_errors_that_take_the_admission_with_them_are_told(self):
+        for setting in ("innodb-rollback-on-timeout", "innodb-snapshot-isolation"):
+            with Server({setting: 1}) as server:
+                server.create_database("fenceguard")
+                level, message = self.doctor(url=f"mariadb://root@127.0.0.1:{server.port}/")["errors"]
+                self.assertEqual(level, "warning")
+                self.assertIn(setting.replace("-", "_"), message)
+
     def test_tables_without_transactions_are_named(self):
         self.sql("create table old_orders (id int) engine = MyISAM")
         level, message = self.doctor(1)["tables"]
