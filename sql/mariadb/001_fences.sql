@@ -3,7 +3,8 @@
 --
 -- A fence is what is remembered per resource: the highest token seen and whose it was. Names without a database are of
 -- the database in which they are installed, for the procedures as well. Only the procedures of the next files write here;
--- the users that call them need EXECUTE and no right on any table.
+-- the users that call them need EXECUTE and no right on any table. Each table is of one partition: a temporary one that
+-- has its name has none, and is found out by that (require_own_tables() in 002_rule.sql).
 
 -- Stored with every routine: no setting of a caller's is in force in one.
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'
@@ -15,7 +16,7 @@ CREATE TABLE IF NOT EXISTS namespace (
   only_row    TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
   version     INT NOT NULL,
   floor_token BIGINT NOT NULL
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- Bytes, which no collation folds or pads.
 CREATE TABLE IF NOT EXISTS fences (
@@ -27,7 +28,7 @@ CREATE TABLE IF NOT EXISTS fences (
   below_floor BOOLEAN NOT NULL DEFAULT 0,  -- so that a write need not lock the floor
   updated_at  DATETIME(6) NOT NULL,        -- UTC
   KEY fences_token (token)                 -- highest token, and what to compact
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- Fences that were set by hand.
 CREATE TABLE IF NOT EXISTS rebases (
@@ -37,13 +38,13 @@ CREATE TABLE IF NOT EXISTS rebases (
   token_to   BIGINT NOT NULL,
   done_by    VARCHAR(256) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   done_at    DATETIME(6) NOT NULL
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- A row comes and goes with a transaction that changed nothing else and must be durable: InnoDB shows what is committed
 -- before it is written, and a commit without changes writes nothing.
 CREATE TABLE IF NOT EXISTS commit_marks (
   id VARBINARY(36) NOT NULL PRIMARY KEY
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- Always empty. To delete from it gives a transaction a number of its own, by which InnoDB tells whose lock another waits
 -- for: one that has only shared locks has none.

@@ -101,13 +101,29 @@ BEGIN
   END CASE;
 END
 //
+-- A temporary table of the session's hides the database's own of its name, from the procedures as well. It has no
+-- partitions, which tells. (A view over the table does not help: it can be hidden itself.)
+DROP PROCEDURE IF EXISTS require_own_tables
+//
+CREATE PROCEDURE require_own_tables()
+READS SQL DATA
+BEGIN
+  DECLARE EXIT HANDLER FOR 1747
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it';
+  IF EXISTS (SELECT 1 FROM fences PARTITION (p0), namespace PARTITION (p0), rebases PARTITION (p0),
+               commit_marks PARTITION (p0), counter PARTITION (p0), leases PARTITION (p0) WHERE FALSE) THEN
+    DO 0;
+  END IF;
+END
+//
 -- Raises ZF008 where a fence that is raised here would not be there after a crash, or not be the one that counts: the
 -- procedures run with their definer's rights, which may well be above read_only.
 DROP PROCEDURE IF EXISTS require_fit_server
 //
 CREATE PROCEDURE require_fit_server()
-NO SQL
+READS SQL DATA
 BEGIN
+  CALL require_own_tables();
   IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is read_only: go to the primary';
   END IF;

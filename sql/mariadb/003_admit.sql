@@ -175,6 +175,7 @@ BEGIN
     START TRANSACTION READ ONLY;
     RESIGNAL;
   END;
+  CALL require_own_tables();
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
   CALL rule_in(name, number, owner, turn, verdict, highest);
   IF verdict <> 'admitted' THEN CALL refuse(verdict, number, highest); END IF;

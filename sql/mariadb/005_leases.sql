@@ -5,7 +5,7 @@
 CREATE TABLE IF NOT EXISTS counter (
   only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
   last     BIGINT NOT NULL                        -- number that was drawn last
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 INSERT INTO counter (only_row, last) VALUES (1, 0) ON DUPLICATE KEY UPDATE last = counter.last
 //
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS leases (
   expires_at DATETIME(6) NOT NULL,                -- UTC
   keeper     BIGINT,                              -- session whose lock it lives by (GET_LOCK); null: it lives by time
   KEY leases_expires_at (expires_at)
-) ENGINE = InnoDB
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- The lock by which a lease lives that is kept by a session. Such a name has 64 characters at most in MySQL, and locks are
 -- the whole server's.
@@ -218,6 +218,7 @@ BEGIN
   DECLARE number, turn BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
+  CALL require_own_tables();
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
   SELECT COALESCE(IS_USED_LOCK(lock_name(name)), 0) = CONNECTION_ID() AND EXISTS (
     SELECT 1 FROM leases l WHERE l.resource = name AND l.token = number AND l.holder = owner
@@ -372,6 +373,7 @@ BEGIN
     END IF;
     RESIGNAL;
   END;
+  CALL require_own_tables();
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   CALL limit_lock_wait(lock_wait);
   SET is_limited = TRUE;

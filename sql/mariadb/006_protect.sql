@@ -18,6 +18,7 @@ BEGIN
   DECLARE is_closed, is_below_floor, is_seen BOOLEAN DEFAULT FALSE;
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL require_own_tables();
   IF wrong IS NOT NULL THEN CALL invalid(wrong); END IF;
   SET name = CAST(resource AS BINARY);
   IF JSON_VALID(@fenceguard_claims) THEN

@@ -31,6 +31,52 @@ class Users(ServerTest):
                     "select * from fence", "delete from commit_marks"):
             self.assert_fails(self.writer, sql, 1142)
 
+    def shadow(self, table, row):
+        self.writer.run(f"create temporary table {self.dbname}.{table} like {self.dbname}.real_{table}")
+        self.writer.run(f"insert into {self.dbname}.{table} values {row}")
+
+    def test_a_temporary_table_of_the_same_name_is_not_judged_by(self):
+        tables = {"fences": "('accounts/1', 33, 'a', null, 0, 0, now())", "namespace": "(1, 1, 0)",
+                  "counter": "(1, 0)", "leases": "('r', 1, 'b', '1970-01-01', null)", "commit_marks": "('x')",
+                  "rebases": "(1, 'x', 1, 1, 'x', now())"}
+        self.sql(f"grant create temporary tables on {self.dbname}.* to writer@localhost")
+        for table in tables:
+            self.sql(f"create table real_{table} like {table}")
+            self.sql(f"alter table real_{table} remove partitioning")
+            self.sql(f"grant select on {self.dbname}.real_{table} to writer@localhost")
+        self.addCleanup(self.sql, "drop table " + ", ".join(f"real_{table}" for table in tables))
+        self.writer = self.server.session(self.dbname, "writer")
+        self.sql("call advance('accounts/1', 34, 'a')")
+        self.sql("call init(20)")
+        self.sql("call raise_counter(50)")
+        self.assertEqual(self.sql("call acquire('r', 60000, 'a')")[0][:2], ("granted", 51))
+        for call in ("try_admit('accounts/1', 33, 'a', null)", "admit('accounts/1', 33, 'a', null)", "confirm('accounts/1', 33, 'a')",
+                     "try_advance('accounts/1', 33, 'a', null, null)", "start_admitted('accounts/1', 33, 'a', null, null, null)",
+                     "try_advance('accounts/2', 20, 'a', null, null)", "lowest_live()", "acquire('r', 1000, 'c')",
+                     "acquire_named('r', 1000, 'c')", "renew('r', 1, 'b', 1000)", "draw()", "confirm_named('r', 1, 'b')",
+                     "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)", "require_row('accounts/1')"):
+            for table, row in tables.items():
+                self.shadow(table, row)
+                self.assertIn("hides", self.assert_fails(self.writer, f"call {call}", 1644), f"{call}, {table}")
+                self.writer.run("rollback")
+                self.writer.run(f"drop temporary table {table}")
+        self.assertEqual(self.fence("accounts/1")[:2], (34, "a"))
+        self.assertEqual(self.sql("select last from counter"), ((51,),))
+
+    def test_within_the_trigger_of_a_protected_table_neither(self):
+        self.sql("create table guarded (id bigint) engine = innodb")
+        self.addCleanup(self.sql, "drop table guarded")
+        self.sql("call advance('accounts/1', 34, 'a')")
+        self.sql(f"create trigger fenceguard before insert on guarded for each row call {self.dbname}.require_row('accounts/1')")
+        self.sql(f"grant insert on {self.dbname}.guarded to writer@localhost")
+        self.sql(f"grant create temporary tables on {self.dbname}.* to writer@localhost")
+        client = self.server.session(self.dbname, "writer")
+        client.run("set @fenceguard_claims = json_object(sha2('accounts/1', 256), '33 a')")
+        client.run("create temporary table fences (resource varbinary(512), token bigint, holder varbinary(128), closed int, "
+                   "below_floor int)")
+        client.run("insert into fences values ('accounts/1', 33, 'a', 0, 0)")
+        self.assertIn("hides", self.assert_fails(client, "insert into guarded values (1)", 1644))
+
     def test_the_view_names_no_holder(self):
         self.sql(f"grant select on {self.dbname}.fence to writer@localhost")
         self.put("accounts/1", 5, "secret")
