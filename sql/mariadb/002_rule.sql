@@ -25,7 +25,7 @@ END
 -- make the highest token of a number that is too large, and 12 of '12x', with a warning at most.
 DROP FUNCTION IF EXISTS read_number
 //
-CREATE FUNCTION read_number(digits VARCHAR(40) CHARACTER SET utf8mb4, low INT) RETURNS BIGINT DETERMINISTIC NO SQL
+CREATE FUNCTION read_number(digits LONGTEXT CHARACTER SET utf8mb4, low INT) RETURNS BIGINT DETERMINISTIC NO SQL
 RETURN CASE
   WHEN digits REGEXP '^(0|[1-9][0-9]{0,18})$' AND digits NOT REGEXP '[^0-9]'
        AND CAST(digits AS DECIMAL(20)) BETWEEN low AND 9223372036854775807
@@ -35,7 +35,7 @@ END
 -- What is wrong with the name of a resource, as a sentence; null if it is one. See guard/resource.hpp.
 DROP FUNCTION IF EXISTS objection
 //
-CREATE FUNCTION objection(resource VARCHAR(600) CHARACTER SET utf8mb4)
+CREATE FUNCTION objection(resource LONGTEXT CHARACTER SET utf8mb4)
 RETURNS VARCHAR(100) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
 RETURN CASE
   WHEN resource IS NULL THEN 'a resource is missing: it is null'
@@ -52,13 +52,13 @@ CREATE PROCEDURE invalid(sentence VARCHAR(128) CHARACTER SET utf8mb4)
 NO SQL
 SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = sentence
 //
--- The parts of a claim as they are kept; raises 22023 for what is none. The text parameters have room for more than is
--- allowed: a session without strict mode cuts off what is too long, before the procedure sees it.
+-- The parts of a claim as they are kept; raises 22023 for what is none. The text parameters have room for all that can be
+-- said: a session cuts off what is too long, or fails in strict mode, before the procedure sees it and can end the transaction.
 DROP PROCEDURE IF EXISTS read_claim
 //
 CREATE PROCEDURE read_claim(
-  resource_text VARCHAR(600) CHARACTER SET utf8mb4, token_text VARCHAR(40) CHARACTER SET utf8mb4,
-  holder_text VARCHAR(140) CHARACTER SET utf8mb4, sequence_text VARCHAR(40) CHARACTER SET utf8mb4,
+  resource_text LONGTEXT CHARACTER SET utf8mb4, token_text LONGTEXT CHARACTER SET utf8mb4,
+  holder_text LONGTEXT CHARACTER SET utf8mb4, sequence_text LONGTEXT CHARACTER SET utf8mb4,
   OUT resource VARBINARY(512), OUT token BIGINT, OUT holder VARBINARY(128), OUT sequence BIGINT)
 NO SQL
 BEGIN

@@ -92,9 +92,30 @@ BEGIN
                                     CONCAT(token, ' ', CONVERT(holder USING utf8mb4)));
 END
 //
+-- After a refusal: rolls back, and leaves the session in a transaction that reads only. Where no procedure may do so (in an
+-- XA transaction; within a stored function or trigger, which may handle the error besides) the session ends.
+DROP PROCEDURE IF EXISTS doom
+//
+CREATE PROCEDURE doom()
+NO SQL
+BEGIN
+  DECLARE EXIT HANDLER FOR 1399, 1422 KILL CONNECTION_ID();
+  CALL roll_back();
+END
+//
+-- A procedure of its own, as within a function the call of one that has such statements is what fails.
+DROP PROCEDURE IF EXISTS roll_back
+//
+CREATE PROCEDURE roll_back()
+NO SQL
+BEGIN
+  ROLLBACK;
+  START TRANSACTION READ ONLY;
+END
+//
 -- The claim, judged in this transaction and for it; a row: verdict ('admitted', 'duplicate') and highest. Raises for all
--- else (see refuse()). After that the transaction is rolled back, and the session is in one that reads only, so that a
--- client that does not look writes nothing until it says COMMIT, ROLLBACK or BEGIN.
+-- else (see refuse()). After that (see doom()) a client that does not look writes nothing until it says COMMIT, ROLLBACK or
+-- BEGIN.
 --
 --   START TRANSACTION;
 --   CALL fenceguard.admit('accounts/42', 34, 'h', NULL);
@@ -103,8 +124,8 @@ END
 DROP PROCEDURE IF EXISTS admit
 //
 CREATE PROCEDURE admit(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -113,8 +134,7 @@ BEGIN
   DECLARE owner VARBINARY(128);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    ROLLBACK;
-    START TRANSACTION READ ONLY;
+    CALL doom();
     RESIGNAL;
   END;
   CALL require_fit_server();
@@ -129,8 +149,8 @@ END
 DROP PROCEDURE IF EXISTS try_admit
 //
 CREATE PROCEDURE try_admit(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -139,16 +159,14 @@ BEGIN
   DECLARE owner VARBINARY(128);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    ROLLBACK;
-    START TRANSACTION READ ONLY;
+    CALL doom();
     RESIGNAL;
   END;
   CALL require_fit_server();
   CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
   CALL rule_in(name, number, owner, turn, verdict, highest);
   IF verdict NOT IN ('admitted', 'duplicate') THEN
-    ROLLBACK;
-    START TRANSACTION READ ONLY;
+    CALL doom();
   ELSE
     CALL note_claim(name, number, owner);
   END IF;
@@ -161,8 +179,8 @@ END
 DROP PROCEDURE IF EXISTS confirm
 //
 CREATE PROCEDURE confirm(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -171,8 +189,7 @@ BEGIN
   DECLARE owner VARBINARY(128);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    ROLLBACK;
-    START TRANSACTION READ ONLY;
+    CALL doom();
     RESIGNAL;
   END;
   CALL require_own_tables();
@@ -188,8 +205,8 @@ END
 DROP PROCEDURE IF EXISTS start_admitted
 //
 CREATE PROCEDURE start_admitted(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, sequence VARCHAR(40) CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -201,8 +218,7 @@ BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
     IF is_begun THEN
-      ROLLBACK;
-      START TRANSACTION READ ONLY;
+      CALL doom();
     END IF;
     RESIGNAL;
   END;
@@ -220,8 +236,7 @@ BEGIN
     IF verdict = 'admitted' THEN CALL rule_in(name, number, owner, turn, verdict, highest); END IF;
   END IF;
   IF verdict NOT IN ('admitted', 'duplicate') THEN
-    ROLLBACK;
-    START TRANSACTION READ ONLY;
+    CALL doom();
   ELSE
     CALL note_claim(name, number, owner);
     SAVEPOINT fenceguard_admitted;

@@ -80,8 +80,8 @@ END
 DROP PROCEDURE IF EXISTS try_advance
 //
 CREATE PROCEDURE try_advance(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -95,8 +95,8 @@ END
 DROP PROCEDURE IF EXISTS advance
 //
 CREATE PROCEDURE advance(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
@@ -110,8 +110,8 @@ END
 DROP PROCEDURE IF EXISTS advance_alone
 //
 CREATE PROCEDURE advance_alone(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, lock_wait INT, jump_max BIGINT,
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, lock_wait INT, jump_max BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
 MODIFIES SQL DATA
 ruling: BEGIN
@@ -166,8 +166,8 @@ END
 DROP PROCEDURE IF EXISTS revoke_fence
 //
 CREATE PROCEDURE revoke_fence(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, lease_token VARCHAR(40) CHARACTER SET utf8mb4,
-  lease_holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, lease_token LONGTEXT CHARACTER SET utf8mb4,
+  lease_holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL set_fence_alone(resource, lease_token, lease_holder, NULL)
@@ -176,7 +176,7 @@ CALL set_fence_alone(resource, lease_token, lease_holder, NULL)
 DROP PROCEDURE IF EXISTS rebase
 //
 CREATE PROCEDURE rebase(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   done_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
@@ -185,8 +185,8 @@ CALL set_fence_alone(resource, token, '', COALESCE(done_by, USER()))
 DROP PROCEDURE IF EXISTS set_fence_alone
 //
 CREATE PROCEDURE set_fence_alone(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, rebased_by VARCHAR(256) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, rebased_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -238,7 +238,7 @@ END
 -- the floor.
 DROP PROCEDURE IF EXISTS init
 //
-CREATE PROCEDURE init(floor_text VARCHAR(40) CHARACTER SET utf8mb4)
+CREATE PROCEDURE init(floor_text LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -274,7 +274,7 @@ END
 -- 1205: another time. A row: how many were dropped, and the floor.
 DROP PROCEDURE IF EXISTS compact
 //
-CREATE PROCEDURE compact(lowest_live VARCHAR(40) CHARACTER SET utf8mb4)
+CREATE PROCEDURE compact(lowest_live LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN

@@ -52,7 +52,7 @@ END
 //
 DROP PROCEDURE IF EXISTS read_ttl
 //
-CREATE PROCEDURE read_ttl(ttl_text VARCHAR(40) CHARACTER SET utf8mb4, OUT ttl_ms BIGINT)
+CREATE PROCEDURE read_ttl(ttl_text LONGTEXT CHARACTER SET utf8mb4, OUT ttl_ms BIGINT)
 NO SQL
 BEGIN
   SET ttl_ms = read_number(ttl_text, 10);
@@ -87,8 +87,8 @@ END
 DROP PROCEDURE IF EXISTS acquire
 //
 CREATE PROCEDURE acquire(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
@@ -152,8 +152,8 @@ END
 DROP PROCEDURE IF EXISTS acquire_named
 //
 CREATE PROCEDURE acquire_named(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
@@ -211,8 +211,8 @@ END
 DROP PROCEDURE IF EXISTS confirm_named
 //
 CREATE PROCEDURE confirm_named(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 READS SQL DATA
 BEGIN
   DECLARE number, turn BIGINT;
@@ -228,7 +228,7 @@ END
 -- In the session that has it: frees the lock. A row: whether it was held.
 DROP PROCEDURE IF EXISTS release_named
 //
-CREATE PROCEDURE release_named(resource VARCHAR(600) CHARACTER SET utf8mb4)
+CREATE PROCEDURE release_named(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SELECT COALESCE(RELEASE_LOCK(lock_name(CAST(resource AS BINARY))), 0) AS was_held
 //
@@ -236,8 +236,8 @@ SELECT COALESCE(RELEASE_LOCK(lock_name(CAST(resource AS BINARY))), 0) AS was_hel
 DROP PROCEDURE IF EXISTS set_end
 //
 CREATE PROCEDURE set_end(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, ttl_text VARCHAR(40) CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, ttl_text LONGTEXT CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
@@ -281,8 +281,8 @@ END
 DROP PROCEDURE IF EXISTS renew
 //
 CREATE PROCEDURE renew(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4, ttl_ms VARCHAR(40) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 CALL set_end(resource, token, holder, COALESCE(ttl_ms, ''), FALSE)
 //
@@ -290,8 +290,8 @@ CALL set_end(resource, token, holder, COALESCE(ttl_ms, ''), FALSE)
 DROP PROCEDURE IF EXISTS release_lease
 //
 CREATE PROCEDURE release_lease(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 CALL set_end(resource, token, holder, NULL, FALSE)
 //
@@ -299,14 +299,14 @@ CALL set_end(resource, token, holder, NULL, FALSE)
 -- keeps it, which goes on until then.
 DROP PROCEDURE IF EXISTS end_lease
 //
-CREATE PROCEDURE end_lease(resource VARCHAR(600) CHARACTER SET utf8mb4)
+CREATE PROCEDURE end_lease(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 CALL set_end(resource, 1, '', NULL, TRUE)
 //
 -- Draws a number and grants nothing, or only lifts the counter to mark. A row: the number that was drawn last.
 DROP PROCEDURE IF EXISTS move_counter
 //
-CREATE PROCEDURE move_counter(mark_text VARCHAR(40) CHARACTER SET utf8mb4, is_drawn BOOLEAN)
+CREATE PROCEDURE move_counter(mark_text LONGTEXT CHARACTER SET utf8mb4, is_drawn BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -344,7 +344,7 @@ END
 -- Lifts the counter, so that every number drawn from now on is higher than mark; never lowers it.
 DROP PROCEDURE IF EXISTS raise_counter
 //
-CREATE PROCEDURE raise_counter(mark VARCHAR(40) CHARACTER SET utf8mb4)
+CREATE PROCEDURE raise_counter(mark LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 CALL move_counter(COALESCE(mark, ''), FALSE)
 //

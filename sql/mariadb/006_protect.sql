@@ -7,7 +7,7 @@
 -- no proof, and judged at every row, by the fence as it is, locked to the end of the transaction.
 DROP PROCEDURE IF EXISTS require_row
 //
-CREATE PROCEDURE require_row(resource VARCHAR(600) CHARACTER SET utf8mb4)
+CREATE PROCEDURE require_row(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE wrong VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT objection(resource);
@@ -47,7 +47,7 @@ END
 DROP PROCEDURE IF EXISTS require_rows
 //
 CREATE PROCEDURE require_rows(
-  old_resource VARCHAR(600) CHARACTER SET utf8mb4, new_resource VARCHAR(600) CHARACTER SET utf8mb4)
+  old_resource LONGTEXT CHARACTER SET utf8mb4, new_resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   CALL require_row(old_resource);
@@ -58,7 +58,7 @@ END
 DROP PROCEDURE IF EXISTS require_row_after
 //
 CREATE PROCEDURE require_row_after(
-  old_resource VARCHAR(600) CHARACTER SET utf8mb4, new_resource VARCHAR(600) CHARACTER SET utf8mb4)
+  old_resource LONGTEXT CHARACTER SET utf8mb4, new_resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF
 //

@@ -28,7 +28,7 @@ from altered_build import ROOT, Build, DoesNotBuild
 
 BUGS = pathlib.Path(__file__).resolve().parent / "bugs"
 SIMULATION = "proof_simulation_test Histories.NoneHasAViolation"
-SCRIPTS = ("sql", "mariadb", "mariadb_tables", "lua")
+SCRIPTS = ("sql", "mariadb", "mariadb_leases", "mariadb_tables", "lua")
 LIMIT_S = 900
 # What a test says that failed, rather than one that could not begin.
 SIGNS = (r"^FENCEGUARD_SEED=\d+: ([\w-]+): ", r"^\[  FAILED  \] ([\w./]+)", r"^(?:FAIL|ERROR): (test_\w+)",
