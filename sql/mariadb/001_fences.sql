@@ -11,6 +11,11 @@ SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP
 //
 SET NAMES utf8mb4 COLLATE utf8mb4_bin
 //
+-- The tables that are there. A floor and a counter are made with the first of them, and never anew: after a loss no claim is
+-- let in until an administrator has set them (init(), raise_counter()).
+SET @fenceguard_tables = (SELECT COALESCE(GROUP_CONCAT(t.table_name), '') FROM information_schema.tables t
+  WHERE t.table_schema = DATABASE() AND t.table_name IN ('namespace', 'fences', 'counter', 'leases'))
+//
 -- One row: the fence of every resource that has no record of its own, which only ever rises.
 CREATE TABLE IF NOT EXISTS namespace (
   only_row    TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
@@ -56,6 +61,10 @@ CREATE TABLE IF NOT EXISTS admissions (
 CREATE OR REPLACE VIEW fence AS
   SELECT CONVERT(f.resource USING utf8mb4) AS resource, f.token, f.sequence, f.closed, f.updated_at FROM fences f
 //
--- Installing is what initialises it. What was restored keeps its floor.
-INSERT INTO namespace (only_row, version, floor_token) VALUES (1, 1, 0) ON DUPLICATE KEY UPDATE version = 1
+INSERT INTO namespace (only_row, version, floor_token) SELECT 1, 1, 0 FROM DUAL WHERE @fenceguard_tables = ''
+//
+-- A floor without the fences above it is none.
+DELETE FROM namespace WHERE @fenceguard_tables <> '' AND NOT FIND_IN_SET('fences', @fenceguard_tables)
+//
+UPDATE namespace SET version = 1
 //

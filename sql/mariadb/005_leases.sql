@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS counter (
   last     BIGINT NOT NULL                        -- number that was drawn last
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
-INSERT INTO counter (only_row, last) VALUES (1, 0) ON DUPLICATE KEY UPDATE last = counter.last
+INSERT INTO counter (only_row, last) SELECT 1, 0 FROM DUAL WHERE @fenceguard_tables = ''
 //
 CREATE TABLE IF NOT EXISTS leases (
   resource   VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -59,6 +59,20 @@ BEGIN
   IF ttl_ms IS NULL OR ttl_ms > 86400000 THEN CALL invalid('a time to live is 10 to 86400000 ms'); END IF;
 END
 //
+-- Locks the counter and reads it.
+DROP PROCEDURE IF EXISTS read_counter
+//
+CREATE PROCEDURE read_counter(OUT last BIGINT)
+READS SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT c.last INTO last FROM counter c FOR UPDATE;
+  IF last IS NULL THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or raise it above the highest fence';
+  END IF;
+END
+//
 -- REQUIRES: a transaction is open. A number above all that were drawn, and above mark.
 DROP PROCEDURE IF EXISTS draw_above
 //
@@ -67,11 +81,7 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE drawn BIGINT;
-  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  SELECT c.last INTO drawn FROM counter c FOR UPDATE;
-  IF drawn IS NULL THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or install the SQL and raise it';
-  END IF;
+  CALL read_counter(drawn);
   SET drawn = GREATEST(drawn, COALESCE(mark, 0));
   IF drawn = 9223372036854775807 THEN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter has reached the highest token there is';
@@ -378,14 +388,11 @@ BEGIN
   CALL limit_lock_wait(lock_wait);
   SET is_limited = TRUE;
   START TRANSACTION READ WRITE;
-  SELECT c.last INTO number FROM counter c FOR UPDATE;
+  CALL read_counter(number);
   SELECT MIN(l.token) INTO live FROM leases l
   WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6));
   COMMIT;
   CALL limit_lock_wait(lock_wait);
-  IF number IS NULL THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or install the SQL and raise it';
-  END IF;
   SELECT COALESCE(live, IF(number < 9223372036854775807, number + 1, number)) AS lowest_live;
 END
 //

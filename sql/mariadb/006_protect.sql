@@ -120,3 +120,8 @@ SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), 
 FROM (SELECT 'insert' AS event UNION ALL SELECT 'update' UNION ALL SELECT 'delete' UNION ALL SELECT 'inserted'
       UNION ALL SELECT 'updated') e
 //
+-- Tells the one who installs what was lost.
+CALL require_floor((SELECT n.floor_token FROM namespace n))
+//
+CALL read_counter(@fenceguard_tables)
+//

@@ -115,6 +115,25 @@ class Installation(unittest.TestCase):
                                         "table_schema = 'fenceguard' and table_type = 'BASE TABLE'"), (("InnoDB",),))
             self.assertEqual(server.run("call fenceguard.advance('a', 1, 'h')"), (("admitted", 1),))
 
+    def test_what_was_lost_is_not_made_anew(self):
+        with Server() as server:
+            for loss, sentence, refused, mended in (
+                    ("delete from namespace", "no floor", "advance('a', 3, 'h')", "init(5)"),
+                    ("drop table namespace", "no floor", "advance('a', 3, 'h')", "init(5)"),
+                    ("drop table fences", "no floor", "advance('a', 3, 'h')", "init(5)"),
+                    ("delete from counter", "counter is missing", "draw()", "raise_counter(5)"),
+                    ("drop table counter", "counter is missing", "draw()", "raise_counter(5)")):
+                dbname = server.create_database()
+                for statement in ("call init(4)", "call raise_counter(4)", loss):
+                    server.run(statement, dbname)
+                for action in (lambda: server.install(dbname), lambda: server.run(f"call {refused}", dbname)):
+                    with self.assertRaisesRegex(pymysql.Error, sentence, msg=loss):
+                        action()
+                server.run(f"call {mended}", dbname)
+                server.install(dbname)
+                self.assertIn(server.run("select floor_token, last from namespace, counter", dbname), (((5, 4),), ((4, 5),)))
+                self.assertEqual(server.run("select count(*) from fences", dbname), ((0,),))
+
     def test_no_statement_is_mariadbs_alone(self):
         """As far as a search can tell: MySQL cannot be installed here."""
         for statement in statements():
