@@ -38,16 +38,16 @@ CREATE OR REPLACE VIEW lease AS
     l.keeper FROM leases l
   WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6))
 //
--- The time of this statement, or an error where the session has set its own (SET timestamp).
+-- The server's time now, in UTC: no client sets it by SET timestamp (as UTC_TIMESTAMP), nor where a local hour comes twice.
 DROP PROCEDURE IF EXISTS read_clock
 //
 CREATE PROCEDURE read_clock(OUT clock DATETIME(6))
 NO SQL
 BEGIN
-  SET clock = UTC_TIMESTAMP(6);
-  IF ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) > 60 THEN
-    CALL invalid('this session has set its own time (SET timestamp), and a lease is by the server''s');
-  END IF;
+  DECLARE zone VARCHAR(64) DEFAULT @@session.time_zone;
+  SET SESSION time_zone = '+00:00';
+  SET clock = SYSDATE(6);
+  SET SESSION time_zone = zone;
 END
 //
 DROP PROCEDURE IF EXISTS read_ttl
@@ -372,6 +372,7 @@ CREATE PROCEDURE lowest_live()
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, live BIGINT;
+  DECLARE clock DATETIME(6);
   DECLARE lock_wait INT DEFAULT 5;
   DECLARE is_limited BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -389,8 +390,9 @@ BEGIN
   SET is_limited = TRUE;
   START TRANSACTION READ WRITE;
   CALL read_counter(number);
+  CALL read_clock(clock);
   SELECT MIN(l.token) INTO live FROM leases l
-  WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6));
+  WHERE l.expires_at > clock AND is_live(l.resource, l.token, l.expires_at, l.keeper, clock);
   COMMIT;
   CALL limit_lock_wait(lock_wait);
   SELECT COALESCE(live, IF(number < 9223372036854775807, number + 1, number)) AS lowest_live;

@@ -56,17 +56,25 @@ class Leases(ServerTest):
         self.sql("update leases set token = 40, expires_at = '1970-01-01'")
         self.assertEqual(self.acquire("b")[1], 41)
 
-    def test_a_session_that_sets_its_own_time_gets_no_lease(self):
-        self.acquire("a")
-        self.client.run("set timestamp = unix_timestamp('2037-01-01')")
-        for call in (ACQUIRE.format(1000, "b"), "call renew('r', 1, 'a', 1000)", "call end_lease('r')"):
-            self.assertIn("its own time", self.assert_fails(self.client, call, 1644))
-
-    def test_a_session_in_another_time_zone_gets_the_same(self):
-        self.acquire("a")
-        self.client.run("set time_zone = '+13:00'")
-        self.assertEqual(self.acquire("b")[0], "held")
-        self.assertEqual(self.acquire("a")[:2], ("granted", 1))
+    def test_a_session_that_sets_its_own_time_or_zone_gets_the_same(self):
+        keeper = self.session()
+        self.assertEqual(keeper.run("call acquire_named('n', 60000, 'n')")[0][:2], ("granted", 1))
+        self.assertEqual(self.acquire("a")[:2], ("granted", 2))
+        for setting in ("timestamp = unix_timestamp('2037-01-01')", "timestamp = unix_timestamp() + 61", "timestamp = 1",
+                        "timestamp = unix_timestamp() - 59", "time_zone = '+13:00'"):
+            client = self.session()
+            client.run(f"set {setting}")
+            verdict, _, _, retry_after_ms = client.run(ACQUIRE.format(60_000, "b"))[0]
+            self.assertEqual(verdict, "held", setting)
+            self.assertTrue(0 < retry_after_ms <= 60_000, setting)
+            self.assertEqual(client.run(ACQUIRE.format(60_000, "a"))[0][:2], ("granted", 2))
+            before = self.sql("select utc_timestamp(6)")[0][0]
+            self.assertEqual(client.run("call renew('r', 2, 'a', 60000)"), ((1, None),))
+            self.assertTrue(self.sql("select expires_at between %s + interval 60 second and utc_timestamp(6) + interval 60 second "
+                                     "from leases where resource = 'r'", (before,))[0][0], setting)
+            self.assertEqual(client.run("call acquire_named('n', 60000, 'b')")[0][0], "held")
+            self.assertEqual(client.run("call lowest_live()"), ((1,),))
+            self.assertEqual(client.run("select @@time_zone"), (("+13:00" if "zone" in setting else "SYSTEM",),))
 
     def test_what_is_no_time_to_live_is_refused(self):
         for ttl in (9, 0, -1, "'x'", 86_400_001, 1.5, "null"):
