@@ -15,6 +15,7 @@
 #include "adapters/etcd/fences/storage.hpp"
 #endif
 #ifdef FENCEGUARD_MARIADB
+#include "adapters/mariadb/fences/old_sessions.hpp"
 #include "adapters/mariadb/fences/schema.hpp"
 #include "adapters/mariadb/fences/storage.hpp"
 #endif
@@ -123,6 +124,29 @@ std::unique_ptr<FenceMethod> open_postgres_method(const Url& url, std::string_vi
 }
 #endif
 
+#ifdef FENCEGUARD_MARIADB
+std::unique_ptr<FenceMethod> open_mariadb_method(const Url& url, std::string_view word,
+                                                 std::string_view parameter) {
+  constexpr std::string_view by_user = "user=";
+  if (word != "terminate-backends") return nullptr;
+  if (!parameter.starts_with(by_user) || parameter == by_user) {
+    throw InvalidInput(
+        "--fence-method terminate-backends: a MariaDB session has no name that a command's environment sets; "
+        "give the account that this resource's holders have to themselves: terminate-backends:user=NAME");
+  }
+  const std::string user{parameter.substr(by_user.size())};
+  if (user == url.user)
+    throw InvalidInput(fmt::format(
+        "--fence-method terminate-backends: '{}' is the user of the URL, whose sessions are ours as "
+        "well: give the holders another one",
+        user));
+  const auto end = [url, user](const Resource&, Token, std::chrono::milliseconds limit) {
+    return mariadb::end_sessions(url, user, limit);
+  };
+  return std::make_unique<ConnectionsMethod>(std::string{word}, end);
+}
+#endif
+
 #ifdef FENCEGUARD_REDIS
 std::unique_ptr<FenceMethod> open_redis_method(const Url& url, std::string_view word,
                                                std::string_view parameter) {
@@ -179,7 +203,9 @@ std::vector<Product> all_products() {
        .examine_source = mariadb::examine_source,
        .examine_storage = mariadb::examine_storage,
        .install_sql = mariadb::install_sql,
-       .uninstall_sql = mariadb::uninstall_sql},
+       .uninstall_sql = mariadb::uninstall_sql,
+       .open_fence_method = open_mariadb_method,
+       .finish_holder = mariadb::finish_holder},
 #endif
 #ifdef FENCEGUARD_REDIS
       {.schemes = {"redis", "rediss"},

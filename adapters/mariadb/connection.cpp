@@ -152,6 +152,15 @@ Rows Connection::call(std::string_view procedure, const Row& arguments) {
   return run(text + ")");
 }
 
+void Connection::end_session(const std::string& number) {
+  constexpr unsigned no_such_thread = 1094;
+  try {
+    run("KILL CONNECTION " + number);
+  } catch (const ServerError& error) {
+    if (error.number() != no_such_thread) throw;
+  }
+}
+
 bool Connection::is_in_transaction() const {
   return (server_status() & SERVER_STATUS_IN_TRANS) != 0;
 }

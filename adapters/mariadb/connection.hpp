@@ -46,6 +46,9 @@ class Connection {
   // 'CALL schema.procedure(arguments)'.
   Rows call(std::string_view procedure, const Row& arguments = {});
 
+  // Ends another session, by its number (KILL); what is open in it is rolled back. It may be over before.
+  void end_session(const std::string& number);
+
   // Of the last statement: the rows that it changed.
   [[nodiscard]] std::uint64_t affected_rows() const noexcept { return affected_rows_; }
   // As the server said with its last answer.

@@ -53,6 +53,11 @@ constexpr std::array<unsigned, 18> before_any_commit{
   if (error.number() == lock_wait_timeout) {
     throw Unavailable(fmt::format("{}: older transactions are still open; nothing was done", doing));
   }
+  if (error.number() == 1095) {  // ER_KILL_DENIED_ERROR
+    throw Unavailable(
+        fmt::format("{}: {}, which is another user's, so that this one needs the privilege CONNECTION ADMIN",
+                    doing, reason));
+  }
   if (!std::ranges::binary_search(before_any_commit, error.number())) raise_lost(stage, doing, reason);
   throw Unavailable(fmt::format("{}: {}; nothing was committed", doing, reason));
 }

@@ -19,7 +19,7 @@ struct OwnMethod {
   std::string_view storage;
 };
 // Those of storages, for what is said of one that does not fit.
-constexpr std::array<OwnMethod, 3> own_methods{{{"terminate-backends", "a postgres: storage"},
+constexpr std::array<OwnMethod, 3> own_methods{{{"terminate-backends", "a postgres: or mariadb: storage"},
                                                 {"kill-client", "a redis: storage"},
                                                 {upstream_reset, "serve in front of an http: storage"}}};
 

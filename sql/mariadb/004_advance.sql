@@ -172,6 +172,33 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL set_fence_alone(resource, lease_token, lease_holder, NULL)
 //
+-- A holder gives its claim back, and writes no more under it: closes the fence if that still equals the claim.
+DROP PROCEDURE IF EXISTS finish
+//
+CREATE PROCEDURE finish(
+  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
+  holder VARCHAR(140) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_begun THEN ROLLBACK; END IF;
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  SET is_begun = TRUE;
+  START TRANSACTION READ WRITE;
+  UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6)
+  WHERE f.resource = name AND f.token = number AND f.holder = owner;
+  COMMIT;
+END
+//
 -- Sets a fence by hand, closed, and records the operator. Lowering one forfeits the guarantee that no stale write lands.
 DROP PROCEDURE IF EXISTS rebase
 //

@@ -7,6 +7,7 @@
 
 #include "adapters/mariadb/errors.hpp"
 #include "adapters/mariadb/fences/rulings.hpp"
+#include "guard/error.hpp"
 
 // Whom not to end, and what could make it so:
 //
@@ -32,10 +33,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_again = 150ms;  // InnoDB collects anew after a tenth of a second without questions
-constexpr unsigned needs_privilege = 1227;
-constexpr unsigned no_such_thread = 1094;
-constexpr unsigned not_the_owner = 1095;
-constexpr unsigned unknown_table = 1109;
 
 }  // namespace
 
@@ -54,7 +51,7 @@ const std::string& HolderCutter::stop() {
 void HolderCutter::watch(const std::stop_token& stop) {
   std::mutex mutex;
   std::condition_variable_any stopped;
-  try {
+  const auto cut = [&] {
     Connection connection{address_};
     connection.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
     connection.run("SET SESSION innodb_lock_wait_timeout = 1");
@@ -63,20 +60,15 @@ void HolderCutter::watch(const std::stop_token& stop) {
       Sessions now;
       if (is_newer(connection)) now = look(connection);
       for (const auto& session : now)
-        if (before.contains(session)) kill(connection, session.first);
+        if (before.contains(session)) connection.end_session(session.first);
       before = std::move(now);
       std::unique_lock lock{mutex};
       stopped.wait_for(lock, stop, look_again, [] { return false; });
     }
-  } catch (const ServerError& error) {
-    objection_ = error.what();
-    if (error.number() == needs_privilege)
-      objection_ = "to see them, and to end them, this user needs the privilege PROCESS";
-    if (error.number() == not_the_owner)
-      objection_ = "they are of another user, and to end them this one needs the privilege CONNECTION ADMIN";
-    if (error.number() == unknown_table)
-      objection_ = "who keeps them open is looked for in MariaDB alone: end them by hand (KILL)";
-  } catch (const std::exception& error) {
+  };
+  try {
+    mapped(Stage::before_commit, "cutting older holders", cut);
+  } catch (const Error& error) {
     objection_ = error.what();
   }
 }
@@ -114,14 +106,6 @@ HolderCutter::Sessions HolderCutter::look(Connection& connection) {
   Sessions sessions;
   for (const auto& row : rows) sessions.emplace(row.at(0).value(), row.at(1).value());
   return sessions;
-}
-
-void HolderCutter::kill(Connection& connection, const std::string& number) {
-  try {
-    connection.run("KILL CONNECTION " + number);
-  } catch (const ServerError& error) {
-    if (error.number() != no_such_thread) throw;
-  }
 }
 
 }  // namespace fenceguard::mariadb

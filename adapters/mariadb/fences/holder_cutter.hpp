@@ -37,7 +37,6 @@ class HolderCutter {
   // Whether the claim is still newer than the fence, changes that are not committed yet included.
   [[nodiscard]] bool is_newer(Connection& connection) const;
   [[nodiscard]] Sessions look(Connection& connection);
-  void kill(Connection& connection, const std::string& number);
 
   const Address address_;
   const std::uint64_t waiting_;

@@ -100,7 +100,7 @@ class ExecTest(support.BinaryTest):
                 ("give --storage too", "--source", "sqlite:leases.db", "--fence-method", "command:/bin/true"),
                 ("the guard that runs there has its own", "--server", "http://127.0.0.1:1", "--fence-method",
                  "command:/bin/true"),
-                ("terminate-backends: it is for a postgres: storage, and this is exec on a sqlite: storage", *FILES[:4],
+                ("terminate-backends: it is for a postgres: or mariadb: storage, and this is exec on a sqlite: storage", *FILES[:4],
                  "--fence-method", "terminate-backends"),
                 ("upstream-reset: it is for serve", *FILES[:4], "--fence-method", "upstream-reset"),
                 ("--fence-timeout is for a --fence-method", *FILES[:4], "--fence-timeout", "1s")]:

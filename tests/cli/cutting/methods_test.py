@@ -251,7 +251,7 @@ class Refused(support.BinaryTest):
         self.refuse("there is no user in its URL", "--fence-method", "http:http://me:secret@power/off")
 
     def test_a_method_that_does_not_fit_the_storage_is_refused(self):
-        self.refuse("terminate-backends: it is for a postgres: storage", "--fence-method", "terminate-backends")
+        self.refuse("terminate-backends: it is for a postgres: or mariadb: storage", "--fence-method", "terminate-backends")
         self.refuse("kill-client: it is for a redis: storage", "--fence-method", "kill-client:user=a")
         self.refuse("upstream-reset: it is for serve in front of an http: storage", "--fence-method", "upstream-reset",
                     storage="sqlite:data.db")

@@ -160,7 +160,7 @@ TEST_F(Cut, AUserWithoutTheRightsIsToldWhichItNeeds) {
     return Guard{connection, {.drain = std::chrono::seconds{0}}}.advance(claim(35, "b")).verdict;
   };
   auto first = holder(claim(34));
-  EXPECT_THAT(advance, ThrowsMessage<Unavailable>(HasSubstr("the privilege PROCESS")));
+  EXPECT_THAT(advance, ThrowsMessage<Unavailable>(HasSubstr("the PROCESS privilege")));
   database_.run("GRANT PROCESS ON *.* TO " + user);
   EXPECT_THAT(advance, ThrowsMessage<Unavailable>(HasSubstr("the privilege CONNECTION ADMIN")));
   EXPECT_TRUE(is_alive(first));

@@ -188,7 +188,7 @@ class OwnTransaction(ServerTest):
 
     def test_what_is_a_transaction_of_its_own_does_not_end_another(self):
         for call in ("advance('accounts/1', 35, 'b')", "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)",
-                     "rebase('accounts/1', 50, 'ann')"):
+                     "rebase('accounts/1', 50, 'ann')", "finish('accounts/1', 34, 'a')"):
             client = self.session()
             client.run("start transaction")
             client.run("update account set balance = 2 where id = 2")
@@ -234,6 +234,16 @@ class Administration(ServerTest):
         self.assertEqual(self.fence("a"), (8, "new", None, 1))
         client.run("call revoke_fence('a', 6, 'h')")
         self.assertEqual(self.fence("a"), (8, "new", None, 1))
+
+    def test_a_holder_that_is_over_closes_its_own_fence_alone(self):
+        client = self.session()
+        client.run("call advance('a', 5, 'h')")
+        for claim in ("'a', 5, 'other'", "'a', 6, 'h'", "'a', 4, 'h'", "'b', 5, 'h'"):
+            client.run(f"call finish({claim})")
+            self.assertEqual(self.fence("a"), (5, "h", None, 0), claim)
+        client.run("call finish('a', 5, 'h')")
+        self.assertEqual(self.fence("a"), (5, "h", None, 1))
+        self.assertEqual(self.verdict(client, "call try_advance('a', 6, 'h', null, null)"), "admitted")
 
     def test_a_compaction_folds_into_the_floor_and_nothing_below_it_comes_back(self):
         client = self.session()
