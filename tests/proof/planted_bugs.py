@@ -149,6 +149,16 @@ def share_of(paths, count, turn):
     return [path for path in paths if path not in compiled or compiled.index(path) % count == turn % count]
 
 
+def outgrown(paths):
+    """Those that do not apply any more."""
+    for path in paths:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                Bug(path).plant(pathlib.Path(scratch))
+            except (DoesNotBuild, FileNotFoundError) as error:
+                yield f"{path.relative_to(ROOT)}: {error}"
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--build", default=os.environ.get("FENCEGUARD_BUILD", ROOT / "build" / "release"))
@@ -162,6 +172,9 @@ def main():
         paths = share_of(paths, options.share, turn_of_commit())
     build = Build(options.build)
     begun, missed = time.monotonic(), 0
+    for line in outgrown(set(BUGS.rglob("*.patch")) - set(paths)) if options.share else ():
+        missed += 1
+        print(line)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         tries = [pool.submit(try_bug, build, Bug(path.resolve()), options.older) for path in paths]
         for done in concurrent.futures.as_completed(tries):
