@@ -135,3 +135,11 @@ BEGIN
   END IF;
 END
 //
+DROP PROCEDURE IF EXISTS require_floor
+//
+CREATE PROCEDURE require_floor(floor_token BIGINT)
+NO SQL
+IF floor_token IS NULL THEN
+  SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';
+END IF
+//

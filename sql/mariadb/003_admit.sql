@@ -11,6 +11,16 @@ DROP FUNCTION IF EXISTS is_certified
 CREATE FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL
 RETURN FALSE /*M! OR @@global.wsrep_on */
 //
+-- Writes the fence's row as it is, with its new sequence if there is one. A row that stays the same is not written.
+DROP PROCEDURE IF EXISTS write_fence
+//
+CREATE PROCEDURE write_fence(resource VARBINARY(512), sequence BIGINT)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+UPDATE fences f SET f.sequence = COALESCE(sequence, f.sequence),
+  f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
+WHERE f.resource = resource
+//
 -- Judges in the caller's transaction. verdict: 'admitted', 'duplicate', 'stale', 'conflict', 'advance' (advance first; or
 -- begin anew, if the snapshot is older than the advance), 'outside' (no transaction is open).
 DROP PROCEDURE IF EXISTS rule_in
@@ -41,36 +51,27 @@ rule: BEGIN
     SET verdict = 'outside';
     LEAVE rule;
   END IF;
-  IF floor_token IS NULL THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';
-  END IF;
+  CALL require_floor(floor_token);
   SET highest = GREATEST(COALESCE(record_token, 0), floor_token);
   SET verdict = judge(record_token, record_holder, record_sequence, is_closed, floor_token, token, holder, NULL);
   IF verdict <> 'admitted' THEN LEAVE rule; END IF;
   -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked.
   SET record_token = NULL;
-  IF NOT is_written THEN
-    SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
-    INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
-    FROM fences f WHERE f.resource = resource LOCK IN SHARE MODE;
-  ELSE
-    SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
-    INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
-    FROM fences f WHERE f.resource = resource FOR UPDATE;
+  IF is_written THEN
+    SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;
+    SET record_token = NULL;
   END IF;
+  SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
+  INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
+  FROM fences f WHERE f.resource = resource LOCK IN SHARE MODE;
   SET highest = GREATEST(COALESCE(record_token, 0), highest);
   IF record_token IS NULL OR is_below_floor THEN
     SET verdict = 'stale';
   ELSE
     SET verdict = judge(record_token, record_holder, record_sequence, is_closed, 0, token, holder, sequence);
   END IF;
-  -- A duplicate is told once its first commit is durable, which this one's is not before. A row that stays the same is not
-  -- written.
-  IF is_written AND verdict IN ('admitted', 'duplicate') THEN
-    UPDATE fences f SET f.sequence = COALESCE(sequence, f.sequence),
-      f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
-    WHERE f.resource = resource;
-  END IF;
+  -- A duplicate is told once its first commit is durable, which this one's is not before.
+  IF is_written AND verdict IN ('admitted', 'duplicate') THEN CALL write_fence(resource, sequence); END IF;
 END
 //
 -- Leaves an admitted claim for the triggers of protected tables, which judge it again (006_protect.sql). Of more than there
@@ -113,6 +114,29 @@ BEGIN
   START TRANSACTION READ ONLY;
 END
 //
+-- Judges a claim as rule_in() does, and dooms the transaction unless it is 'admitted' or a 'duplicate'.
+DROP PROCEDURE IF EXISTS admit_in
+//
+CREATE PROCEDURE admit_in(
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4,
+  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    CALL doom();
+    RESIGNAL;
+  END;
+  CALL require_fit_server();
+  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
+  CALL rule_in(name, number, owner, turn, verdict, highest);
+  IF verdict IN ('admitted', 'duplicate') THEN CALL note_claim(name, number, owner); ELSE CALL doom(); END IF;
+END
+//
 -- The claim, judged in this transaction and for it; a row: verdict ('admitted', 'duplicate') and highest. Raises for all
 -- else (see refuse()). After that (see doom()) a client that does not look writes nothing until it says COMMIT, ROLLBACK or
 -- BEGIN.
@@ -129,19 +153,9 @@ CREATE PROCEDURE admit(
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
-  DECLARE highest, number, turn BIGINT;
-  DECLARE name VARBINARY(512);
-  DECLARE owner VARBINARY(128);
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    CALL doom();
-    RESIGNAL;
-  END;
-  CALL require_fit_server();
-  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
-  CALL rule_in(name, number, owner, turn, verdict, highest);
-  IF verdict NOT IN ('admitted', 'duplicate') THEN CALL refuse(verdict, number, highest); END IF;
-  CALL note_claim(name, number, owner);
+  DECLARE highest BIGINT;
+  CALL admit_in(resource, token, holder, sequence, verdict, highest);
+  IF verdict NOT IN ('admitted', 'duplicate') THEN CALL refuse(verdict, read_number(token, 1), highest); END IF;
   SELECT verdict, highest;
 END
 //
@@ -154,22 +168,8 @@ CREATE PROCEDURE try_admit(
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
-  DECLARE highest, number, turn BIGINT;
-  DECLARE name VARBINARY(512);
-  DECLARE owner VARBINARY(128);
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    CALL doom();
-    RESIGNAL;
-  END;
-  CALL require_fit_server();
-  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
-  CALL rule_in(name, number, owner, turn, verdict, highest);
-  IF verdict NOT IN ('admitted', 'duplicate') THEN
-    CALL doom();
-  ELSE
-    CALL note_claim(name, number, owner);
-  END IF;
+  DECLARE highest BIGINT;
+  CALL admit_in(resource, token, holder, sequence, verdict, highest);
   SELECT verdict, highest;
 END
 //
@@ -184,18 +184,9 @@ CREATE PROCEDURE confirm(
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
-  DECLARE highest, number, turn BIGINT;
-  DECLARE name VARBINARY(512);
-  DECLARE owner VARBINARY(128);
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION
-  BEGIN
-    CALL doom();
-    RESIGNAL;
-  END;
-  CALL require_own_tables();
-  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
-  CALL rule_in(name, number, owner, turn, verdict, highest);
-  IF verdict <> 'admitted' THEN CALL refuse(verdict, number, highest); END IF;
+  DECLARE highest BIGINT;
+  CALL admit_in(resource, token, holder, NULL, verdict, highest);
+  IF verdict <> 'admitted' THEN CALL refuse(verdict, read_number(token, 1), highest); END IF;
 END
 //
 -- For libraries: begins a READ COMMITTED transaction and judges in it, as try_admit(); and advances before, in one of its
@@ -205,42 +196,35 @@ END
 DROP PROCEDURE IF EXISTS start_admitted
 //
 CREATE PROCEDURE start_admitted(
-  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
-  holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4,
+  sequence LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
-  DECLARE highest, number, turn BIGINT;
-  DECLARE name VARBINARY(512);
-  DECLARE owner VARBINARY(128);
+  DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_begun THEN
-      CALL doom();
-    END IF;
+    IF is_begun THEN CALL doom(); END IF;
     RESIGNAL;
   END;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   SET is_begun = TRUE;
   START TRANSACTION;
-  CALL require_fit_server();
-  CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
-  CALL rule_in(name, number, owner, turn, verdict, highest);
+  CALL admit_in(resource, token, holder, sequence, verdict, highest);
   IF verdict = 'advance' THEN
     COMMIT;
-    CALL advance_alone(resource, token, holder, COALESCE(drain_s, 5), jump_max, verdict, highest, changed);
+    CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
-    IF verdict = 'admitted' THEN CALL rule_in(name, number, owner, turn, verdict, highest); END IF;
+    IF verdict = 'admitted' THEN
+      CALL admit_in(resource, token, holder, sequence, verdict, highest);
+    ELSE
+      CALL doom();
+    END IF;
   END IF;
-  IF verdict NOT IN ('admitted', 'duplicate') THEN
-    CALL doom();
-  ELSE
-    CALL note_claim(name, number, owner);
-    SAVEPOINT fenceguard_admitted;
-  END IF;
+  IF verdict IN ('admitted', 'duplicate') THEN SAVEPOINT fenceguard_admitted; END IF;
   SELECT verdict, highest;
 END
 //

@@ -2,24 +2,53 @@
 -- gap is locked, and fails with 1568 inside of another. The namespace's row is locked before a fence's. What is SQL SECURITY
 -- INVOKER is an administrator's, who has the rights on the tables, or is called by one of the others, with theirs.
 
--- The time within which a lock is to be had, in seconds. Answers what it was.
-DROP PROCEDURE IF EXISTS limit_lock_wait
+-- What each begins with: a lock is to be had within so many seconds.
+DROP PROCEDURE IF EXISTS begin_alone
 //
-CREATE PROCEDURE limit_lock_wait(INOUT seconds INT)
-NO SQL
+CREATE PROCEDURE begin_alone(lock_wait_s INT, OUT is_begun BOOLEAN)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
-  DECLARE before_that INT DEFAULT @@session.innodb_lock_wait_timeout;
-  SET SESSION innodb_lock_wait_timeout = seconds;
-  SET seconds = before_that;
+  CALL require_fit_server();
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  SET SESSION innodb_lock_wait_timeout = lock_wait_s;
+  START TRANSACTION READ WRITE;
+  SET is_begun = TRUE;
 END
 //
-DROP PROCEDURE IF EXISTS require_floor
+-- What it ends with. wait_before_s: innodb_lock_wait_timeout, as the session had it.
+DROP PROCEDURE IF EXISTS commit_alone
 //
-CREATE PROCEDURE require_floor(floor_token BIGINT)
-NO SQL
-IF floor_token IS NULL THEN
-  SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';
-END IF
+CREATE PROCEDURE commit_alone(wait_before_s INT)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  COMMIT;
+  SET SESSION innodb_lock_wait_timeout = wait_before_s;
+END
+//
+-- And after an error, which may be that it could not begin.
+DROP PROCEDURE IF EXISTS roll_back_alone
+//
+CREATE PROCEDURE roll_back_alone(wait_before_s INT, is_begun BOOLEAN)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  IF is_begun THEN ROLLBACK; END IF;
+  SET SESSION innodb_lock_wait_timeout = wait_before_s;
+END
+//
+-- REQUIRES: a transaction is open. The floor, which stays as it is until the end of the transaction.
+DROP PROCEDURE IF EXISTS share_floor
+//
+CREATE PROCEDURE share_floor(OUT floor_token BIGINT)
+READS SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SELECT n.floor_token INTO floor_token FROM namespace n LOCK IN SHARE MODE;
+  CALL require_floor(floor_token);
+END
 //
 -- REQUIRES: a transaction is open and reads what is committed. Makes its commit durable though it changes nothing else.
 DROP PROCEDURE IF EXISTS mark_commit
@@ -87,7 +116,7 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
-  CALL advance_alone(resource, token, holder, COALESCE(drain_s, 5), jump_max, verdict, highest, changed);
+  CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed);
   SELECT verdict, highest, changed;
 END
 //
@@ -102,7 +131,7 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
-  CALL advance_alone(resource, token, holder, 5, NULL, verdict, highest, changed);
+  CALL advance_alone(resource, token, holder, NULL, NULL, verdict, highest, changed);
   IF verdict <> 'admitted' THEN CALL refuse(verdict, read_number(token, 1), highest); END IF;
   SELECT verdict, highest;
 END
@@ -111,31 +140,23 @@ DROP PROCEDURE IF EXISTS advance_alone
 //
 CREATE PROCEDURE advance_alone(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
-  holder LONGTEXT CHARACTER SET utf8mb4, lock_wait INT, jump_max BIGINT,
+  holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
 MODIFIES SQL DATA
-ruling: BEGIN
+BEGIN
   DECLARE floor_token, number, turn, seen BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
-  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_fit_server();
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
-  SELECT n.floor_token INTO floor_token FROM namespace n LOCK IN SHARE MODE;
-  CALL require_floor(floor_token);
+  CALL begin_alone(COALESCE(drain_s, 5), is_begun);
+  CALL share_floor(floor_token);
   IF jump_max IS NOT NULL THEN
     SELECT GREATEST(floor_token, COALESCE(MAX(f.token), 0)) INTO seen FROM fences f;
   END IF;
@@ -148,17 +169,11 @@ ruling: BEGIN
     -- What is on record may rest on a commit whose end was not seen, or is not durable yet.
     IF verdict = 'admitted' THEN
       -- Where it is refused if a newer one was committed on another server before.
-      IF is_certified() THEN
-        UPDATE fences f SET f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
-        WHERE f.resource = name;
-      ELSE
-        CALL mark_commit();
-      END IF;
+      IF is_certified() THEN CALL write_fence(name, NULL); ELSE CALL mark_commit(); END IF;
     END IF;
   END IF;
   CALL require_fit_server();  -- it may have become a replica while this waited
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
 END
 //
 -- Closes a fence: its present token is refused from now on, and a higher one opens it again. lease_token, lease_holder: a
@@ -170,7 +185,26 @@ CREATE PROCEDURE revoke_fence(
   lease_holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
-CALL set_fence_alone(resource, lease_token, lease_holder, NULL)
+BEGIN
+  DECLARE floor_token, number, turn, highest BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE changed BOOLEAN;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    CALL roll_back_alone(wait_before, is_begun);
+    RESIGNAL;
+  END;
+  CALL read_claim(resource, COALESCE(lease_token, 1), lease_holder, NULL, name, number, owner, turn);
+  CALL begin_alone(5, is_begun);
+  CALL share_floor(floor_token);
+  IF lease_token IS NOT NULL THEN CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed); END IF;
+  UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = name;
+  CALL commit_alone(wait_before);
+END
 //
 -- A holder gives its claim back, and writes no more under it: closes the fence if that still equals the claim.
 DROP PROCEDURE IF EXISTS finish
@@ -207,58 +241,29 @@ CREATE PROCEDURE rebase(
   done_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
-CALL set_fence_alone(resource, token, '', COALESCE(done_by, USER()))
-//
-DROP PROCEDURE IF EXISTS set_fence_alone
-//
-CREATE PROCEDURE set_fence_alone(
-  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
-  holder LONGTEXT CHARACTER SET utf8mb4, rebased_by VARCHAR(256) CHARACTER SET utf8mb4)
-MODIFIES SQL DATA
-SQL SECURITY INVOKER
 BEGIN
   DECLARE floor_token, number, turn, record_token BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_fit_server();
-  CALL read_claim(resource, IF(rebased_by IS NULL, COALESCE(token, 1), token), holder, NULL, name, number, owner, turn);
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
-  SELECT n.floor_token INTO floor_token FROM namespace n LOCK IN SHARE MODE;
-  CALL require_floor(floor_token);
+  CALL read_claim(resource, token, '', NULL, name, number, owner, turn);
+  CALL begin_alone(5, is_begun);
+  CALL share_floor(floor_token);
   SELECT f.token INTO record_token FROM fences f WHERE f.resource = name FOR UPDATE;
-  IF rebased_by IS NOT NULL THEN
-    INSERT INTO rebases (resource, token_from, token_to, done_by, done_at)
-    VALUES (name, record_token, number, rebased_by, UTC_TIMESTAMP(6));
-  END IF;
-  IF rebased_by IS NOT NULL OR (token IS NOT NULL AND number > GREATEST(COALESCE(record_token, 0), floor_token)) THEN
-    INSERT INTO fences (resource, token, holder, closed, below_floor, updated_at)
-    VALUES (name, number, owner, TRUE, number < floor_token, UTC_TIMESTAMP(6))
-    ON DUPLICATE KEY UPDATE
-      closed = TRUE,
-      holder = IF(rebased_by IS NOT NULL OR number > fences.token, owner, fences.holder),
-      sequence = IF(rebased_by IS NOT NULL OR number > fences.token, NULL, fences.sequence),
-      below_floor = IF(rebased_by IS NOT NULL OR number > fences.token, number < floor_token, fences.below_floor),
-      updated_at = UTC_TIMESTAMP(6),
-      token = IF(rebased_by IS NOT NULL OR number > fences.token, number, fences.token);
-  ELSE
-    UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = name;
-  END IF;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  INSERT INTO rebases (resource, token_from, token_to, done_by, done_at)
+  VALUES (name, record_token, number, COALESCE(done_by, USER()), UTC_TIMESTAMP(6));
+  INSERT INTO fences (resource, token, holder, closed, below_floor, updated_at)
+  VALUES (name, number, owner, TRUE, number < floor_token, UTC_TIMESTAMP(6))
+  ON DUPLICATE KEY UPDATE token = number, holder = owner, sequence = NULL, closed = TRUE, below_floor = number < floor_token,
+    updated_at = UTC_TIMESTAMP(6);
+  CALL commit_alone(wait_before);
 END
 //
 -- Makes this number the floor, or leaves a higher one: after a restore, or for a source that issued tokens before. A row:
@@ -270,29 +275,21 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE number, floor_token BIGINT DEFAULT read_number(floor_text, 0);
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
   IF number IS NULL THEN CALL invalid('a floor is a number from 0 to 9223372036854775807'); END IF;
-  CALL require_fit_server();
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(5, is_begun);
   INSERT INTO namespace (only_row, version, floor_token) VALUES (1, 1, number)
   ON DUPLICATE KEY UPDATE floor_token = GREATEST(namespace.floor_token, number);
   SELECT n.floor_token INTO floor_token FROM namespace n FOR UPDATE;
   UPDATE fences f SET f.below_floor = TRUE WHERE f.token < floor_token AND NOT f.below_floor;
   CALL mark_commit();
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT floor_token;
 END
 //
@@ -306,31 +303,23 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE live, highest, dropped, floor_token BIGINT;
-  DECLARE lock_wait INT DEFAULT 1;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
   SET live = read_number(lowest_live, 1);
   IF live IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
-  CALL require_fit_server();
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(1, is_begun);
   SELECT n.floor_token INTO floor_token FROM namespace n FOR UPDATE;
   CALL require_floor(floor_token);
   SELECT COUNT(*), COALESCE(MAX(f.token), 0) INTO dropped, highest FROM fences f WHERE f.token < live FOR UPDATE;
   DELETE FROM fences WHERE token < live;
   SET floor_token = GREATEST(floor_token, highest);
   UPDATE namespace n SET n.floor_token = floor_token;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT dropped, floor_token;
 END
 //

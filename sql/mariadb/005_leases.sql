@@ -107,24 +107,17 @@ BEGIN
   DECLARE clock, ends_at DATETIME(6);
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii DEFAULT 'held';
   DECLARE is_new BOOLEAN DEFAULT FALSE;
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_fit_server();
   CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
   CALL read_ttl(ttl_ms, ttl);
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(5, is_begun);
   -- Without a lock: a request for a lock that is held must not hold up a renewal.
   SELECT l.token, l.holder, l.expires_at, l.keeper INTO present_token, present_holder, ends_at, present_keeper
   FROM leases l WHERE l.resource = name;
@@ -149,8 +142,7 @@ BEGIN
       CALL mark_commit();
     END IF;
   END IF;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, is_new,
     IF(verdict = 'granted', NULL,
        IF(present_keeper IS NULL, CEIL(GREATEST(TIMESTAMPDIFF(MICROSECOND, clock, ends_at), 0) / 1000), ttl))
@@ -171,32 +163,25 @@ BEGIN
   DECLARE owner VARBINARY(128);
   DECLARE clock, ends_at DATETIME(6);
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii DEFAULT 'held';
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE is_locked BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     IF is_locked THEN DO RELEASE_LOCK(lock_name(name)); END IF;
     RESIGNAL;
   END;
-  CALL require_fit_server();
   IF is_certified() THEN
     CALL invalid('a lock by name is of one server: in a Galera cluster take a lease by time');
   END IF;
   CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
   CALL read_ttl(ttl_ms, ttl);
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
+  CALL begin_alone(5, is_begun);
   IF COALESCE(IS_USED_LOCK(lock_name(name)), 0) <> CONNECTION_ID() THEN
     SET is_locked = COALESCE(GET_LOCK(lock_name(name), 0), 0) = 1;
   END IF;
-  START TRANSACTION READ WRITE;
   IF is_locked THEN
     INSERT INTO leases (resource, expires_at) VALUES (name, UTC_TIMESTAMP(6))
     ON DUPLICATE KEY UPDATE expires_at = leases.expires_at;
@@ -210,8 +195,7 @@ BEGIN
       SET verdict = 'granted';
     END IF;
   END IF;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   IF is_locked AND verdict = 'held' THEN DO RELEASE_LOCK(lock_name(name)); END IF;
   SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, verdict = 'granted' AS is_new,
     IF(verdict = 'granted', NULL, ttl) AS retry_after_ms;
@@ -255,24 +239,17 @@ BEGIN
   DECLARE owner, present_holder VARBINARY(128);
   DECLARE clock, ends_at DATETIME(6);
   DECLARE was_live BOOLEAN DEFAULT FALSE;
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_fit_server();
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
   IF ttl_text IS NULL THEN SET ttl = 0; ELSE CALL read_ttl(ttl_text, ttl); END IF;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(5, is_begun);
   SELECT l.token, l.holder, l.expires_at, l.keeper INTO present_token, present_holder, ends_at, present_keeper
   FROM leases l WHERE l.resource = name FOR UPDATE;
   CALL read_clock(clock);
@@ -282,8 +259,7 @@ BEGIN
   IF was_live AND present_keeper IS NULL THEN
     UPDATE leases l SET l.expires_at = TIMESTAMPADD(MICROSECOND, ttl * 1000, clock) WHERE l.resource = name;
   END IF;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT was_live, IF(was_live, present_keeper, NULL) AS keeper;
 END
 //
@@ -321,23 +297,16 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE number, mark BIGINT;
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
   SET mark = read_number(mark_text, 1);
   IF mark_text IS NOT NULL AND mark IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
-  CALL require_fit_server();
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(5, is_begun);
   IF is_drawn THEN
     CALL draw_above(mark, number);
   ELSE
@@ -346,8 +315,7 @@ BEGIN
     SELECT c.last INTO number FROM counter c FOR UPDATE;
     CALL mark_commit();
   END IF;
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT number;
 END
 //
@@ -373,28 +341,20 @@ MODIFIES SQL DATA
 BEGIN
   DECLARE number, live BIGINT;
   DECLARE clock DATETIME(6);
-  DECLARE lock_wait INT DEFAULT 5;
-  DECLARE is_limited BOOLEAN DEFAULT FALSE;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_limited THEN
-      ROLLBACK;
-      CALL limit_lock_wait(lock_wait);
-    END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_own_tables();
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  CALL limit_lock_wait(lock_wait);
-  SET is_limited = TRUE;
-  START TRANSACTION READ WRITE;
+  CALL begin_alone(5, is_begun);
   CALL read_counter(number);
   CALL read_clock(clock);
   SELECT MIN(l.token) INTO live FROM leases l
   WHERE l.expires_at > clock AND is_live(l.resource, l.token, l.expires_at, l.keeper, clock);
-  COMMIT;
-  CALL limit_lock_wait(lock_wait);
+  CALL commit_alone(wait_before);
   SELECT COALESCE(live, IF(number < 9223372036854775807, number + 1, number)) AS lowest_live;
 END
 //

@@ -37,10 +37,7 @@ BEGIN
   IF verdict = 'admitted' AND NOT is_seen THEN SET verdict = 'advance'; END IF;
   IF verdict <> 'admitted' THEN CALL refuse(verdict, number, record_token); END IF;
   -- As in rule_in(): a session may write again under its claim without asking for it.
-  IF is_certified() THEN
-    UPDATE fences f SET f.updated_at = GREATEST(UTC_TIMESTAMP(6), f.updated_at + INTERVAL 1 MICROSECOND)
-    WHERE f.resource = name;
-  END IF;
+  IF is_certified() THEN CALL write_fence(name, NULL); END IF;
 END
 //
 -- Of a row that may have moved from one resource to another.
