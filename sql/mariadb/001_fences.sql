@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS fences (
   sequence    BIGINT,                      -- last one that took effect under this token
   closed      BOOLEAN NOT NULL DEFAULT 0,  -- by a revoke; a higher token opens it again
   below_floor BOOLEAN NOT NULL DEFAULT 0,  -- so that a write need not lock the floor
-  updated_at  DATETIME(6) NOT NULL,        -- UTC
+  updated_at  DATETIME(6) NOT NULL,        -- UTC, by the session's clock (SET timestamp): nothing is judged by it
   KEY fences_token (token)                 -- highest token, and what to compact
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //

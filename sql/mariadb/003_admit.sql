@@ -56,11 +56,10 @@ rule: BEGIN
   SET verdict = judge(record_token, record_holder, record_sequence, is_closed, floor_token, token, holder, NULL);
   IF verdict <> 'admitted' THEN LEAVE rule; END IF;
   -- The snapshot sees the advance to this token, and so whatever that waited for. Now by what is there, and locked.
-  SET record_token = NULL;
   IF is_written THEN
     SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;
-    SET record_token = NULL;
   END IF;
+  SET record_token = NULL;
   SELECT f.token, f.holder, f.sequence, f.closed, f.below_floor
   INTO record_token, record_holder, record_sequence, is_closed, is_below_floor
   FROM fences f WHERE f.resource = resource LOCK IN SHARE MODE;
