@@ -46,6 +46,10 @@ class Connection {
   // 'CALL schema.procedure(arguments)'.
   Rows call(std::string_view procedure, const Row& arguments = {});
 
+  // Of the open transaction alone: a session whose completion_type is CHAIN would begin another one with it.
+  void commit() { run("COMMIT AND NO CHAIN NO RELEASE"); }
+  void roll_back() { run("ROLLBACK AND NO CHAIN NO RELEASE"); }
+
   // Ends another session, by its number (KILL); what is open in it is rolled back. It may be over before.
   void end_session(const std::string& number);
 

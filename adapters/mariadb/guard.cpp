@@ -44,7 +44,7 @@ void commit(Connection& connection, const Claim& claim) {
           doing, error.what()));
     }
   });
-  mapped(Stage::at_commit, doing, [&] { return connection.run("COMMIT"); });
+  mapped(Stage::at_commit, doing, [&] { connection.commit(); });
 }
 
 Ruling Guard::advance(const Claim& claim) {
@@ -133,7 +133,7 @@ Ruling Guard::read(const Claim& claim, const std::function<void(Connection&)>& l
 void Guard::roll_back() noexcept {
   try {
     if (!connection_.is_open()) return;
-    connection_.run("ROLLBACK");
+    connection_.roll_back();
     connection_.run("SET @fenceguard_claims = NULL");  // of the next that uses this session
   } catch (const std::exception&) {
     // The transaction ends with its session.

@@ -37,7 +37,7 @@ std::string quoted_identifier(std::string_view name) {
 
 // After it nothing of the caller's transaction is written, whatever the caller looks at.
 void doom(Connection& connection) {
-  connection.run("ROLLBACK");
+  connection.roll_back();
   connection.run("START TRANSACTION READ ONLY");
 }
 
@@ -259,10 +259,10 @@ VersionedTable::Read VersionedTable::fenced_read(Connection& connection, const C
       read.row = std::move(found.row);
     });
   } catch (...) {
-    if (connection.is_open()) connection.run("ROLLBACK");
+    if (connection.is_open()) connection.roll_back();
     throw;
   }
-  if (!is_callers) mapped(Stage::at_commit, doing, [&] { return connection.run("COMMIT"); });
+  if (!is_callers) mapped(Stage::at_commit, doing, [&] { connection.commit(); });
   const bool is_refused = read.verdict == RowVerdict::stale || read.verdict == RowVerdict::conflict;
   if (is_callers && is_refused) mapped(Stage::before_commit, doing, [&] { doom(connection); });
   return read;

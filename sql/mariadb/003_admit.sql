@@ -109,7 +109,7 @@ DROP PROCEDURE IF EXISTS roll_back
 CREATE PROCEDURE roll_back()
 NO SQL
 BEGIN
-  ROLLBACK;
+  ROLLBACK AND NO CHAIN NO RELEASE;
   START TRANSACTION READ ONLY;
 END
 //
@@ -213,7 +213,7 @@ BEGIN
   START TRANSACTION;
   CALL admit_in(resource, token, holder, sequence, verdict, highest);
   IF verdict = 'advance' THEN
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
@@ -238,16 +238,16 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    ROLLBACK;
+    ROLLBACK AND NO CHAIN NO RELEASE;
     RESIGNAL;
   END;
   DECLARE EXIT HANDLER FOR 1305
   BEGIN
-    ROLLBACK;
+    ROLLBACK AND NO CHAIN NO RELEASE;
     CALL refuse('outside', NULL, NULL);
   END;
   RELEASE SAVEPOINT fenceguard_admitted;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET @fenceguard_claims = NULL;  -- of the next who borrows this session
 END
 //

@@ -23,7 +23,7 @@ CREATE PROCEDURE commit_alone(wait_before_s INT)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
   SET SESSION innodb_lock_wait_timeout = wait_before_s;
 END
 //
@@ -34,7 +34,7 @@ CREATE PROCEDURE roll_back_alone(wait_before_s INT, is_begun BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
-  IF is_begun THEN ROLLBACK; END IF;
+  IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
   SET SESSION innodb_lock_wait_timeout = wait_before_s;
 END
 //
@@ -220,7 +220,7 @@ BEGIN
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_begun THEN ROLLBACK; END IF;
+    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
     RESIGNAL;
   END;
   CALL require_fit_server();
@@ -230,7 +230,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6)
   WHERE f.resource = name AND f.token = number AND f.holder = owner;
-  COMMIT;
+  COMMIT AND NO CHAIN NO RELEASE;
 END
 //
 -- Sets a fence by hand, closed, and records the operator. Lowering one forfeits the guarantee that no stale write lands.

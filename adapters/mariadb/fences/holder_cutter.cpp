@@ -75,7 +75,7 @@ void HolderCutter::watch(const std::stop_token& stop) {
 
 bool HolderCutter::is_newer(Connection& connection) const {
   if (!newer_) return true;
-  connection.run("ROLLBACK");
+  connection.roll_back();
   connection.run("START TRANSACTION");
   auto arguments = arguments_of(*newer_);
   arguments.emplace_back(std::nullopt);
@@ -99,7 +99,7 @@ HolderCutter::Sessions HolderCutter::look(Connection& connection) {
       "JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id "
       "WHERE me.trx_mysql_thread_id = CONNECTION_ID() AND INSTR(me.trx_query, '{0}') > 0 "
       "AND r.trx_id <> 0 AND b.trx_id <> 0 AND b.trx_mysql_thread_id <> 0 "
-      "AND l.lock_type = 'RECORD' AND l.lock_table = {2} "
+      "AND l.lock_type = 'RECORD' AND SUBSTRING_INDEX(l.lock_table, ' /* Partition', 1) = {2} "
       "AND NOT b.trx_requested_lock_id <=> w.blocking_lock_id "
       "AND IS_USED_LOCK(CONCAT('fenceguard.admitted.', b.trx_mysql_thread_id)) = b.trx_mysql_thread_id",
       mark, waiting_, connection.quote(fmt::format("{}.`fences`", quoted_name(connection.schema())))));

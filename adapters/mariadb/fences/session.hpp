@@ -28,9 +28,10 @@ class Session {
   }
 
   // function(connection), with its failure as one of our errors. A connection that the server had ended
-  // while it was idle is opened anew before. Nothing is repeated.
+  // while it was idle, or that an error left in a transaction, is opened anew before. Nothing is repeated.
   template <class Function>
   auto run(Stage stage, std::string_view doing, Function&& function) {
+    if (connection_ && connection_->is_in_transaction()) connection_.reset();
     auto& connection = is_sound() ? *connection_ : open();
     return mapped(stage, doing, [&] { return function(connection); });
   }

@@ -59,6 +59,21 @@ TEST_F(GuardTest, WhatTheFunctionThrowsRollsBackAndLeavesTheToken) {
             Verdict::admitted);
 }
 
+// What follows would be in a transaction that nobody commits.
+TEST_F(GuardTest, ASessionThatChainsTransactionsIsLeftOutsideOfOne) {
+  connection_.run("SET completion_type = 'CHAIN'");
+  for (const auto token : {34, 35}) {
+    EXPECT_EQ(guard_.advance(claim(token)).verdict, Verdict::admitted);
+    EXPECT_FALSE(connection_.is_in_transaction());
+    EXPECT_EQ(guard_.write(claim(token), [](Connection& tx) { set_balance(tx, 2); }).verdict,
+              Verdict::admitted);
+    EXPECT_FALSE(connection_.is_in_transaction());
+    EXPECT_EQ(guard_.write(claim(token - 1), [](Connection& tx) { set_balance(tx, 3); }).verdict,
+              Verdict::stale);
+    EXPECT_FALSE(connection_.is_in_transaction());
+  }
+}
+
 TEST_F(GuardTest, AFunctionThatEndsTheTransactionIsToldThatTheOutcomeIsUnknown) {
   for (const auto* end :
        {"COMMIT", "ROLLBACK", "START TRANSACTION", "CREATE TABLE IF NOT EXISTS other (i INT)"}) {

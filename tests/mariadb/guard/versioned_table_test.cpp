@@ -216,6 +216,12 @@ TEST_F(Versioned, ValuesThatDoNotFitAreRefusedAndWriteNothing) {
   EXPECT_EQ(row(), "100 0");
 }
 
+TEST_F(Versioned, ASessionThatChainsTransactionsIsLeftOutsideOfOne) {
+  connection_.run("SET completion_type = 'CHAIN'");
+  EXPECT_EQ(accounts_.fenced_read(connection_, claim(35), {"42"}).verdict, RowVerdict::admitted);
+  EXPECT_FALSE(connection_.is_in_transaction());
+}
+
 TEST_F(Versioned, InATransactionARefusalDoomsIt) {
   const auto seen = *accounts_.read(connection_, {"42"});
   ASSERT_EQ(accounts_.fenced_read(connection_, claim(35), {"42"}).verdict, RowVerdict::admitted);
