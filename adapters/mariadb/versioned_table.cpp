@@ -77,22 +77,6 @@ void require_fit_session(Connection& connection) {
 
 }  // namespace
 
-const char* to_string(RowVerdict verdict) noexcept {
-  switch (verdict) {
-    case RowVerdict::admitted:
-      return "admitted";
-    case RowVerdict::stale:
-      return "stale";
-    case RowVerdict::conflict:
-      return "conflict";
-    case RowVerdict::version_conflict:
-      return "version_conflict";
-    case RowVerdict::not_found:
-      return "not_found";
-  }
-  return "unknown";
-}
-
 // A row as it is there; nothing: there is none.
 struct VersionedTable::Present {
   std::optional<Row> row;

@@ -47,22 +47,6 @@ void doom_if_refused(pqxx::transaction_base& tx, RowVerdict verdict) {
 
 }  // namespace
 
-const char* to_string(RowVerdict verdict) noexcept {
-  switch (verdict) {
-    case RowVerdict::admitted:
-      return "admitted";
-    case RowVerdict::stale:
-      return "stale";
-    case RowVerdict::conflict:
-      return "conflict";
-    case RowVerdict::version_conflict:
-      return "version_conflict";
-    case RowVerdict::not_found:
-      return "not_found";
-  }
-  return "unknown";
-}
-
 // The parts of which the statements are made, with their parameters.
 class VersionedTable::Statement {
  public:

@@ -33,40 +33,21 @@
 
 #include "adapters/postgres/table_schema.hpp"
 #include "guard/claim.hpp"
+#include "guard/support/versioned_row.hpp"
 
 namespace fenceguard::postgres {
 
-enum class RowVerdict {
-  admitted,          // written, or read
-  stale,             // a newer token was seen
-  conflict,          // another holder uses the same number
-  version_conflict,  // the row changed since it was read; the token is good
-  not_found,         // there is no such row
-};
-
-[[nodiscard]] const char* to_string(RowVerdict verdict) noexcept;
+using fenceguard::RowVerdict;
+using fenceguard::to_string;
 
 class VersionedTable {
  public:
-  using Value = std::optional<std::string>;  // as text; nothing is null
-  using Key = std::vector<Value>;            // in the order of the key's columns
-  using Changes = std::vector<std::pair<std::string, Value>>;
-
-  struct Row {
-    Key key;
-    std::string version;
-    std::map<std::string, Value> values;  // every column
-  };
-  struct Read {
-    RowVerdict verdict = RowVerdict::not_found;
-    std::optional<Row> row{};  // if admitted
-    std::int64_t highest = 0;  // the row's token; 0: none
-  };
-  struct Update {
-    RowVerdict verdict = RowVerdict::not_found;
-    std::string version{};     // the new one if admitted, the present one at a version_conflict
-    std::int64_t highest = 0;  // the row's token; 0: none
-  };
+  using Value = VersionedRow::Value;  // as text; nothing is null
+  using Key = VersionedRow::Key;      // in the order of the key's columns
+  using Changes = VersionedRow::Changes;
+  using Row = VersionedRow;
+  using Read = VersionedRow::Read;
+  using Update = VersionedRow::Update;
 
   // Checks the names against the catalog, once. Throws InvalidInput, with a sentence, for a table or column
   // that is not there or has the wrong type, and a key that is not unique; Unavailable.

@@ -5,13 +5,16 @@ sleeps for luck: wait_until() waits for a condition, with a limit. A missing pro
 """
 
 import atexit
+import contextlib
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 
 from waiting import LIMIT_S, wait_until
 
@@ -237,3 +240,34 @@ class Members:
     def remove(self):
         for member in self.members:
             member.remove()
+
+
+def _serve_control(listener, moves):
+    while True:
+        link, _ = listener.accept()
+        with link, link.makefile("rw", encoding="utf-8") as file, contextlib.suppress(OSError):
+            line = file.readline()
+            if not line:
+                continue
+            try:
+                word, *mode = line.split()
+                moves[word](*mode)
+                file.write("ok\n")
+            except Exception as error:  # the program is told, whatever it was
+                file.write(f"failed: {error!r}\n")
+
+
+def run_beside(server, arguments, prefix, names, moves):
+    """Runs a program beside the server; its status, or 128 and the number of the signal that ended it. It finds names with the
+    prefix in its environment, and CONTROL: a Unix stream socket to which it sends one line, a word of moves and its
+    argument, once per connection, and receives 'ok' or 'failed: WHY' when it is done."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        control = os.path.join(server.folder, "control")
+        listener.bind(control)
+        listener.listen()
+        threading.Thread(target=_serve_control, args=(listener, moves), daemon=True).start()
+        environment = {f"{prefix}{name}": value for name, value in {**names, "CONTROL": control}.items()}
+        status = subprocess.run(arguments, check=False, env={**os.environ, **environment}).returncode
+    if status != 0:
+        sys.stderr.write(f"the end of the server's log:\n{server.log()[-3000:]}\n")
+    return status if status >= 0 else 128 - status

@@ -11,24 +11,10 @@ finds it by its environment:
 Exits with the program's status, or 128 and the number of the signal that ended it.
 """
 
-import os
-import socket
-import subprocess
 import sys
-import threading
 
 from mariadb_server import Server
-
-
-def serve_control(server, listener):
-    while True:
-        link, _ = listener.accept()
-        with link, link.makefile("rw", encoding="utf-8") as file:
-            try:
-                {"start": server.start, "kill": server.kill, "stop": server.stop}[file.readline().strip()]()
-                file.write("ok\n")
-            except Exception as error:  # the program is told, whatever it was
-                file.write(f"failed: {error!r}\n")
+from server_process import run_beside
 
 
 def main(arguments):
@@ -36,17 +22,9 @@ def main(arguments):
         arguments = arguments[1:]
     if not arguments:
         sys.exit(__doc__.partition(":")[0])
-    with Server() as server, socket.socket(socket.AF_UNIX) as listener:
-        control = os.path.join(server.folder, "control")
-        listener.bind(control)
-        listener.listen()
-        threading.Thread(target=serve_control, args=(server, listener), daemon=True).start()
-        names = {"PORT": str(server.port), "SOCKET": server.socket, "CONTROL": control}
-        status = subprocess.run(arguments, check=False, env={
-            **os.environ, **{f"FENCEGUARD_MARIADB_{name}": value for name, value in names.items()}}).returncode
-        if status != 0:
-            sys.stderr.write(f"the end of the server's log:\n{server.log()[-3000:]}\n")
-    return status if status >= 0 else 128 - status
+    with Server() as server:
+        moves = {"start": server.start, "kill": server.kill, "stop": server.stop}
+        return run_beside(server, arguments, "FENCEGUARD_MARIADB_", {"PORT": str(server.port), "SOCKET": server.socket}, moves)
 
 
 if __name__ == "__main__":

@@ -17,37 +17,12 @@ Exits with the program's status, or 128 and the number of the signal that ended 
 """
 
 import os
-import socket
-import subprocess
 import sys
-import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "kit"))
 
 from postgres_server import SQL, Server, program  # noqa: E402
-
-
-def obey(server, line):
-    word, _, mode = line.strip().partition(" ")
-    mode = mode or "fast"
-    try:
-        {"start": server.start, "kill": server.kill, "stop": lambda: server.stop(mode),
-         "restart": lambda: server.restart(mode)}[word]()
-        return "ok\n"
-    except Exception as error:  # the program is told, whatever it was
-        return f"failed: {error!r}\n"
-
-
-def serve_control(server, listener):
-    while True:
-        link, _ = listener.accept()
-        with link, link.makefile("rw", encoding="utf-8") as file:
-            try:
-                line = file.readline()
-                if line:
-                    file.write(obey(server, line))
-            except OSError:
-                pass
+from server_process import run_beside  # noqa: E402
 
 
 def main(arguments):
@@ -55,18 +30,11 @@ def main(arguments):
         arguments = arguments[1:]
     if not arguments:
         sys.exit(__doc__.partition(":")[0])
-    with Server() as server, socket.socket(socket.AF_UNIX) as listener:
-        control = os.path.join(server.folder, "control")
-        listener.bind(control)
-        listener.listen()
-        threading.Thread(target=serve_control, args=(server, listener), daemon=True).start()
+    with Server() as server:
         names = {"URL": server.url(), "SOCKET": server.folder, "PORT": str(server.port), "DATA": server.data,
-                 "BIN": os.path.dirname(program("postgres")), "SQL": SQL, "CONTROL": control}
-        status = subprocess.run(arguments, check=False, env={
-            **os.environ, **{f"FENCEGUARD_POSTGRES_{name}": value for name, value in names.items()}}).returncode
-        if status != 0:
-            sys.stderr.write(f"the end of the server's log:\n{server.log()[-3000:]}\n")
-    return status if status >= 0 else 128 - status
+                 "BIN": os.path.dirname(program("postgres")), "SQL": SQL}
+        moves = {"start": server.start, "kill": server.kill, "stop": server.stop, "restart": server.restart}
+        return run_beside(server, arguments, "FENCEGUARD_POSTGRES_", names, moves)
 
 
 if __name__ == "__main__":

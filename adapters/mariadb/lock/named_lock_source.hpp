@@ -7,15 +7,12 @@
 //
 // Thread safety: all calls may be made from any thread at once.
 
-#include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <stop_token>
-#include <thread>
+#include <vector>
 
 #include "adapters/mariadb/lock/lease_client.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/session_leases.hpp"
 
 namespace fenceguard::mariadb {
 
@@ -23,16 +20,17 @@ class NamedLockSource : public TokenSource, public LeaseLister {
  public:
   using Ms = std::chrono::milliseconds;
 
-  explicit NamedLockSource(const Address& address);
-  // Frees what is still held.
-  ~NamedLockSource() override;
+  // Its destructor frees what is still held.
+  explicit NamedLockSource(const Address& address) : address_{address}, calls_{address} {}
 
   [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                                       Ms ttl) override;
-  [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override;
-  Release release(const Claim& claim) override;
+  [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override { return leases_.renew(claim, ttl); }
+  Release release(const Claim& claim) override { return leases_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }
-  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override;
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override {
+    return leases_.with_time(calls_.show(resource));
+  }
   [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
   [[nodiscard]] Token draw() override { return calls_.draw(); }
@@ -40,32 +38,19 @@ class NamedLockSource : public TokenSource, public LeaseLister {
   [[nodiscard]] bool lives_by_connection() const noexcept override { return true; }
 
  private:
-  // A lease granted here.
-  struct SessionLease {
-    SessionLease(Claim c, std::unique_ptr<Session> s) : claim{std::move(c)}, session{std::move(s)} {}
-    const Claim claim;
-    std::mutex mutex;                  // guards the rest
-    std::unique_ptr<Session> session;  // none: it is over
-    BootClock::time_point expires_at{};
-  };
-  using LeasePtr = std::shared_ptr<SessionLease>;
+  using Leases = SessionLeases<Session>;
 
   [[nodiscard]] std::unique_ptr<Session> take();
   void give_back(std::unique_ptr<Session> session);
-  // REQUIRES of both: lease.mutex is held.
-  [[nodiscard]] bool confirm(SessionLease& lease);
-  Release let_go(SessionLease& lease);
-  [[nodiscard]] LeasePtr find(const Resource& resource);
-  void forget(const SessionLease& lease);
-  void expire(const std::stop_token& stop);
+  [[nodiscard]] static bool is_held(Leases::Lease& lease);
+  Release let_go(Leases::Lease& lease);
 
   const Address address_;
   LeaseClient calls_;
   std::mutex mutex_;  // guards the following
-  std::map<Resource, LeasePtr> held_;
   std::vector<std::unique_ptr<Session>> idle_;
-  std::condition_variable_any expiries_changed_;
-  std::jthread expirer_;
+  Leases leases_{{.is_held = [](Leases::Lease& lease, Ms) { return is_held(lease); },
+                  .let_go = [this](Leases::Lease& lease) { return let_go(lease); }}};
 };
 
 }  // namespace fenceguard::mariadb

@@ -8,18 +8,17 @@
 //
 // Thread safety: all calls may be made from any thread at once.
 
-#include <condition_variable>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <stop_token>
-#include <thread>
+#include <vector>
 
 #include "adapters/postgres/lock/lease_client.hpp"
 #include "adapters/postgres/lock/release_listener.hpp"
 #include "adapters/postgres/lock/session_manager.hpp"
 #include "guard/source/acquire_deadline.hpp"
+#include "guard/source/session_leases.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard::postgres {
@@ -28,16 +27,17 @@ class SessionLockSource : public TokenSource, public LeaseLister {
  public:
   using Ms = std::chrono::milliseconds;
 
+  // Its destructor frees what is still held.
   SessionLockSource(const std::vector<Address>& addresses, LockKind kept_by);
-  // Frees what is still held.
-  ~SessionLockSource() override;
 
   [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
                                                       Ms ttl) override;
-  [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override;
-  Release release(const Claim& claim) override;
+  [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override { return leases_.renew(claim, ttl); }
+  Release release(const Claim& claim) override { return leases_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }
-  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override;
+  [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource) override {
+    return leases_.with_time(calls_.show(resource));
+  }
   [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
   [[nodiscard]] Token draw() override { return calls_.draw(); }
@@ -49,15 +49,7 @@ class SessionLockSource : public TokenSource, public LeaseLister {
                                                   const AcquireOptions& options) override;
 
  private:
-  // A lease granted here.
-  struct SessionLease {
-    SessionLease(Claim c, std::unique_ptr<SessionManager> k) : claim{std::move(c)}, session{std::move(k)} {}
-    const Claim claim;
-    std::mutex mutex;                         // guards the rest
-    std::unique_ptr<SessionManager> session;  // none: it is over
-    BootClock::time_point expires_at{};
-  };
-  using KeptPtr = std::shared_ptr<SessionLease>;
+  using Leases = SessionLeases<SessionManager>;
   // A thread that waits at the server.
   struct Waiting {
     const Resource& resource;
@@ -70,22 +62,17 @@ class SessionLockSource : public TokenSource, public LeaseLister {
   [[nodiscard]] std::variant<Grant, Held> attempt(Waiting& waiting, Ms ttl, Ms wait);
   [[nodiscard]] Grant hand_out(const Waiting& waiting, Token token, std::unique_ptr<SessionManager> session,
                                Ms ttl, BootClock::time_point asked_at);
-  [[nodiscard]] std::optional<Grant> grant_again(SessionLease& kept, Ms ttl);
-  [[nodiscard]] bool confirm(SessionLease& kept, Ms ttl);
-  [[nodiscard]] Release let_go(SessionLease& kept);
-  [[nodiscard]] KeptPtr find(const Resource& resource);
-  void forget(const SessionLease& kept);
-  void expire(const std::stop_token& stop);
+  [[nodiscard]] bool is_held(Leases::Lease& kept, Ms ttl);
+  [[nodiscard]] Release let_go(Leases::Lease& kept);
 
   Pool pool_;
   LeaseClient calls_{pool_};
   ReleaseListener listener_;
   const LockKind lock_kind_;
-  std::mutex mutex_;  // guards kept_ and waiting_; never held while a server is asked
-  std::map<Resource, KeptPtr> kept_;
+  std::mutex mutex_;  // guards waiting_
   std::list<Waiting*> waiting_;
-  std::condition_variable_any expiries_changed_;
-  std::jthread expirer_;
+  Leases leases_{{.is_held = [this](Leases::Lease& kept, Ms ttl) { return is_held(kept, ttl); },
+                  .let_go = [this](Leases::Lease& kept) { return let_go(kept); }}};
 };
 
 }  // namespace fenceguard::postgres

@@ -15,6 +15,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", f
 
 from galera import Cluster  # noqa: E402
 from server_process import program  # noqa: E402
+from waiting import run_all  # noqa: E402
 
 DEADLOCK = 1213  # also where the certification failed: nothing was committed
 LOCK_WAIT_TIMEOUT = 1205  # an advance behind writers
@@ -93,7 +94,7 @@ class GaleraTest(unittest.TestCase):
                     if error.args[0] != DEADLOCK:
                         raise
 
-        self.run_all([lambda number=number: contend(number) for number in range(6)])
+        run_all([lambda number=number: contend(number) for number in range(6)])
         self.assertEqual(len(set(granted)), len(granted))
 
     def test_a_lease_by_a_session_is_refused(self):
@@ -129,7 +130,7 @@ class GaleraTest(unittest.TestCase):
                     token = 0 if error.args[0] == 1644 else token
                     session.run("rollback")
 
-        self.run_all([lambda number=number: write(number) for number in range(6)])
+        run_all([lambda number=number: write(number) for number in range(6)])
         print(len(acknowledged), "acknowledged", end=" ... ", flush=True)
         self.assertGreater(len(acknowledged), 5, f"seed {seed}")
         for node in self.cluster.members:
@@ -147,22 +148,6 @@ class GaleraTest(unittest.TestCase):
                               cwd=node.data, check=True, capture_output=True, text=True).stdout
         return [int(token) for token in re.findall(r"INSERT INTO `\w+`\.`history`\n### SET\n###   @1=\d+\n###   @2='crowd'\n"
                                                    r"###   @3=(\d+)", text)]
-
-    def run_all(self, bodies):
-        errors = []
-
-        def guarded(body):
-            try:
-                body()
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [])
 
 
 if __name__ == "__main__":

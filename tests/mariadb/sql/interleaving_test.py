@@ -10,6 +10,7 @@ import unittest
 import pymysql
 
 from sessions import LOCK_WAIT_TIMEOUT, ServerTest
+from waiting import run_all
 
 LEVELS = ("read uncommitted", "read committed", "repeatable read", "serializable")
 ADMIT = "call admit('accounts/1', {}, '{}', null)"
@@ -223,22 +224,6 @@ class TakeOver(ServerTest):
 
 
 class Crowds(ServerTest):
-    def run_all(self, bodies):
-        errors = []
-
-        def guarded(body):
-            try:
-                body()
-            except Exception as error:
-                errors.append(error)
-
-        threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [])
-
     def test_a_stream_of_writers_does_not_starve_an_advance(self):
         """Sixteen writers of token 1 that go on until they are refused, each with the fence locked for longer than between."""
         self.session().run("call advance('accounts/1', 1, 'a')")
@@ -258,7 +243,7 @@ class Crowds(ServerTest):
         def take_over():
             self.assertEqual(self.session().run("call try_advance('accounts/1', 2, 'b', 60, null)")[0][0], "admitted")
 
-        self.run_all([write] * 16 + [take_over])
+        run_all([write] * 16 + [take_over])
         self.assertEqual(refused, ["stale"] * 16)
 
     def test_advances_of_resources_without_a_record_do_not_deadlock(self):
@@ -269,7 +254,7 @@ class Crowds(ServerTest):
                 answer = self.verdict(session, f"call try_advance('new/{name}', {number}, 'h{number}', 60, null)")
                 self.assertIn(answer, ("admitted", "stale"))
 
-        self.run_all([lambda n=number: advance(n) for number in range(1, 9)])
+        run_all([lambda n=number: advance(n) for number in range(1, 9)])
         self.assertEqual(self.sql("select count(*), min(token), max(token) from fences"), ((20, 8, 8),))
 
     def test_writes_with_sequences_at_once_do_not_deadlock(self):
@@ -283,7 +268,7 @@ class Crowds(ServerTest):
                 self.assertIn(answer, ("admitted", "duplicate", "stale"))
                 session.run("commit")
 
-        self.run_all([lambda n=number: write(n) for number in range(8)])
+        run_all([lambda n=number: write(n) for number in range(8)])
         self.assertEqual(self.fence("accounts/1")[2], 19)
 
     def test_no_update_is_lost_whatever_the_level_is(self):
@@ -312,7 +297,7 @@ class Crowds(ServerTest):
                 if end == "commit":
                     admitted.append(token)
 
-        self.run_all([lambda n=number: hold(n) for number in range(8)])
+        run_all([lambda n=number: hold(n) for number in range(8)])
         self.assertGreater(len(admitted), 0, f"seed {seed}")
         self.assertEqual(self.balance(), 100 + len(admitted), f"seed {seed}")
 
