@@ -6,32 +6,10 @@
 #include <cstdint>
 
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 
 namespace fenceguard {
 namespace {
-
-// Length of the UTF-8 sequence that text starts with, 0 if it is not well formed (RFC 3629: no overlong form,
-// no surrogate, nothing above U+10FFFF).
-std::size_t utf8_sequence(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto continues = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return continues(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const unsigned low = first == 0xE0 ? 0xA0 : 0x80;
-    const unsigned high = first == 0xED ? 0x9F : 0xBF;
-    return continues(1, low, high) && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const unsigned low = first == 0xF0 ? 0x90 : 0x80;
-    const unsigned high = first == 0xF4 ? 0x8F : 0xBF;
-    return continues(1, low, high) && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 // C0 controls, DEL, and the C1 controls U+0080 to U+009F.
 bool is_control(std::string_view character) noexcept {

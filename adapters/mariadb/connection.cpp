@@ -7,6 +7,7 @@
 
 #include "adapters/mariadb/errors.hpp"
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 
 namespace fenceguard::mariadb {
 namespace {
@@ -83,6 +84,13 @@ Connection::Connection(const Address& address)
 
 Connection::Connection(st_mysql* borrowed, std::string schema, std::optional<Address> same)
     : schema_{std::move(schema)}, address_{std::move(same)}, handle_{borrowed, [](st_mysql*) {}} {
+  // In another one a name would be that of another fence.
+  const std::string_view charset = mysql_character_set_name(borrowed);
+  if (charset != "utf8mb4") {
+    throw InvalidInput(fmt::format(
+        "the connection's character set is utf8mb4, and this one's is {}: mysql_set_character_set()",
+        charset));
+  }
   if (address_) address_->schema = schema_;
 }
 
@@ -147,6 +155,9 @@ Rows Connection::call(std::string_view procedure, const Row& arguments) {
   std::string text = fmt::format("CALL {}.{}(", quoted_name(schema_), procedure);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (i > 0) text += ", ";
+    // A session without strict mode would make '?' of it, and one fence of several names.
+    if (arguments[i] && !is_utf8(*arguments[i]))
+      throw InvalidInput(fmt::format("{}: what is sent is UTF-8, and this is not", procedure));
     text += arguments[i] ? quote(*arguments[i]) : "NULL";
   }
   return run(text + ")");

@@ -27,9 +27,9 @@ class Connection {
   // Connects, with autocommit on and its text in UTF-8. Throws Unavailable with a sentence that never holds
   // the password.
   explicit Connection(const Address& address);
-  // Uses a connection of the caller's, whose character set must be utf8mb4. schema: the database of the
-  // fences. same: where a second session is opened if one is needed (see AdmitOptions::cut); nothing: none
-  // is. REQUIRES: it outlives this.
+  // Uses a connection of the caller's, whose character set is utf8mb4 (else InvalidInput). schema: the
+  // database of the fences. same: where a second session is opened if one is needed (see AdmitOptions::cut);
+  // nothing: none is. REQUIRES: it outlives this.
   explicit Connection(st_mysql* borrowed, std::string schema = "fenceguard",
                       std::optional<Address> same = std::nullopt);
 
@@ -43,7 +43,7 @@ class Connection {
   // arguments are left out. Numbers go as text, too.
   Rows run(std::string_view sql, const Row& arguments);
 
-  // 'CALL schema.procedure(arguments)'.
+  // 'CALL schema.procedure(arguments)'. Throws InvalidInput for a text that is not UTF-8; nothing was sent.
   Rows call(std::string_view procedure, const Row& arguments = {});
 
   // Of the open transaction alone: a session whose completion_type is CHAIN would begin another one with it.

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <mysql.h>
 
 #include <atomic>
 #include <thread>
@@ -198,6 +199,24 @@ TEST_F(GuardTest, AConnectionOfTheCallersIsUsedAsItIs) {
   EXPECT_EQ(Guard{borrowed}.write(claim(34), [](Connection& tx) { set_balance(tx, 7); }).verdict,
             Verdict::admitted);
   EXPECT_EQ(balance(), 7);
+}
+
+TEST_F(GuardTest, AConnectionOfAnotherCharacterSetIsRefused) {
+  ASSERT_EQ(mysql_set_character_set(connection_.handle(), "latin1"), 0);
+  EXPECT_THAT([&] { Connection(connection_.handle(), database_.name()); },
+              ThrowsMessage<InvalidInput>(HasSubstr("this one's is latin1")));
+}
+
+TEST_F(GuardTest, WhatIsNotUtf8IsNotSent) {
+  connection_.run("SET sql_mode = ''");
+  for (const auto* text : {"a\xff", "\xc0\xaf", "\xed\xa0\x80", "\xe2\x82", "\xf5\x80\x80\x80"}) {
+    EXPECT_THROW((void)Resource{text}, InvalidInput);
+    EXPECT_THROW(connection_.call("try_advance", {text, "1", "h", std::nullopt, std::nullopt}), InvalidInput);
+  }
+  EXPECT_EQ(highest(), "");
+  const std::string name = "caf\xc3\xa9/\xe2\x82\xac/\xf0\x9f\x94\x92";
+  EXPECT_EQ(guard_.advance({Resource{name}, Token{1}, Holder{"h"}, std::nullopt}).verdict, Verdict::admitted);
+  EXPECT_EQ(database_.run("SELECT resource FROM fences")[0][0], name);
 }
 
 TEST_F(GuardTest, ATextIsQuotedWhateverIsInIt) {
