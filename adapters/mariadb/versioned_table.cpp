@@ -127,8 +127,11 @@ void VersionedTable::check(Connection& connection, const VersionedTableNames& na
   require_unique(connection, names);
   const auto& version = type_of(names.version);
   is_version_a_time_ = version[1] == "datetime";
-  if (version[2] != "NO" || !(columns_.at(names.version).is_number || is_version_a_time_)) {
-    throw InvalidInput(fmt::format("the version {} is an integer or DATETIME(6), NOT NULL", names.version));
+  // A shorter one comes to its end, where a session without strict mode stays, with one version for all.
+  const bool is_long = version[1] == "int" || version[1] == "bigint";
+  if (version[2] != "NO" || !(is_long || is_version_a_time_)) {
+    throw InvalidInput(
+        fmt::format("the version {} is an INT, a BIGINT or a DATETIME(6), NOT NULL", names.version));
   }
   if (is_version_a_time_ && version[3] != "6") {
     throw InvalidInput(fmt::format(

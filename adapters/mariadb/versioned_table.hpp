@@ -43,7 +43,7 @@ struct VersionedTableNames {
   std::string database;
   std::string table;
   std::vector<std::string> key;  // columns of a unique index
-  std::string version;           // an integer or DATETIME(6), NOT NULL
+  std::string version;           // an INT, a BIGINT or a DATETIME(6), NOT NULL
   std::string token;             // BIGINT; null: none yet
   std::string holder{};          // of 128 bytes at least; left out: a conflict cannot be told
 };

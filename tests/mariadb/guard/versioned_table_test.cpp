@@ -170,7 +170,8 @@ TEST_F(Versioned, NamesThatDoNotFitAreRefusedWithASentence) {
   database_.run(
       "ALTER TABLE account ADD at_second DATETIME NOT NULL DEFAULT NOW(), ADD stamp TIMESTAMP(6) NOT NULL "
       "DEFAULT "
-      "NOW(6), ADD loose BIGINT, ADD brief VARCHAR(9), ADD part BIGINT, ADD UNIQUE (loose), ADD UNIQUE "
+      "NOW(6), ADD few SMALLINT NOT NULL DEFAULT 0, ADD loose BIGINT, ADD brief VARCHAR(9), ADD part BIGINT, "
+      "ADD UNIQUE (loose), ADD UNIQUE "
       "(balance, part)");
   database_.run(
       "CREATE TABLE old_account (id BIGINT PRIMARY KEY, version BIGINT NOT NULL, token BIGINT) ENGINE = "
@@ -184,9 +185,10 @@ TEST_F(Versioned, NamesThatDoNotFitAreRefusedWithASentence) {
   EXPECT_THAT(with([](auto& n) { n.table = "gone"; }), HasSubstr("no table"));
   EXPECT_THAT(with([](auto& n) { n.table = "old_account"; }), HasSubstr("MyISAM"));
   EXPECT_THAT(with([](auto& n) { n.version = "gone"; }), HasSubstr("no column gone"));
-  EXPECT_THAT(with([](auto& n) { n.version = "note"; }), HasSubstr("an integer or DATETIME(6)"));
+  EXPECT_THAT(with([](auto& n) { n.version = "note"; }), HasSubstr("an INT, a BIGINT or a DATETIME(6)"));
   EXPECT_THAT(with([](auto& n) { n.version = "loose"; }), HasSubstr("NOT NULL"));
-  EXPECT_THAT(with([](auto& n) { n.version = "stamp"; }), HasSubstr("an integer or DATETIME(6)"));
+  EXPECT_THAT(with([](auto& n) { n.version = "stamp"; }), HasSubstr("an INT, a BIGINT or a DATETIME(6)"));
+  EXPECT_THAT(with([](auto& n) { n.version = "few"; }), HasSubstr("an INT, a BIGINT or a DATETIME(6)"));
   EXPECT_THAT(with([](auto& n) { n.version = "at_second"; }), HasSubstr("would have one version"));
   EXPECT_THAT(with([](auto& n) { n.token = "note"; }), HasSubstr("is a BIGINT"));
   EXPECT_THAT(with([](auto& n) { n.holder = "brief"; }), HasSubstr("128 bytes"));
