@@ -59,7 +59,8 @@ Ruling judge(const FenceView& view, const Claim& claim) {
   const Verdict verdict = judge_verdict(record, view.floor, claim);
   if (verdict != Verdict::admitted) return {verdict, view.highest(), view.record, false};
   if (claim.token.value() > view.highest()) {
-    return {verdict, claim.token.value(), Fence{claim.token, claim.holder, claim.sequence}, true, true};
+    return {verdict, claim.token.value(), Fence{claim.token, claim.holder, claim.sequence}, true,
+            true,    view.record};
   }
   Fence after = *view.record;
   if (claim.sequence) after.sequence = claim.sequence;

@@ -35,6 +35,7 @@ struct Fence {
   Holder holder;
   std::optional<Sequence> sequence;
   bool closed = false;
+  bool finished = false;  // closed by its own holder, which writes no more; where the storage notes that
 
   friend bool operator==(const Fence&, const Fence&) = default;
 };
@@ -58,6 +59,9 @@ struct Ruling {
   std::optional<Fence> fence;  // the resource's record after the ruling, if it has one
   bool changed = false;        // the record must be stored, durably, before any client is told the ruling
   bool raised = false;         // judge(): the token is higher than the fence was
+  // The record that the token was raised over, as found in the step that raised it. Of judge(), and of
+  // FenceStore::advance() where the storage tells.
+  std::optional<Fence> overtaken{};
 };
 
 // A record where it lies, for callers that keep many and do not want to copy one to have it judged.
@@ -66,6 +70,7 @@ struct FenceRef {
   std::string_view holder;
   std::optional<Sequence> sequence;
   bool closed = false;
+  bool finished = false;
 };
 
 // The verdict alone: the heart of judge(), which adds what is to be remembered.

@@ -41,6 +41,7 @@ class Slot {
     token_ = fence.token.value();
     sequence_ = fence.sequence ? fence.sequence->value() : no_sequence;
     closed_ = fence.closed;
+    finished_ = fence.finished;
     mark_used();
   }
 
@@ -56,7 +57,7 @@ class Slot {
   [[nodiscard]] FenceRef fence() const {
     std::optional<Sequence> sequence;
     if (sequence_ != no_sequence) sequence = Sequence{sequence_};
-    return {Token{token_}, holder(), sequence, closed_};
+    return {Token{token_}, holder(), sequence, closed_, finished_};
   }
 
   [[nodiscard]] bool is_empty() const noexcept { return name_bytes_ == 0; }
@@ -86,6 +87,7 @@ class Slot {
 
   std::atomic<bool> used_{false};  // since the hand last passed; readers write it side by side
   bool closed_ = false;
+  bool finished_ = false;
   std::uint8_t holder_bytes_ = 0;
   std::uint16_t name_bytes_ = 0;
   std::int64_t token_ = 0;
@@ -279,7 +281,7 @@ std::optional<Fence> FenceCache::find(const Resource& resource) const {
   const Slot* slot = shard.find(resource.name(), hash);
   if (slot == nullptr) return std::nullopt;
   const FenceRef fence = slot->fence();
-  return Fence{fence.token, Holder{std::string{fence.holder}}, fence.sequence, fence.closed};
+  return Fence{fence.token, Holder{std::string{fence.holder}}, fence.sequence, fence.closed, fence.finished};
 }
 
 std::optional<FenceCache::Answer> FenceCache::ask(const Claim& claim, std::int64_t floor) const {

@@ -6,7 +6,8 @@
 // A cut is owed from the transaction that raises the fence over an open one of another holder (or revokes it)
 // until settle(): a guard that dies in between finds it at its next start. It counts for all tokens up to the
 // one that is owed. A holder that was not let in before the cut is never owed itself, so that one number
-// a resource is enough: the lowest. A fence that its own holder closed by finish() owes nothing.
+// a resource is enough: the lowest. A fence that is finished owes nothing: its own holder closed it by
+// finish(), or it was revoked and then settled.
 //
 // Calls, faults and threads as in FenceStore.
 

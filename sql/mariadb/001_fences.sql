@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS fences (
   token       BIGINT NOT NULL,
   holder      VARBINARY(128) NOT NULL,
   sequence    BIGINT,                      -- last one that took effect under this token
-  closed      BOOLEAN NOT NULL DEFAULT 0,  -- by a revoke; a higher token opens it again
+  closed      TINYINT NOT NULL DEFAULT 0,  -- 1: by a revoke, 2: by its own holder; a higher token opens it again
   below_floor BOOLEAN NOT NULL DEFAULT 0,  -- so that a write need not lock the floor
   updated_at  DATETIME(6) NOT NULL,        -- UTC, by the session's clock (SET timestamp): nothing is judged by it
   KEY fences_token (token)                 -- highest token, and what to compact
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS admissions (
 //
 -- What people look at. It names no holder: token and holder together are a claim.
 CREATE OR REPLACE VIEW fence AS
-  SELECT CONVERT(f.resource USING utf8mb4) AS resource, f.token, f.sequence, f.closed, f.updated_at FROM fences f
+  SELECT CONVERT(f.resource USING utf8mb4) AS resource, f.token, f.sequence, f.closed <> 0 AS closed, f.updated_at FROM fences f
 //
 INSERT INTO namespace (only_row, version, floor_token) SELECT 1, 1, 0 FROM DUAL WHERE @fenceguard_tables = ''
 //

@@ -210,27 +210,24 @@ END
 DROP PROCEDURE IF EXISTS finish
 //
 CREATE PROCEDURE finish(
-  resource VARCHAR(600) CHARACTER SET utf8mb4, token VARCHAR(40) CHARACTER SET utf8mb4,
-  holder VARCHAR(140) CHARACTER SET utf8mb4)
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, turn BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
+    CALL roll_back_alone(wait_before, is_begun);
     RESIGNAL;
   END;
-  CALL require_fit_server();
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  SET is_begun = TRUE;
-  START TRANSACTION READ WRITE;
-  UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6)
+  CALL begin_alone(5, is_begun);
+  UPDATE fences f SET f.closed = 2, f.updated_at = UTC_TIMESTAMP(6)
   WHERE f.resource = name AND f.token = number AND f.holder = owner;
-  COMMIT AND NO CHAIN NO RELEASE;
+  CALL commit_alone(wait_before);
 END
 //
 -- Sets a fence by hand, closed, and records the operator. Lowering one forfeits the guarantee that no stale write lands.

@@ -121,7 +121,8 @@ create table if not exists fenceguard.fences (
   below_floor boolean not null default false, -- kept by triggers, so that a write need not read the floor
   advanced_by xid8 not null default pg_current_xact_id(), -- transaction that set the token
   updated_at  timestamptz not null default clock_timestamp(),
-  secret      bytea not null default uuid_send(gen_random_uuid()) -- what the seal of an admission is made with (004_admit.sql)
+  secret      bytea not null default uuid_send(gen_random_uuid()), -- what the seal of an admission is made with (004_admit.sql)
+  finished    bigint                          -- token whose own holder closed it, and writes no more
 ) with (fillfactor = 70);                   -- room for new versions of a row on its own page
 do $$
 begin
@@ -132,6 +133,7 @@ begin
                  where a.attrelid = 'fenceguard.fences'::regclass and a.attname = 'secret') then
     alter table fenceguard.fences add column secret bytea not null default uuid_send(gen_random_uuid());
   end if;
+  alter table fenceguard.fences add column if not exists finished bigint;
 end $$;
 
 -- Fences that were set by hand.

@@ -271,6 +271,11 @@ begin
       using errcode = 'serialization_failure';
   elsif verdict = 'advance' then
     perform fenceguard.require_plausible(resource, token, jump_max);
+    -- For whoever is to cut the holder before off: its token, whether it is finished, whether it is the same. Proves nothing.
+    perform set_config('fenceguard.overtaken', coalesce((
+      select format('%s %s %s', f.token, (f.closed and f.finished is not distinct from f.token)::int,
+                    (f.holder = admit_alone.holder and f.holder <> '')::int)
+      from fenceguard.fences f where f.resource = admit_alone.resource), ''), true);
     insert into fenceguard.fences as f (resource, token, holder, sequence)
     values (resource, token, holder, sequence)
     on conflict on constraint fences_pkey do update

@@ -80,6 +80,20 @@ begin
   return fenceguard.close_fence(resource collate "C", lease.token, lease.holder);
 end $$;
 
+-- The same by the holder itself, which writes no more: the next one need not cut it off. Answers whether the fence was its.
+create or replace function fenceguard.finish(resource text, token bigint, holder text default '') returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.require_claim(resource collate "C", token, holder, null);
+  perform from fenceguard.fences f
+  where f.resource = finish.resource collate "C" and f.token = finish.token and f.holder = finish.holder collate "C";
+  if not found then return false; end if;
+  perform fenceguard.revoke(resource, token, holder);
+  update fenceguard.fences f set finished = finish.token
+  where f.resource = finish.resource collate "C" and f.token = finish.token and f.closed;
+  return found;
+end $$;
+
 -- REQUIRES: the fence's lock is held alone. Closes it at this token or at its own, which may be higher.
 create or replace function fenceguard.close_fence(resource text, token bigint, holder text) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$

@@ -127,6 +127,7 @@ begin
     ('try_advance', 'As advance(), with a refusal as a row'),
     ('revoke', 'Closes a fence and ends its lease; with a token, that one only'),
     ('revoke_present', 'Closes the fence of whoever is there, and cuts off a lease of another source'),
+    ('finish', 'Closes a holder''s own fence: it writes no more, and need not be cut off'),
     ('cut', 'Ends the backends of older holders that keep an advance waiting'),
     ('compact', 'Folds idle fences into the floor'),
     ('init', 'Raises the floor; never lowers it'),

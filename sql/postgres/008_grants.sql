@@ -30,7 +30,7 @@ declare
   what text;
   for_everybody constant text[] := array[
     'version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'admit_all', 'rule_all', 'leave_notes',
-    'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance',
+    'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'finish',
     'make_refusal_counters', 'drop_refusal_counters',
     'highest_seen', 'settings_for', 'give_to_owner',
     'refuse', 'check_row', 'check_rows', 'check_rows_in_settings', 'row_trigger_call', 'text_settings', 'acquire', 'renew', 'release', 'prepare_row',

@@ -18,6 +18,7 @@ class LaneSpace : public FenceSpace {
   [[nodiscard]] bool can_be_inspected() const override { return false; }
   [[nodiscard]] bool can_be_rebased() const override { return false; }
   [[nodiscard]] bool tells_changes() const override { return false; }
+  [[nodiscard]] bool tells_overtaken() const override { return false; }
 
  private:
   TempDir folder_;

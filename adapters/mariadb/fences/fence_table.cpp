@@ -27,7 +27,7 @@ std::optional<Fence> fence_of(const Row& row, std::size_t first) {
   if (!row[first]) return std::nullopt;
   const auto token = Token::parse(*row[first]);
   if (!token) throw std::runtime_error("a fence has a token that is none");
-  Fence fence{*token, Holder{row[first + 1].value_or("")}, {}, row[first + 3] == "1"};
+  Fence fence{*token, Holder{row[first + 1].value_or("")}, {}, row[first + 3] != "0", row[first + 3] == "2"};
   if (row[first + 2]) fence.sequence = Sequence::parse(*row[first + 2]);
   return fence;
 }

@@ -70,7 +70,7 @@ void finish_holder(const Url& url, const Claim& claim) {
   Session session{address};
   session.run(fmt::format("closing the fence of {}", claim.resource.name()), Needs::fences,
               [&](pqxx::transaction_base& tx) {
-                return exec_params(tx, "SELECT fenceguard.revoke($1, $2, $3)", claim.resource.name(),
+                return exec_params(tx, "SELECT fenceguard.finish($1, $2, $3)", claim.resource.name(),
                                    claim.token.value(), claim.holder.id())
                     .size();
               });

@@ -95,6 +95,11 @@ Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max) {
   const bool is_closed = reply.elements.at(3).integer == 1;
   if (ruling.verdict == Verdict::admitted || (is_closed && *highest == claim.token.value()))
     ruling.fence = Fence{claim.token, claim.holder, std::nullopt, is_closed};
+  if (reply.elements.size() > 5) {
+    const auto overtaken = Token::parse(reply.elements[4].text);
+    const auto holder = Holder::parse(reply.elements[5].text).value_or(Holder{});
+    if (overtaken) ruling.overtaken = Fence{*overtaken, holder, std::nullopt, false};
+  }
   return ruling;
 }
 

@@ -22,13 +22,18 @@ std::int64_t checksum(const NamespaceRow& row) {
       .value();
 }
 
+// 0: open; 1: closed; 2: closed by its own holder.
+std::int64_t closing_of(const Fence& fence) {
+  return fence.finished ? 2 : fence.closed ? 1 : 0;
+}
+
 std::int64_t checksum(std::string_view resource, const Fence& fence) {
   return Checksum{}
       .add(resource)
       .add(fence.token.value())
       .add(fence.holder.id())
       .add(fence.sequence ? fence.sequence->value() : no_sequence)
-      .add(fence.closed ? 1 : 0)
+      .add(closing_of(fence))
       .value();
 }
 
@@ -44,7 +49,8 @@ Fence fence_of(const Statement& row) {
   const bool is_text = row.is_text(0);  // asked first, because reading it as text makes it one
   const auto resource = row.text(0);
   try {
-    Fence fence{Token{row.integer(1)}, Holder{std::string{row.text(2)}}, std::nullopt, row.integer(4) != 0};
+    Fence fence{Token{row.integer(1)}, Holder{std::string{row.text(2)}}, std::nullopt, row.integer(4) != 0,
+                row.integer(4) == 2};
     if (!row.is_null(3)) fence.sequence = Sequence{row.integer(3)};
     // Bytes that are no text would be listed, but not found by their name.
     if (is_text && checksum(resource, fence) == row.integer(5)) return fence;
@@ -112,7 +118,7 @@ FenceView FenceTable::view(const Resource& resource) {
 }
 
 void FenceTable::store(std::string_view resource, const Fence& fence) {
-  const std::int64_t closed = fence.closed ? 1 : 0;
+  const std::int64_t closed = closing_of(fence);
   const std::string_view holder = fence.holder.id();
   const std::int64_t sum = checksum(resource, fence);
   if (fence.sequence) {

@@ -41,7 +41,7 @@ bool is_same_holder(const Holder& a, const Holder& b) {
 // What is owed once fence's holder is overtaken: the lowest, because no later one was let in meanwhile.
 std::int64_t owe(FenceTransaction& transaction, const Resource& resource, const std::optional<Fence>& fence) {
   const auto before = load(transaction, resource);
-  if (before != 0 || !fence || fence->closed) return before;
+  if (before != 0 || !fence || fence->finished) return before;
   store(transaction, resource, fence->token.value());
   return fence->token.value();
 }
@@ -80,8 +80,9 @@ void EmbeddedLaneState::finish(Claim claim, Done<Closed> done) {
     FenceView view = transaction.view(claim.resource);
     const bool is_own =
         view.record && view.record->token == claim.token && view.record->holder == claim.holder;
-    if (is_own && !view.record->closed) {
+    if (is_own && !view.record->finished) {
       view.record->closed = true;
+      view.record->finished = true;
       transaction.record(claim.resource, *view.record);
     }
     return Closed{view, load(transaction, claim.resource)};
@@ -100,10 +101,17 @@ void EmbeddedLaneState::settle(Resource resource, Token token, Done<bool> done) 
   auto apply = [resource = std::move(resource), token](FenceTransaction& transaction) -> Outcome<bool> {
     const auto owed = load(transaction, resource);
     const bool is_covered = owed != 0 && owed <= token.value();
-    if (is_covered) remove(transaction, resource);
-    return is_covered;
+    if (!is_covered) return false;
+    remove(transaction, resource);
+    // Of a revoke: nobody is left under it.
+    auto record = transaction.view(resource).record;
+    if (record && record->closed && !record->finished) {
+      record->finished = true;
+      transaction.record(resource, *record);
+    }
+    return true;
   };
-  submit<bool>(committer_, Needs::nothing, std::move(apply), std::move(done));
+  submit<bool>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
 void EmbeddedLaneState::waive(Done<bool> done) {

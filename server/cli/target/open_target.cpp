@@ -96,17 +96,22 @@ auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
   }
 }
 
-// Who is at the fence, is not known to be over, and is not the claim's own holder; 0: nobody. A closed fence
-// is of a holder that has finished only where holders close their own.
-std::int64_t open_holder(Fences& fences, const Url& storage, const Claim& claim) {
-  const auto record = fences.show(claim.resource).view.record;
-  const bool is_other = record && (record->holder != claim.holder || claim.holder.id().empty());
-  const bool is_over = record && record->closed && products().find(storage).finish_holder;
-  return is_other && !is_over && record->token < claim.token ? record->token.value() : 0;
+// Advances, and answers with the ruling who is to be cut off: the holder that was overtaken, where it is
+// another one and has not finished; 0: nobody. A fence that was closed otherwise, by a revoke, says nothing
+// of whether its holder is over. looks_before: the storage does not tell in the step that raises its fence
+// who was there, and is asked before; a holder that comes in between is missed.
+std::pair<Ruling, std::int64_t> advance_over(Fences& fences, const Claim& claim, bool looks_before) {
+  const auto before = looks_before ? fences.show(claim.resource).view.record : std::nullopt;
+  auto ruling = fences.advance(claim);
+  const auto& overtaken = ruling.overtaken ? ruling.overtaken : before;
+  const bool is_other = overtaken && overtaken->token < claim.token &&
+                        (overtaken->holder != claim.holder || claim.holder.id().empty());
+  const bool is_owed = ruling.verdict == Verdict::admitted && is_other && !overtaken->finished;
+  return {ruling, is_owed ? overtaken->token.value() : 0};
 }
 
 // Advances the guard of --storage, if there is one, and gives the lock back if that fails. overtaken: see
-// Taken; nobody but the lock's holder raises the fence between the two.
+// Taken.
 Ruling advance_or_release(const Settings& settings, TokenSource& source, const Grant& grant,
                           std::int64_t& overtaken) {
   const auto storage = settings.url("storage");
@@ -118,9 +123,9 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
   const bool is_cutting = settings.has("fence-method") && settings.is_given("fence-method");
   return or_give_back(source, grant, [&] {
     const auto guard = open_guard(*storage, {.initialise = !settings.is_given("source")});
-    const auto before = is_cutting ? open_holder(*guard, *storage, grant.claim) : 0;
-    auto ruling = guard->advance(grant.claim);
-    if (ruling.verdict == Verdict::admitted) overtaken = std::max(overtaken, before);
+    if (!is_cutting) return guard->advance(grant.claim);
+    auto [ruling, owed] = advance_over(*guard, grant.claim, products().find(*storage).hides_overtaken);
+    overtaken = std::max(overtaken, owed);
     return ruling;
   });
 }

@@ -95,6 +95,14 @@ class ExecTest(support.BinaryTest):
         self.expect(0, *self.words, "--", "true")
         self.assertEqual(len(self.method.runs()), 1, "a late end closes no later fence, and opens none")
 
+    def test_one_whose_fence_was_revoked_is_cut_off_all_the_same(self):
+        old = self.die()
+        self.expect(0, "fence", "revoke", "--storage", "sqlite:data.db", "--resource", "a")
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(self.method.runs("ended"), [("a", old, old + 1)])
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1, "it is done")
+
     def test_wrong_usage_is_refused_before_the_lock_is_taken(self):
         for sentence, *words in [
                 ("give --storage too", "--source", "sqlite:leases.db", "--fence-method", "command:/bin/true"),

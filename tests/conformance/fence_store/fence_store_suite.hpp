@@ -36,6 +36,8 @@ class FenceSpace {
   [[nodiscard]] virtual bool can_be_rebased() const { return true; }
   // Whether an advance tells that it raised the fence (Ruling::changed).
   [[nodiscard]] virtual bool tells_changes() const { return true; }
+  // Whether it tells over whom (Ruling::overtaken).
+  [[nodiscard]] virtual bool tells_overtaken() const { return true; }
 };
 
 struct FenceKind {
@@ -237,6 +239,21 @@ TEST_P(FenceStoreSuite, AnAdvanceTellsVerdictHighestAndWhetherItRaisedTheFence) 
   EXPECT_EQ(advance(*storage, claim("a", 4)).verdict, Verdict::stale);
   EXPECT_EQ(advance(*storage, claim("a", 5, "other")).verdict, Verdict::conflict);
   EXPECT_EQ(advance(*storage, claim("a", 6, "other")).changed, space_->tells_changes());
+}
+
+TEST_P(FenceStoreSuite, AnAdvanceTellsWhomItOvertook) {
+  if (!space_->tells_overtaken()) return;
+  const auto storage = open();
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(advance(*storage, claim("a", 5, "x")).overtaken);
+  const auto other = advance(*storage, claim("a", 7, "y")).overtaken;
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->token, Token{5});
+  EXPECT_NE(other->holder, Holder{"y"});
+  const auto own = advance(*storage, claim("a", 8, "y")).overtaken;
+  ASSERT_TRUE(own);
+  EXPECT_EQ(own->token, Token{7});
+  EXPECT_EQ(own->holder, Holder{"y"});
+  EXPECT_FALSE(advance(*storage, claim("a", 7, "y")).overtaken) << "it was refused";
 }
 
 TEST_P(FenceStoreSuite, AnAdvanceUsesUpNoSequence) {

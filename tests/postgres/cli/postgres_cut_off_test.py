@@ -7,12 +7,16 @@ stay; and a holder that ended is cut off by nobody.
 import os
 import signal
 import subprocess
+import sys
 import unittest
 
 import postgres_case
 import support
 from postgres_case import PostgresTest, setUpModule  # noqa: F401
 from waiting import wait_until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cli", "cutting"))
+from method import Method  # noqa: E402
 
 SLEEP = "select pg_sleep(100)"
 
@@ -59,6 +63,25 @@ class TerminateBackends(PostgresTest):
         self.assertIsNone(other.poll())
         process.send_signal(signal.SIGCONT)
         process.wait()
+
+    def test_sessions_of_one_whose_fence_was_revoked_end(self):
+        process = self.holder(f"sleep 100 | {self.psql_words()}")  # idle, so that the revoke does not wait for it
+        process.send_signal(signal.SIGSTOP)
+        self.expect(0, "fence", "revoke", "--storage", self.url, "--resource", "r")
+        told = self.expect(0, *self.words, "--", "true")
+        self.assertIn("fence method terminate-backends: success: connections ended: 1", told.stderr)
+
+    def test_a_role_that_can_make_claims_and_nothing_else_is_told_who_is_to_be_cut_off(self):
+        method = Method(self.path("one"))
+        self.sql("create role worker login password '%s'" % postgres_case.SECRET)
+        storage = self.url_of(self.database, user="worker")
+        words = ["exec", "--source", self.url, "--storage", storage, "--resource", "r", "--fence-method", method.word]
+        self.assertEqual(self.expect(0, *words, "--", "true").stderr, "")
+        self.assertEqual(self.expect(0, *words, "--", "true").stderr, "")
+        self.assertEqual(method.runs(), [], "they had ended")
+        token = int(self.expect(0, *words[:-2], "--", "sh", "-c", "echo $FENCING_TOKEN").stdout)
+        self.expect(0, *words, "--", "true")
+        self.assertEqual(method.runs("ended"), [("r", token, token + 1)], "its exec noted no end")
 
     def test_one_that_ended_is_not_cut_off(self):
         for _ in range(2):

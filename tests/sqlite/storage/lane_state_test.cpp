@@ -156,6 +156,36 @@ TEST_F(KeptCut, OneThatFinishedIsOwedNothingAndOneThatWasRevokedIs) {
   EXPECT_EQ(raise(storage, of(36, "z")).owed, 35);
 }
 
+TEST_F(KeptCut, OneThatWasRevokedAndSettledIsOwedNothing) {
+  const OpenStorage storage{path_};
+  (void)raise(storage, of(34, "x"));
+  EXPECT_EQ(revoke(storage), 34);
+  EXPECT_TRUE(settle(storage, 34));
+  EXPECT_EQ(raise(storage, of(35, "y")).owed, 0);
+}
+
+// By a guard without methods, or a command: who was there may live on.
+TEST_F(KeptCut, OneThatWasRevokedWithoutACutIsOwedToTheNext) {
+  {
+    const OpenStorage storage{path_};
+    (void)raise(storage, of(34, "x"));
+    EXPECT_TRUE(storage.revoke("a").record->closed);
+  }
+  const OpenStorage storage{path_};
+  EXPECT_EQ(raise(storage, of(35, "y")).owed, 34);
+}
+
+TEST_F(KeptCut, ThatOneFinishedIsThereForTheNextProcess) {
+  {
+    const OpenStorage storage{path_};
+    (void)raise(storage, of(34, "x"));
+    (void)finish(storage, of(34, "x"));
+  }
+  const OpenStorage storage{path_};
+  EXPECT_TRUE(storage.show("a").record->finished);
+  EXPECT_EQ(raise(storage, of(35, "y")).owed, 0);
+}
+
 TEST_F(KeptCut, ADamagedOneIsNotBelieved) {
   {
     const OpenStorage storage{path_};

@@ -1,7 +1,8 @@
 -- Judges a claim without commands, and raises the fence where the claim is newer.
 -- KEYS: the fence, and, unless this is a cluster, the record and the index of the namespace.
 -- ARGV: resource, token, holder, the greatest jump ('0': any), '1' if an ASK redirected here.
--- Answers {verdict, highest, 1 if the fence was raised, 1 if it is closed}.
+-- Answers {verdict, highest, 1 if the fence was raised, 1 if it is closed}, and of a fence that was raised {..., the
+-- token and the holder that it had}.
 
 local floor, namespace_highest = '0', nil
 if KEYS[2] then floor, namespace_highest = read_namespace(KEYS[2]) end
@@ -18,4 +19,5 @@ end
 local objection = objection_to_jump(ARGV[4], claim.token, namespace_highest or (fence and highest))
 if objection then return objection end
 set_fence(KEYS, ARGV[1], fence, claim)
-return {verdict, claim.token, 1, 0}
+if not fence then return {verdict, claim.token, 1, 0} end
+return {verdict, claim.token, 1, 0, fence.token, fence.holder}
