@@ -90,6 +90,20 @@ std::int64_t StateOwner::find_last() const {
   return last;
 }
 
+void StateOwner::require_none(const std::string& state) {
+  const StateOwner owner{state};
+  std::error_code error;
+  if (!fs::is_directory(folder_of(owner.state_), error)) return;
+  const auto last = owner.find_last();
+  if (last == 0) return;
+  const auto machine = first_line(owner.file(last));
+  throw Unavailable(fmt::format(
+      "guards with --standby share this state ({}, {}): give --standby here as well, because a guard "
+      "without it is not seen by those on other machines; or remove the files {}-owner.* once none of "
+      "them runs",
+      owner.file(last), machine == ended ? "whose guard ended" : "of the guard on " + machine, owner.state_));
+}
+
 std::string StateOwner::other_machine() {
   seen_ = find_last();
   is_here_ = false;

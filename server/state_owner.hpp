@@ -28,6 +28,10 @@ class StateOwner {
   StateOwner(const StateOwner&) = delete;
   StateOwner& operator=(const StateOwner&) = delete;
 
+  // Throws Unavailable where guards with StateOwners use, or used, the state: one without is not seen by
+  // them. state: the file; its folder need not be there.
+  static void require_none(const std::string& state);
+
   // Looks again, and answers the machine of the owner that has not ended; empty: there is none, or it is this
   // machine. Throws Unavailable where that cannot be read.
   [[nodiscard]] std::string other_machine();

@@ -131,20 +131,25 @@ std::unique_ptr<Standby> open_standby(SidecarOptions& options) {
   }
 }
 
-// Null without --standby. Throws InvalidInput.
+// Null without --standby. Throws InvalidInput, and Unavailable for a state that asks for it.
 std::unique_ptr<StateOwner> open_owner(const Settings& settings, const Url& storage_url) {
-  if (!settings.is_on("standby")) return nullptr;
   const auto keeper = fence_keeper(settings, storage_url);
-  if (!products().find(storage_url).needs_state || keeper.scheme != "sqlite")
+  const bool is_in_file = products().find(storage_url).needs_state && keeper.scheme == "sqlite";
+  if (settings.is_on("standby")) {
+    if (is_in_file) return std::make_unique<StateOwner>(keeper.path);
     throw InvalidInput(
         "--standby is for the guard of an http: storage; any number of guards can stand in front of others");
-  return std::make_unique<StateOwner>(keeper.path);
+  }
+  if (is_in_file) StateOwner::require_none(keeper.path);
+  return nullptr;
 }
 
 // Returns once this process may open the state: the owner before has ended, or is of this machine, so that
 // its lock tells the rest, or was shown to be dead by a fence method. Never because it is silent.
 void own_state(StateOwner& owner, Fencer* fencer) {
   std::string waits_for;
+  const TakeOver every_guard{"*", 0, 0};
+  const bool can_prove = fencer != nullptr && fencer->can_cut(every_guard);
   const auto told = [](const FenceReport& report) {
     spdlog::info("event=fence_method method={} outcome={} resource=\"*\" detail={}", report.method,
                  to_string(report.result.outcome), fenceguard::quoted(report.result.detail));
@@ -152,13 +157,14 @@ void own_state(StateOwner& owner, Fencer* fencer) {
   for (;;) {
     const auto other = owner.other_machine();
     if (!other.empty() && other != std::exchange(waits_for, other)) {
-      spdlog::warn("event=waiting reason={}",
-                   fenceguard::quoted(fmt::format(
-                       "the guard on {} has the state, and no lock tells here whether it lives: {}", other,
-                       fencer != nullptr ? "a fence method must show that it is dead"
-                                         : "give --fence-method, or end it in order")));
+      spdlog::warn(
+          "event=waiting reason={}",
+          fenceguard::quoted(fmt::format(
+              "the guard on {} has the state, and no lock tells here whether it lives: {}", other,
+              can_prove ? "a fence method must show that it is dead"
+                        : "give a --fence-method that shows it (command:, http:), or end it in order")));
     }
-    const bool is_free = other.empty() || (fencer != nullptr && fencer->try_methods({"*", 0, 0}, told));
+    const bool is_free = other.empty() || (can_prove && fencer->try_methods(every_guard, told));
     // Nothing is opened before it is ours: who has the lock here may hand the state to another machine.
     const bool is_unlocked = !owner.is_on_this_machine() || !sqlite::GuardLock::is_taken(owner.state());
     if (is_free && is_unlocked && owner.take()) return;

@@ -15,11 +15,14 @@
 
 namespace fenceguard {
 
-// Who is to be shut out, and why. Never a holder's name.
+// Who is to be shut out, and why. Never a holder's name. '*' with the tokens 0: another guard, and with it
+// all holders that it let in.
 struct TakeOver {
-  std::string resource;        // '*': all of them
-  std::int64_t old_token = 0;  // all holders up to this one; 0: not known
-  std::int64_t new_token = 0;  // who comes after; old_token again: nobody yet; 0: not known
+  std::string resource;
+  std::int64_t old_token = 0;  // all holders up to this one
+  std::int64_t new_token = 0;  // who comes after; old_token again: nobody yet
+
+  [[nodiscard]] bool is_of_guard() const noexcept { return new_token == 0; }
 };
 
 // What came of a method.
@@ -47,6 +50,8 @@ class FenceMethod {
   virtual ~FenceMethod() = default;
   // The word of --fence-method: 'command'. A label of the metrics.
   [[nodiscard]] virtual std::string name() const = 0;
+  // False: its success would say nothing of this take-over, and it is not run for it.
+  [[nodiscard]] virtual bool fits(const TakeOver& /*take_over*/) const { return true; }
   // Blocks, for little longer than the limit. Throws nothing but std::bad_alloc.
   [[nodiscard]] virtual FenceResult run(const TakeOver& take_over, const FenceRun& run) = 0;
 };

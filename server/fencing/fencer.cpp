@@ -1,5 +1,6 @@
 #include "server/fencing/fencer.hpp"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
@@ -48,10 +49,15 @@ std::vector<std::string> Fencer::method_names() const {
   return names;
 }
 
+bool Fencer::can_cut(const TakeOver& take_over) const {
+  return std::ranges::any_of(options_.methods, [&](const auto& method) { return method->fits(take_over); });
+}
+
 bool Fencer::try_methods(const TakeOver& take_over, const std::function<void(const FenceReport&)>& told) {
   const FenceRun run{options_.timeout, stop_.get_token(), reset_upstream_};
   for (const auto& method : options_.methods) {
     if (run.stop.stop_requested()) return false;
+    if (!method->fits(take_over)) continue;
     const auto result = method->run(take_over, run);
     if (told) told({take_over, method->name(), result});
     if (result.outcome == FenceResult::Outcome::success) return true;

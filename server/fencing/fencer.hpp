@@ -44,6 +44,8 @@ class Fencer : public HolderFencer {
   // Tries them now; true where one succeeded. told: of each run, on this thread. Blocks.
   [[nodiscard]] bool try_methods(const TakeOver& take_over,
                                  const std::function<void(const FenceReport&)>& told);
+  // Whether there is a method for it.
+  [[nodiscard]] bool can_cut(const TakeOver& take_over) const;
   [[nodiscard]] bool goes_on_after_failure() const noexcept {
     return options_.on_failure == FencerOptions::OnFailure::go_on;
   }

@@ -26,6 +26,8 @@ constexpr std::array<OwnMethod, 3> own_methods{{{"terminate-backends", "a postgr
 class UpstreamReset : public FenceMethod {
  public:
   [[nodiscard]] std::string name() const override { return std::string{upstream_reset}; }
+  // What this guard resets of its own says nothing of another one.
+  [[nodiscard]] bool fits(const TakeOver& take_over) const override { return !take_over.is_of_guard(); }
   [[nodiscard]] FenceResult run(const TakeOver& take_over, const FenceRun& run) override {
     if (!run.reset_upstream)
       return {FenceResult::Outcome::failure, "there is no data side, and so no connection to reset"};

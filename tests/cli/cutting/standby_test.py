@@ -143,11 +143,20 @@ class TwoMachines(support.BinaryTest):
         primary = self.guard(self.primary, "--init")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
         standby = self.guard(self.standby, sees_locks=False)
-        wait_until(lambda: "give --fence-method, or end it in order" in self.said(self.standby), what="a standby that waits")
+        wait_until(lambda: "give a --fence-method that shows it" in self.said(self.standby), what="a standby that waits")
         primary.send_signal(signal.SIGTERM)
         self.assertTrue(standby.stdout.readline().startswith("listening"))
         self.assertEqual(primary.wait(), 0)
         self.assertEqual(self.write(self.standby, 35), 201)
+
+    def test_what_resets_a_guards_own_connections_shows_nothing_of_another(self):
+        primary = self.guard(self.primary, "--init")
+        self.assertTrue(primary.stdout.readline().startswith("listening"))
+        primary.kill()
+        primary.wait()
+        self.guard(self.standby, "--fence-method", "upstream-reset", sees_locks=False)
+        wait_until(lambda: "give a --fence-method that shows it" in self.said(self.standby), what="a standby that waits")
+        self.assertNotIn("event=fence_method", self.said(self.standby))
 
     def test_of_two_standbys_one_takes_over(self):
         primary = self.guard(self.primary, "--init")
@@ -188,6 +197,18 @@ class OneMachine(support.BinaryTest):
         self.assertIsNone(second.poll())
         first.process.send_signal(signal.SIGKILL)
         self.assertTrue(second.stdout.readline().startswith("listening"))
+
+    def test_a_guard_without_it_does_not_begin_on_a_state_that_guards_with_it_share(self):
+        for end in (signal.SIGKILL, signal.SIGTERM):
+            first = self.serve(*self.words())
+            first.stop(end)
+            told = self.expect(3, "serve", *self.words()[1:])
+            self.assertIn("guards with --standby share this state", told.stderr)
+            self.assertIn("state.db-owner.", told.stderr)
+        for name in os.listdir(self.folder):
+            if name.startswith("state.db-owner."):
+                os.unlink(self.path(name))
+        self.serve(*self.words()[1:])
 
     def test_it_is_for_a_state_in_a_file(self):
         told = self.expect(2, "serve", "--standby", "--storage", "sqlite:data.db")
