@@ -230,7 +230,7 @@ void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step 
   Lane& lane = *book_.find_lane(claim.resource.name());
   Admission& admission = *lane.decider;
   if (!outcome.ok()) {
-    lose(lane, admission, claim.resource, outcome.fault());
+    lose(lane, admission, outcome.fault(), step);
   } else {
     const Ruling& ruling = outcome.value();
     lane.owed = owed;
@@ -256,7 +256,7 @@ void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<Fe
   Admission& admission = *book_.find_admission(ticket);
   admission.store_calls = 0;
   if (!outcome.ok()) {
-    lose(lane, admission, resource, outcome.fault());
+    lose(lane, admission, outcome.fault(), step);
     decide(admission, step);
   } else {
     lane.owed = owed;
@@ -286,10 +286,14 @@ void LaneTable::remember(const Lane& lane, const Resource& resource) {
 }
 
 // The store may hold more than what is known here.
-void LaneTable::lose(Lane& lane, Admission& admission, const Resource& resource, const Fault& fault) {
+void LaneTable::lose(Lane& lane, Admission& admission, const Fault& fault, Step step) {
   lane.is_known = false;
-  remembered_.erase(resource);
+  remembered_.erase(Resource{lane.name});
   admission.fault = of_fence(admission.kind, fault);
+  // Where the store has gone on, what it says is owed once this cut is settled does not count those that
+  // wait.
+  if (lane.owed != 0)
+    fail_waiting(lane, {FaultKind::unavailable, "what the fence is now is not known", retry_min}, step);
 }
 
 // A revoke waits for writes alone, whatever the fence is.

@@ -7,7 +7,6 @@
 namespace fenceguard::proxy {
 namespace {
 
-constexpr Time retry_min{1'000};
 constexpr Time cut_pause{1'000};  // after a cut that failed
 
 void move_all(Queue& from, Queue& to) {
@@ -152,13 +151,15 @@ void LaneTable::cut(const Resource& resource, Token old_token, const Outcome<boo
   lane.cut_again_at = outcome.ok() || !is_owed_still ? Time{} : step.now + cut_pause;
   remember(lane, resource);
   if (outcome.ok() && lane.waiting > 0) begin_cut(lane, resource, step);
-  if (const auto why = cut_fault(lane, step.now)) {
-    for (Queue* queue : {&lane.draining, &lane.sequenced, &lane.revokes}) {
-      while (!queue->empty()) fail(*queue->front().admission, *why, step);
-    }
-  }
+  if (const auto why = cut_fault(lane, step.now)) fail_waiting(lane, *why, step);
   touch(lane);
   look_at_touched(step);
+}
+
+void LaneTable::fail_waiting(Lane& lane, const Fault& fault, Step step) {
+  for (Queue* queue : {&lane.draining, &lane.sequenced, &lane.revokes}) {
+    while (!queue->empty()) fail(*queue->front().admission, fault, step);
+  }
 }
 
 Fault LaneTable::closed_fault(const Lane* lane, Time now) const {

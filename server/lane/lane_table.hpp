@@ -38,6 +38,8 @@
 
 namespace fenceguard::proxy {
 
+inline constexpr Time retry_min{1'000};  // what is unavailable for now is to be tried again no sooner
+
 // One call of the LaneTable: when it is made, and where it puts what is to be done.
 struct Step {
   Time now;
@@ -104,6 +106,7 @@ class LaneTable {
     std::size_t lanes = 0;
     std::size_t waiting = 0, in_flight = 0, closed = 0;
     std::uint64_t settle_closures = 0;  // since the start
+    std::size_t cuts_owed = 0;          // lanes that nothing enters before old holders are cut off
   };
   [[nodiscard]] Figures figures() const;
 
@@ -130,7 +133,7 @@ class LaneTable {
   void answered(Admission& admission, Step step);
   void adopt(Lane& lane, const Resource& resource, const FenceView& found, Step step);
   void remember(const Lane& lane, const Resource& resource);
-  void lose(Lane& lane, Admission& admission, const Resource& resource, const Fault& fault);
+  void lose(Lane& lane, Admission& admission, const Fault& fault, Step step);
   [[nodiscard]] bool refuse_if_judged(Admission& admission, Step step);
   [[nodiscard]] std::vector<Admission*> take_waiting();
 
@@ -144,6 +147,7 @@ class LaneTable {
   void close(Lane& lane, Step step);
   void begin_cut(Lane& lane, const Resource& resource, Step step);
   [[nodiscard]] static std::optional<Fault> cut_fault(const Lane& lane, Time now);
+  void fail_waiting(Lane& lane, const Fault& fault, Step step);
   void look_at(Lane& lane, Step step);
   void dispatch(Lane& lane, Step step);
   void look_at_touched(Step step);

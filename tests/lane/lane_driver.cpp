@@ -112,11 +112,11 @@ void LaneDriver::answer_all() {
   while (!held_.empty()) answer();
 }
 
-void LaneDriver::answer_last() {
+void LaneDriver::answer_last(const std::optional<Fault>& fault) {
   ASSERT_FALSE(held_.empty());
   const Action call = std::move(held_.back());
   held_.pop_back();
-  answer_call(call, std::nullopt, true);
+  answer_call(call, fault, true);
 }
 
 void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fault, bool is_applied) {

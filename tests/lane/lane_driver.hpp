@@ -33,7 +33,7 @@ class LaneDriver {
   void answer(const std::optional<Fault>& fault = {}, bool is_applied = true);
   void answer_all();
   // Answers the last call that is held.
-  void answer_last();
+  void answer_last(const std::optional<Fault>& fault = {});
   // What is held, in words: 'load a', 'raise a 35'.
   [[nodiscard]] std::vector<std::string> calls() const;
 

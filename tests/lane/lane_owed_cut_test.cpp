@@ -85,6 +85,21 @@ TEST_F(OwedCut, StaysOwedByTheFirstWhileStillHigherTokensCome) {
   EXPECT_THAT(lanes_.calls(), IsEmpty()) << "35 was never let in";
 }
 
+// The store may have gone on: once the cut is settled, it says of nobody in between that a cut is owed.
+TEST_F(OwedCut, LetsNobodyInWhoWaitedWhileTheFenceCameToBeUnknown) {
+  stand(34);
+  const Ticket second = overtake(35);
+  const Ticket third = lanes_.write("a", 36);
+  lanes_.answer_last(Fault{FaultKind::unknown, "lost"});
+  EXPECT_EQ(lanes_.state(third), "unavailable");
+  EXPECT_EQ(lanes_.state(second), "unavailable");
+  lanes_.answer();
+  const Ticket again = lanes_.write("a", 36);
+  lanes_.answer();
+  EXPECT_EQ(lanes_.state(again), "entered");
+  EXPECT_THAT(lanes_.calls(), IsEmpty()) << "35 was never let in";
+}
+
 TEST_F(OwedCut, OfALaterHolderIsAnotherOne) {
   stand(34);
   const Ticket second = overtake(35);

@@ -8,6 +8,12 @@ namespace fenceguard::test {
 
 using namespace proxy;
 
+namespace {
+
+constexpr Time cut_pause{1'000};  // of the LaneTable, after a cut that failed
+
+}  // namespace
+
 LaneSimulation::LaneSimulation(const Settings& settings) : settings_{settings}, random_{settings.seed} {
   start_guard();
 }
@@ -44,7 +50,7 @@ void LaneSimulation::violate(const std::string& what) {
 void LaneSimulation::act() {
   if (chance(2)) stop_guard();
   if (!table_) return;
-  if (chance(1)) compact();
+  if (!settings_.cuts && chance(1)) compact();  // as the LaneScheduler does
   if (chance(1)) raise_floor();
   const std::string resource = fmt::format("r{}", random(3));
   const Claim claim = choose_claim(resource);
@@ -111,12 +117,22 @@ bool LaneSimulation::enter_at_once(Ticket ticket, Actions& actions) {
   return true;
 }
 
+// Whoever was let in before is cut off.
+void LaneSimulation::require_cut(Kind kind, const Claim& claim) {
+  const auto& name = claim.resource.name();
+  const std::int64_t last = highest_entered_[name];
+  const bool is_over = kind == Kind::revoke || last < claim.token.value();
+  if (settings_.cuts && is_over && cut_to_[name] < last)
+    violate(fmt::format("{}: {} went on before {} was cut off", name, claim.token.value(), last));
+}
+
 void LaneSimulation::let_in(const Entered& entered) {
   Operation& operation = operations_.at(entered.ticket);
   if (operation.is_answered) violate("an operation was answered twice");
   operation.is_answered = operation.is_entered = true;
   ++counts_.entered;
   if (operation.asked_at < now_) ++counts_.waited;
+  for (const Claim& claim : operation.claims) require_cut(operation.kind, claim);
   if (operation.kind == Kind::revoke) return;
   for (const Claim& claim : operation.claims) {
     auto& highest = highest_entered_[claim.resource.name()];
@@ -253,6 +269,7 @@ void LaneSimulation::stop_guard() {
   if (!table_) return;
   if (chance(30) && table_->is_settled(now_)) is_marked_ = false;
   table_.reset();
+  if (!settings_.keeps_owed) owed_.clear();
   ++life_;
   ++counts_.crashes;
   for (auto& [ticket, operation] : operations_) {
@@ -271,45 +288,12 @@ void LaneSimulation::start_guard() {
   if (is_marked_ && settings_.closes_at_restart) table_->close_all(now_ + settings_.settle);
 }
 
-// Below every grant that is the latest of its resource.
-void LaneSimulation::compact() {
-  std::int64_t lowest_live = issued_ + 1;
-  for (const auto& [resource, grants] : grants_) lowest_live = std::min(lowest_live, grants.back());
-  call_store<bool>(
-      [this, lowest_live] {
-        std::erase_if(records_, [&](const auto& entry) {
-          const std::int64_t token = entry.second.token.value();
-          if (token >= lowest_live) return false;
-          floor_ = std::max(floor_, token);
-          return true;
-        });
-        return true;
-      },
-      [this](const Outcome<bool>&, Actions& late) {
-        table_->forget_fences({now_, late});
-      });
-}
-
-// Above every grant, by hand. Once that was told, only what was granted later is let in.
-void LaneSimulation::raise_floor() {
-  const std::int64_t floor = ++issued_;
-  call_store<bool>(
-      [this, floor] {
-        floor_ = std::max(floor_, floor);
-        return true;
-      },
-      [this, floor](const Outcome<bool>& outcome, Actions& late) {
-        table_->forget_fences({now_, late});
-        if (outcome.ok()) floor_told_ = std::max(floor_told_, floor);
-      });
-}
-
 // Every operation was answered, and every resource is open again.
 void LaneSimulation::check_end() {
   for (const auto& [ticket, operation] : operations_) {
     if (operation.life == life_ && !operation.is_answered) violate("an operation was never answered");
   }
-  now_ += settings_.settle + Time{1};
+  now_ += settings_.settle + (settings_.cuts ? cut_pause : Time{0}) + Time{1};
   feed([&](Actions& actions) { table_->tick({now_, actions}); });
   while (!events_.empty() && violation_.empty()) run_events();
   for (const auto& [resource, grants] : grants_) {
@@ -321,89 +305,6 @@ void LaneSimulation::check_end() {
   }
   if (table_->figures().lanes != 0) violate("an idle lane was kept");
   if (!table_->is_settled(now_)) violate("the lanes did not settle");
-}
-
-void LaneSimulation::feed(const std::function<void(Actions&)>& event) {
-  Actions actions;
-  event(actions);
-  const auto due = table_->due();
-  if (due) {
-    schedule(std::max(*due - now_, Time{0}), [this, life = life_] {
-      if (life != life_ || !table_->due() || *table_->due() > now_) return;
-      feed([&](Actions& late) { table_->tick({now_, late}); });
-    });
-  }
-  take(actions);
-}
-
-void LaneSimulation::take(const Actions& actions) {
-  for (const Action& action : actions) {
-    if (const auto* entered = std::get_if<Entered>(&action)) {
-      let_in(*entered);
-    } else if (const auto* refused = std::get_if<Refused>(&action)) {
-      note_refusal(*refused);
-    } else if (const auto* failed = std::get_if<Failed>(&action)) {
-      operations_.at(failed->ticket).is_answered = operations_.at(failed->ticket).is_refused = true;
-    } else if (const auto* left = std::get_if<Left>(&action)) {
-      note_left(*left);
-    } else if (const auto* load = std::get_if<Load>(&action)) {
-      const auto look = [this, name = load->resource.name()] {
-        const auto found = records_.find(name);
-        return FenceView{found == records_.end() ? std::nullopt : std::optional{found->second}, floor_};
-      };
-      call_store<FenceView>(look, [this, resource = load->resource](const auto& outcome, Actions& late) {
-        table_->loaded(resource, outcome, {now_, late});
-      });
-    } else if (const auto* raise = std::get_if<Raise>(&action)) {
-      call_store<Ruling>([this, claim = raise->claim] { return rule(claim); },
-                         [this, claim = raise->claim](const auto& outcome, Actions& late) {
-                           table_->raised(claim, outcome, {now_, late});
-                         });
-    } else if (const auto* close = std::get_if<Close>(&action)) {
-      const auto apply = [this, name = close->resource.name()] {
-        const auto found = records_.find(name);
-        if (found == records_.end()) return FenceView{std::nullopt, floor_};
-        found->second.closed = true;
-        return FenceView{found->second, floor_};
-      };
-      call_store<FenceView>(apply, [this, call = *close](const auto& outcome, Actions& late) {
-        table_->closed(call.resource, call.ticket, outcome, {now_, late});
-      });
-    } else if (const auto* record = std::get_if<Record>(&action)) {
-      call_store<Ruling>([this, claim = record->claim] { return rule(claim); },
-                         [this, call = *record](const auto& outcome, Actions& late) {
-                           table_->recorded(call.claim, call.ticket, outcome, {now_, late});
-                         });
-    }
-  }
-}
-
-Ruling LaneSimulation::rule(const Claim& claim) {
-  const auto found = records_.find(claim.resource.name());
-  const Ruling ruling =
-      judge({found == records_.end() ? std::nullopt : std::optional{found->second}, floor_}, claim);
-  if (ruling.changed) records_.insert_or_assign(claim.resource.name(), *ruling.fence);
-  return ruling;
-}
-
-// Answered in order, late, and sometimes with a fault: nothing done, or nobody knows. A guard that has died
-// meanwhile hears nothing, and what it asked for is done or not.
-template <class T, class Apply, class Answer>
-void LaneSimulation::call_store(Apply apply, Answer answer) {
-  store_at_ = std::max(store_at_, now_ + Time{random(4)});
-  schedule(store_at_ - now_, [this, life = life_, apply, answer] {
-    const int fate = is_ending_ ? 99 : random(100);
-    if (life != life_ || !table_) {
-      if (fate < 50) (void)apply();
-      return;
-    }
-    Outcome<T> outcome{Fault{fate < 3 ? FaultKind::unavailable : FaultKind::unknown, "the store's fault"}};
-    if (fate >= 6 || (fate >= 3 && chance(50))) {
-      T value = apply();
-      if (fate >= 6) outcome = std::move(value);
-    }
-    feed([&](Actions& actions) { answer(outcome, actions); });
-  });
 }
 
 }  // namespace fenceguard::test

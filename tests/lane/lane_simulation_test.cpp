@@ -77,6 +77,29 @@ TEST(LaneHistories, NoTokenFallsNothingAcknowledgedVanishesAndEveryLaneOpensAgai
   EXPECT_GT(sum.overtaken_reads, 0);
 }
 
+TEST(LaneHistories, NobodyGoesOnBeforeTheOneBeforeWasCutOff) {
+  const auto replayed = replayed_seed();
+  const unsigned first = replayed.value_or(first_seed());
+  int cuts = 0;
+  for (unsigned i = 0; i < (replayed ? 1U : static_cast<unsigned>(scaled(rounds))); ++i) {
+    Settings settings;
+    settings.seed = first + i;
+    settings.cuts = true;
+    LaneSimulation simulation{settings};
+    ASSERT_EQ(simulation.run(), "") << "again with FENCEGUARD_SEED=" << settings.seed;
+    cuts += simulation.counts().cuts;
+  }
+  fmt::print("cuts {}\n", cuts);
+  EXPECT_GT(cuts, 0);
+}
+
+TEST(LaneHistories, AStateThatForgetsWhatIsOwedIsCaught) {
+  Settings settings;
+  settings.cuts = true;
+  settings.keeps_owed = false;
+  EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();
+}
+
 TEST(LaneHistories, OneSeedIsOneHistory) {
   Settings settings;
   settings.settle = proxy::Time{0};
