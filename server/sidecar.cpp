@@ -225,7 +225,8 @@ class Sidecar::Impl {
     // Where everything is closed, these are all that are known.
     const std::int64_t all =
         quarantine({}) ? std::max<std::int64_t>(1, storage.fences().status().resources) : 0;
-    metrics_.set_lanes({lanes.waiting, lanes.in_flight, std::max(all, lanes.closed), lanes.settle_closures});
+    metrics_.set_lanes({lanes.waiting, lanes.in_flight, std::max(all, lanes.closed), lanes.settle_closures,
+                        lanes.cuts_owed});
     return service_->in_flight();
   }
 

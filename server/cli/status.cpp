@@ -112,6 +112,10 @@ std::string lanes(const json::object& status) {
   const auto count = [&](std::string_view name) { return number_in(figures, name).value_or(0); };
   auto text = fmt::format("\nLanes: {} in quarantine, {} writes in flight, {} claims wait\n",
                           count("quarantined"), count("in_flight"), count("waiting"));
+  if (count("cuts_owed") > 0)
+    text +=
+        fmt::format("  cuts owed: {} (nothing enters before; see event=fence_method in the guard's log)\n",
+                    count("cuts_owed"));
   const auto all = entries_in(figures, "in_quarantine");
   int lines = 0;
   for (const auto& lane : all) {

@@ -120,6 +120,8 @@ Metrics::Metrics(const std::string& storage) : registry_{std::make_shared<promet
   lane_quarantined_ =
       &add_gauge(registry, "fenceguard_lane_quarantined",
                  "Resources closed by an outcome that is not known, until the settle time is over");
+  lane_cuts_owed_ = &add_gauge(registry, "fenceguard_lane_cuts_owed",
+                               "Resources that wait until their old holders are cut off");
   settle_closures_ = &add_counter(registry, "fenceguard_settle_closures_total",
                                   "How often a resource was closed by an outcome that is not known");
   ready_ = &add_presence(registry);
@@ -178,6 +180,7 @@ void Metrics::set_lanes(const Lanes& lanes) {
   lane_waiting_->Set(static_cast<double>(lanes.waiting));
   lane_writes_->Set(static_cast<double>(lanes.writes));
   lane_quarantined_->Set(static_cast<double>(lanes.quarantined));
+  lane_cuts_owed_->Set(static_cast<double>(lanes.cuts_owed));
   settle_closures_->Increment(static_cast<double>(lanes.settle_closures) - settle_closures_->Value());
 }
 

@@ -74,6 +74,7 @@ class Metrics {
     std::int64_t writes = 0;
     std::int64_t quarantined = 0;
     std::int64_t settle_closures = 0;
+    std::int64_t cuts_owed = 0;
   };
   void set_lanes(const Lanes& lanes);
   // A fence method of this word was run, and ended so. Those of add_fence_method() are told from the start.
@@ -120,6 +121,7 @@ class Metrics {
   prometheus::Gauge* lane_waiting_;
   prometheus::Gauge* lane_writes_;
   prometheus::Gauge* lane_quarantined_;
+  prometheus::Gauge* lane_cuts_owed_;
   prometheus::Counter* settle_closures_;
 };
 

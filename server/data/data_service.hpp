@@ -83,6 +83,7 @@ class DataService {
     std::int64_t in_flight = 0;        // writes that were forwarded and are not over
     std::int64_t closed = 0;           // resources closed by an outcome that is not known
     std::int64_t settle_closures = 0;  // how often one was, since the start
+    std::int64_t cuts_owed = 0;        // resources that wait until old holders are cut off
   };
   [[nodiscard]] virtual LaneFigures lanes() const { return {}; }
 

@@ -187,7 +187,8 @@ std::optional<Fault> ProxyService::quarantine(std::string_view resource) const {
 DataService::LaneFigures ProxyService::lanes() const {
   const auto figures = impl_->lanes().figures();
   return {static_cast<std::int64_t>(figures.waiting), static_cast<std::int64_t>(figures.in_flight),
-          static_cast<std::int64_t>(figures.closed), static_cast<std::int64_t>(figures.settle_closures)};
+          static_cast<std::int64_t>(figures.closed), static_cast<std::int64_t>(figures.settle_closures),
+          static_cast<std::int64_t>(figures.cuts_owed)};
 }
 
 DataService::LanePage ProxyService::list_lanes(const FenceListing& listing, Lanes which) const {

@@ -77,6 +77,7 @@ http::Response WatchHandlers::status(Role role) const {
   body["lanes"] = boost::json::object{{"waiting", figures.waiting},
                                       {"in_flight", figures.in_flight},
                                       {"quarantined", figures.closed},
+                                      {"cuts_owed", figures.cuts_owed},
                                       {"in_quarantine", lane_bodies(quarantined)}};
   boost::json::array refusals;
   for (const Event& event : watch.events().last(EventKind::refusal, refusals_shown))
