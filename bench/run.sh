@@ -23,7 +23,7 @@ while (($# > 0)); do
   shift
 done
 
-readonly known=" ${compiled[*]} put_bench proxy_bench proxy_memory redis_sidecar_bench postgres_bench postgres_sidecar_bench "
+readonly known=" ${compiled[*]} put_bench proxy_bench proxy_memory redis_sidecar_bench postgres_bench postgres_sidecar_bench mariadb_bench "
 for one in "${wanted[@]}"; do
   [[ "$known" == *" $one "* ]] || { echo "bench/run.sh: there is no $one, only$known" >&2; exit 2; }
 done
@@ -54,4 +54,5 @@ if is_wanted postgres_bench || is_wanted postgres_sidecar_bench; then python3 -B
 FENCEGUARD_POSTGRES_FAST="$tree/bin" run postgres_bench bench/postgres_bench.py
 FENCEGUARD_POSTGRES_FAST="$tree/bin" run postgres_sidecar_bench bench/postgres/postgres_sidecar_bench.py \
   --binary "$build/fenceguard"
+run mariadb_bench bench/mariadb_bench.py
 python3 -B bench/figures.py "$figures"
