@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "adapters/mariadb/errors.hpp"
 #include "adapters/mariadb/fences/advance.hpp"
 #include "adapters/mariadb/fences/rulings.hpp"
@@ -29,21 +31,53 @@ Ruling admit_in(Connection& connection, const Claim& claim) {
   return ruling_of(rows, claim);
 }
 
+std::vector<Ruling> admit_all_in(Connection& connection, std::span<const Claim> claims) {
+  const auto begin_anew = [&](const char* begin) {
+    mapped(Stage::before_commit, "admitting several claims", [&] {
+      connection.roll_back();
+      return connection.run(begin);
+    });
+  };
+  std::map<Resource, std::size_t> order;
+  for (std::size_t i = 0; i < claims.size(); ++i) order.emplace(claims[i].resource, i);
+  if (claims.empty() || order.size() < claims.size()) {
+    begin_anew("START TRANSACTION READ ONLY");
+    throw InvalidInput(claims.empty() ? "no claims: name at least one"
+                                      : "two claims of one call name the same resource");
+  }
+  std::vector<Ruling> rulings(claims.size());
+  bool are_all = true;
+  for (const auto& [resource, i] : order) {
+    rulings[i] = admit_in(connection, claims[i]);
+    are_all = are_all && rulings[i].verdict == Verdict::admitted;
+    // What was refused took the transaction along. The others are judged all the same, and keep nothing.
+    if (!are_all) begin_anew("START TRANSACTION");
+  }
+  if (!are_all) begin_anew("START TRANSACTION READ ONLY");
+  return rulings;
+}
+
 void commit(Connection& connection, const Claim& claim) {
-  const auto doing = fmt::format("committing a write to '{}'", claim.resource.name());
+  commit(connection, std::span{&claim, 1});
+}
+
+void commit(Connection& connection, std::span<const Claim> claims) {
+  const std::string doing = "committing";
   if (!connection.is_in_transaction())
     throw OutcomeUnknown(fmt::format("{}: the transaction was over before; it may have taken effect", doing));
-  mapped(Stage::before_commit, doing, [&] {
-    try {
-      return connection.call("confirm", arguments_of(claim));
-    } catch (const ServerError& error) {
-      if (!error.state().starts_with("ZF")) throw;
-      throw OutcomeUnknown(fmt::format(
-          "{}: the claim is not admitted any more ({}): what was open was rolled back, and what a statement "
-          "committed by itself before stays",
-          doing, error.what()));
-    }
-  });
+  for (const auto& claim : claims) {
+    mapped(Stage::before_commit, doing, [&] {
+      try {
+        return connection.call("confirm", arguments_of(claim));
+      } catch (const ServerError& error) {
+        if (!error.state().starts_with("ZF")) throw;
+        throw OutcomeUnknown(fmt::format(
+            "{} a write to '{}': the claim is not admitted any more ({}): what was open was rolled back, and "
+            "what a statement committed by itself before stays",
+            doing, claim.resource.name(), error.what()));
+      }
+    });
+  }
   mapped(Stage::at_commit, doing, [&] { connection.commit(); });
 }
 

@@ -15,6 +15,8 @@
 // Thread safety: that of the connection.
 
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "adapters/mariadb/admit_options.hpp"
 #include "adapters/mariadb/connection.hpp"
@@ -29,10 +31,18 @@ namespace fenceguard::mariadb {
 // advance.
 [[nodiscard]] Ruling admit_in(Connection& connection, const Claim& claim);
 
+// Several claims, all or none, a round trip each, locked in one order: calls that take the same resources do
+// not deadlock with each other. Rulings in the order of the claims; if one is not admitted (a duplicate is
+// not), the transaction ends as after a refusal, and those behind it were judged without it. Throws as
+// admit_in(), and InvalidInput if two claims name one resource, or there is none.
+[[nodiscard]] std::vector<Ruling> admit_all_in(Connection& connection, std::span<const Claim> claims);
+
 // Commits the transaction in which the claim was admitted, if the fence still equals it: see 'what takes the
 // lock away' in docs/mariadb. One round trip more than COMMIT. Throws Unavailable where it was rolled
 // back; OutcomeUnknown if the end was not seen, or the transaction was over before.
 void commit(Connection& connection, const Claim& claim);
+// The same for the claims of admit_all_in(); a round trip for each.
+void commit(Connection& connection, std::span<const Claim> claims);
 
 // A guard on a connection of the caller's.
 class Guard : public fenceguard::Guard {

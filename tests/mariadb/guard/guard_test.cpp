@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <mysql.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -192,6 +193,67 @@ TEST_F(GuardTest, ATransactionOfTheCallersOwn) {
   ASSERT_EQ(admit_in(connection_, claim(34)).verdict, Verdict::admitted);
   connection_.run("COMMIT");
   EXPECT_THROW(commit(connection_, claim(34)), OutcomeUnknown) << "it was over before";
+}
+
+TEST_F(GuardTest, OfSeveralClaimsAllOrNoneAreAdmitted) {
+  const auto of = [](const char* name, std::int64_t token) {
+    return Claim{Resource{name}, Token{token}, Holder{"h"}, std::nullopt};
+  };
+  const std::vector<Claim> claims{of("accounts/42", 7), of("accounts/1", 5)};
+  connection_.run("START TRANSACTION");
+  EXPECT_THAT([&] { (void)admit_all_in(connection_, claims); },
+              ThrowsMessage<Unavailable>(HasSubstr("advance first")));
+  connection_.run("ROLLBACK");
+  for (const auto& each : claims) ASSERT_EQ(guard_.advance(each).verdict, Verdict::admitted);
+  connection_.run("START TRANSACTION");
+  const auto rulings = admit_all_in(connection_, claims);
+  EXPECT_EQ(rulings.at(0).highest, 7);
+  EXPECT_EQ(rulings.at(1).highest, 5);
+  set_balance(connection_, 70);
+  commit(connection_, claims);
+  EXPECT_EQ(balance(), 70);
+
+  // The first to be locked, the last, and both.
+  for (const auto& [first, second] : {std::pair{6, 5}, {7, 4}, {6, 4}}) {
+    connection_.run("START TRANSACTION");
+    const auto refused =
+        admit_all_in(connection_, std::vector{of("accounts/42", first), of("accounts/1", second)});
+    EXPECT_EQ(refused.at(0).verdict, first == 7 ? Verdict::admitted : Verdict::stale);
+    EXPECT_EQ(refused.at(1).verdict, second == 5 ? Verdict::admitted : Verdict::stale);
+    EXPECT_THROW(set_balance(connection_, 1), ServerError);
+    connection_.run("ROLLBACK");
+  }
+  connection_.run("START TRANSACTION");
+  EXPECT_THROW((void)admit_all_in(connection_, std::vector{claims[0], claims[0]}), InvalidInput);
+  EXPECT_THROW(set_balance(connection_, 1), ServerError);
+  EXPECT_THROW((void)admit_all_in(connection_, {}), InvalidInput);
+}
+
+// With sequences, each has the fence's row to itself until its commit.
+TEST_F(GuardTest, SeveralClaimsInWhateverOrderDoNotDeadlock) {
+  const auto of = [](const char* name) { return Claim{Resource{name}, Token{7}, Holder{"h"}, std::nullopt}; };
+  for (const auto* name : {"a", "b", "c"}) ASSERT_EQ(guard_.advance(of(name)).verdict, Verdict::admitted);
+  constexpr int rounds = 40;
+  std::atomic<std::int64_t> sequence{0};
+  std::atomic<int> admitted{0};
+  const auto write = [&](const std::vector<Claim>& claims) {
+    auto connection = database_.connect();
+    for (int round = 0; round < rounds; ++round) {
+      std::vector<Claim> numbered;
+      for (const auto& claim : claims) numbered.push_back(claim.with(Sequence{++sequence}));
+      connection.run("START TRANSACTION");
+      const auto rulings = admit_all_in(connection, numbered);
+      const bool are_all = std::ranges::all_of(
+          rulings, [](const auto& ruling) { return ruling.verdict == Verdict::admitted; });
+      if (are_all) ++admitted;
+      connection.run(are_all ? "COMMIT" : "ROLLBACK");
+    }
+  };
+  {
+    const std::jthread forwards{write, std::vector{of("a"), of("b"), of("c")}};
+    const std::jthread backwards{write, std::vector{of("c"), of("b"), of("a")}};
+  }
+  EXPECT_GT(admitted, 0);
 }
 
 TEST_F(GuardTest, AConnectionOfTheCallersIsUsedAsItIs) {
