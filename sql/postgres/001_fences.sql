@@ -133,7 +133,10 @@ begin
                  where a.attrelid = 'fenceguard.fences'::regclass and a.attname = 'secret') then
     alter table fenceguard.fences add column secret bytea not null default uuid_send(gen_random_uuid());
   end if;
-  alter table fenceguard.fences add column if not exists finished bigint;
+  if not exists (select from pg_catalog.pg_attribute a
+                 where a.attrelid = 'fenceguard.fences'::regclass and a.attname = 'finished') then
+    alter table fenceguard.fences add column finished bigint;
+  end if;
 end $$;
 
 -- Fences that were set by hand.

@@ -229,6 +229,7 @@ class Traps(ServerTest):
         owner = self.session()
         owner.run("create table if not exists made (id text); " + setting)
         for sql in ("fenceguard.advance('accounts/1'::pg_catalog.text, 35::pg_catalog.int8)",
+                    "fenceguard.finish('accounts/1'::pg_catalog.text, 35::pg_catalog.int8)",
                     "fenceguard.revoke('accounts/1'::pg_catalog.text)", "fenceguard.cut('accounts/1'::pg_catalog.text)",
                     "fenceguard.init(1::pg_catalog.int8)", "fenceguard.compact(1::pg_catalog.int8)",
                     "fenceguard.rebase('accounts/1'::pg_catalog.text, 40::pg_catalog.int8)", "fenceguard.draw()",
@@ -327,7 +328,7 @@ class Collations(ServerTest):
         "require_noted({r}, 34, {h})", "require_noted({r}, 34, {h}), fenceguard.admit({r}, 34, {h})", "check_row({r})",
         "check_row({r}), fenceguard.admit({r}, 34, {h})", "highest_seen({r})", "advance({r}, 35, {h})",
         "advance({r}, 33, {h})", "try_advance({r}, 35, {h})", "try_advance({r}, 33, {h})", "revoke({r})",
-        "revoke({r}, 34, {h})", "revoke_present({r}, 35, {h})", "cut({r}, 34)", "rebase({r}, 40, {h})",
+        "revoke({r}, 34, {h})", "finish({r}, 34, {h})", "finish({r}, 33, {h})", "revoke_present({r}, 35, {h})", "cut({r}, 34)", "rebase({r}, 40, {h})",
         "acquire({r}, '1 hour', {h})", "acquire({r} || '/', '1 hour', {h})", "renew({r}, 1, {h})", "release({r}, 1, {h})",
         "end_lease({r})", "prepare_row({r})", "keeper({r})", "lease_lock_key({r})",
         "hold_row({r}, false), fenceguard.hold_row({r}, true), fenceguard.prepare_row({r})",
