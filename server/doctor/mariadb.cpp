@@ -62,6 +62,7 @@ class Examination {
   Finding look_at_errors(const char* name);
   Finding look_at_tables(const char* name);
   Finding look_at_transactions(const char* name);
+  Finding look_at_cut(const char* name);
   Finding look_at_rights(const char* name);
   Finding look_at_schema(const char* name);
   Finding look_at_protection(const char* name);
@@ -232,6 +233,27 @@ Finding Examination::look_at_rights(const char* name) {
       names_of(rows) + " may write to the fences' tables, and so bypass them; EXECUTE is enough for writers"};
 }
 
+Finding Examination::look_at_cut(const char* name) {
+  bool sees = false;
+  bool ends = false;
+  for (const auto& row : connection_.run("SHOW GRANTS")) {
+    const auto& grant = row.at(0).value();
+    const auto holds = [&](const char* privilege) { return grant.find(privilege) != std::string::npos; };
+    if (!holds(" ON *.* TO ")) continue;
+    const bool is_all = holds("ALL PRIVILEGES");
+    sees = sees || is_all || holds("PROCESS");
+    ends = ends || is_all || holds("CONNECTION ADMIN") || holds("SUPER");
+  }
+  if (!sees) {
+    return {
+        Level::warning, name,
+        "without PROCESS this user cuts no holder: one that stands still in its transaction keeps it out"};
+  }
+  return {Level::ok, name,
+          ends ? "this user may cut holders that stand still"
+               : "this user may cut holders that are the same user; for others it needs CONNECTION ADMIN"};
+}
+
 Finding Examination::look_at_schema(const char* name) {
   try {
     const auto rows =
@@ -308,6 +330,7 @@ Findings Examination::fences() {
   look("schema", [this](const char* name) { return look_at_schema(name); });
   look("tables", [this](const char* name) { return look_at_tables(name); });
   look("transactions", [this](const char* name) { return look_at_transactions(name); });
+  look("cut", [this](const char* name) { return look_at_cut(name); });
   look("rights", [this](const char* name) { return look_at_rights(name); });
   look("protected tables", [this](const char* name) { return look_at_protection(name); });
   std::ranges::move(findings_, std::back_inserter(findings));

@@ -216,6 +216,16 @@ class Doctor(MariadbTest):
         self.assertEqual(level, "danger")
         self.assertIn(f"{self.dbname}.old_orders (MyISAM)", message)
 
+    def test_whether_this_user_may_cut_holders_is_told(self):
+        user = f"app_{self.dbname}@127.0.0.1"
+        self.assertIn("the same user", self.doctor()["cut"][1])
+        SERVER.run(f"grant connection admin on *.* to {user}")
+        self.assertEqual(self.doctor()["cut"], ("ok", "this user may cut holders that stand still"))
+        SERVER.run(f"revoke process on *.* from {user}")
+        level, message = self.doctor()["cut"]
+        self.assertEqual(level, "warning")
+        self.assertIn("PROCESS", message)
+
     def test_what_keeps_the_next_holder_out_is_told(self):
         with SERVER.session(self.dbname) as session:
             session.run("xa start 'x'")
