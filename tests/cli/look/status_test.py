@@ -56,7 +56,7 @@ class Routes(StatusTest):
         self.assertEqual((missing["verdict"], missing["resource"]), ("missing", "accounts/42"))
         self.assertEqual((stale["verdict"], stale["operation"], stale["token"], stale["highest"], stale["client"]),
                          ("stale", "write", old, new, "127.0.0.1"))
-        self.assertEqual(status["lanes"], {"waiting": 0, "in_flight": 0, "quarantined": 0, "in_quarantine": []})
+        self.assertEqual(status["lanes"], {"waiting": 0, "in_flight": 0, "quarantined": 0, "cuts_owed": 0, "in_quarantine": []})
 
     def test_no_holder_is_named(self):
         server = self.open_guard()
