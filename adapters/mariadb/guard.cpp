@@ -83,7 +83,13 @@ void commit(Connection& connection, std::span<const Claim> claims) {
 
 Ruling Guard::advance(const Claim& claim) {
   const auto doing = fmt::format("advancing '{}'", claim.resource.name());
-  return advance_by(connection_, claim, options_, doing);
+  const bool is_callers = connection_.is_in_transaction();  // which is refused, and stays open
+  try {
+    return advance_by(connection_, claim, options_, doing);
+  } catch (...) {
+    if (!is_callers) roll_back();  // an interrupted call may have left one
+    throw;
+  }
 }
 
 Ruling Guard::start(const Claim& claim) {

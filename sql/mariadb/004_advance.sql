@@ -176,6 +176,22 @@ BEGIN
   CALL commit_alone(wait_before);
 END
 //
+-- A row: 1 where an advance to this claim would raise the fence, else 0. Locks nothing; a READ UNCOMMITTED session is answered
+-- by what is not committed yet.
+DROP PROCEDURE IF EXISTS would_raise
+//
+CREATE PROCEDURE would_raise(
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4)
+READS SQL DATA
+BEGIN
+  DECLARE number, turn BIGINT;
+  DECLARE name VARBINARY(512);
+  DECLARE owner VARBINARY(128);
+  CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
+  SELECT judge(f.token, f.holder, NULL, f.closed, n.floor_token, number, owner, NULL) = 'advance' AS raises
+  FROM namespace n LEFT JOIN fences f ON f.resource = name;
+END
+//
 -- Closes a fence: its present token is refused from now on, and a higher one opens it again. lease_token, lease_holder: a
 -- lease that is cut off with it although it has not advanced yet; null: none. Waits as an advance does.
 DROP PROCEDURE IF EXISTS revoke_fence

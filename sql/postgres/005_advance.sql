@@ -80,7 +80,8 @@ begin
   return fenceguard.close_fence(resource collate "C", lease.token, lease.holder);
 end $$;
 
--- The same by the holder itself, which writes no more: the next one need not cut it off. Answers whether the fence was its.
+-- Closes a holder's own fence, which writes no more: the next one need not cut it off. Its lease stays. Answers whether the
+-- fence was its.
 create or replace function fenceguard.finish(resource text, token bigint, holder text default '') returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -88,9 +89,12 @@ begin
   perform from fenceguard.fences f
   where f.resource = finish.resource collate "C" and f.token = finish.token and f.holder = finish.holder collate "C";
   if not found then return false; end if;
-  perform fenceguard.revoke(resource, token, holder);
-  update fenceguard.fences f set finished = finish.token
-  where f.resource = finish.resource collate "C" and f.token = finish.token and f.closed;
+  perform fenceguard.require_primary();
+  perform fenceguard.require_new_snapshots(resource);
+  perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, null);
+  perform fenceguard.lock_alone(resource collate "C", token, token, null, null);
+  update fenceguard.fences f set closed = true, finished = finish.token, updated_at = clock_timestamp()
+  where f.resource = finish.resource collate "C" and f.token = finish.token and f.holder = finish.holder collate "C";
   return found;
 end $$;
 

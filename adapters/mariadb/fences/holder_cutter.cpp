@@ -54,7 +54,6 @@ void HolderCutter::watch(const std::stop_token& stop) {
   const auto cut = [&] {
     Connection connection{address_};
     connection.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
-    connection.run("SET SESSION innodb_lock_wait_timeout = 1");
     Sessions before;
     while (!stop.stop_requested()) {
       Sessions now;
@@ -74,18 +73,7 @@ void HolderCutter::watch(const std::stop_token& stop) {
 }
 
 bool HolderCutter::is_newer(Connection& connection) const {
-  if (!newer_) return true;
-  connection.roll_back();
-  connection.run("START TRANSACTION");
-  auto arguments = arguments_of(*newer_);
-  arguments.emplace_back(std::nullopt);
-  try {
-    return text_in(connection.call("try_admit", arguments), 0) == "advance";
-  } catch (const ServerError& error) {
-    // The claim is being recorded by another session of its own.
-    if (error.number() != lock_wait_timeout) throw;
-    return false;
-  }
+  return !newer_ || number_in(connection.call("would_raise", arguments_of(*newer_)), 0) != 0;
 }
 
 HolderCutter::Sessions HolderCutter::look(Connection& connection) {

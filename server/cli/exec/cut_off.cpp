@@ -33,10 +33,9 @@ std::vector<std::string> CutOff::variables(const Claim& claim) const {
   return {products().find(*storage_).name_sessions(claim)};
 }
 
-bool CutOff::finish(const Claim& claim) const {
-  if (!fencer_ || !products().find(*storage_).finish_holder) return false;
-  products().find(*storage_).finish_holder(*storage_, claim);
-  return true;
+void CutOff::finish(const Claim& claim) const {
+  if (!fencer_) return;
+  if (const auto& finish_holder = products().find(*storage_).finish_holder) finish_holder(*storage_, claim);
 }
 
 }  // namespace fenceguard::cli

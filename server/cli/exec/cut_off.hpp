@@ -29,9 +29,9 @@ class CutOff {
 
   // What the command is given so that its sessions can be told by the next holder: NAME=VALUE.
   [[nodiscard]] std::vector<std::string> variables(const Claim& claim) const;
-  // The command is over: the next holder need cut off nobody. False where the storage cannot note that.
-  // Throws as the storage.
-  bool finish(const Claim& claim) const;
+  // The command is over and left nothing: the next holder need cut off nobody, where the storage can note
+  // that. Throws as the storage.
+  void finish(const Claim& claim) const;
 
  private:
   std::unique_ptr<Fencer> fencer_;  // null: no method is given

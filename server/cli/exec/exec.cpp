@@ -167,7 +167,8 @@ class Tenure {
       if (message.kind == SupervisorMessage::Kind::stopped)
         stop_with_command(static_cast<int>(message.value));
       if (message.kind == SupervisorMessage::Kind::gone) kill_abandoned();
-      if (message.kind == SupervisorMessage::Kind::ended) {
+      leaves_nothing_ = message.kind == SupervisorMessage::Kind::ended;
+      if (leaves_nothing_ || message.kind == SupervisorMessage::Kind::left) {
         hand_terminal(group_, ::getpgrp());
         return static_cast<int>(message.value);
       }
@@ -175,6 +176,8 @@ class Tenure {
   }
 
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_ || lease_.lost().stop_requested(); }
+  // Of the command, and known.
+  [[nodiscard]] bool leaves_nothing() const noexcept { return leaves_nothing_; }
 
  private:
   void lose() {
@@ -217,6 +220,7 @@ class Tenure {
   Bell bell_;
   pid_t group_ = 0;
   bool is_lost_ = false;
+  bool leaves_nothing_ = false;
 };
 
 // Cuts off the holder before while signals are heard, under a lease that is renewed meanwhile. Answers a
@@ -260,17 +264,14 @@ int run(Tenure& tenure) {
   }
 }
 
-// The fence before the lock, so that the next holder finds that there is nobody to cut off. Where both are
-// one database the lease may be over with it.
-Release finish_and_release(const CutOff& cut_off, Lease& lease) {
-  bool is_finished = false;
+// The fence before the lock, so that the next holder finds that there is nobody to cut off.
+Release finish_and_release(const CutOff& cut_off, bool leaves_nothing, Lease& lease) {
   try {
-    is_finished = cut_off.finish(lease.claim());
+    if (leaves_nothing) cut_off.finish(lease.claim());
   } catch (const Error& error) {
     complain(fmt::format("the next holder cuts off this one, which is over: {}", error.what()));
   }
-  const auto released = lease.release();
-  return is_finished ? Release::released : released;
+  return lease.release();
 }
 
 // What may hold a password or a token of ours is not the command's business.
@@ -337,7 +338,8 @@ int exec(const Settings& settings) {
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
   if (tenure.is_lost()) leave(exit_lost);
-  return release([&] { return finish_and_release(cut_off, lease); }, release_max, status);
+  const bool leaves_nothing = tenure.leaves_nothing();
+  return release([&] { return finish_and_release(cut_off, leaves_nothing, lease); }, release_max, status);
 }
 
 }  // namespace

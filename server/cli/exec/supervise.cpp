@@ -74,7 +74,8 @@ class Watch {
       if (has_ended_ && !kill_at_) ask_to_end();
       if (kill_at_ && BootClock::now() >= *kill_at_) kill_all();
     }
-    if (group_ != 0 && has_parent_) tell({Kind::ended, status_});
+    const bool is_anything_left = has_children_ || is_group_alive();
+    if (group_ != 0 && has_parent_) tell({is_anything_left ? Kind::left : Kind::ended, status_});
   }
 
  private:

@@ -28,6 +28,8 @@ struct SupervisorMessage {
     started,  // to exec: the command's process group
     stopped,  // to exec: the command was stopped by this signal
     ended,    // to exec: nothing of the command is left; its wait status
+    left,     // to exec: it has ended, with this wait status, and what left its group lives on, or what
+              // SIGKILL does not end
     gone,     // to exec, made up at its end of the socket: the supervisor died
   };
   Kind kind = Kind::gone;

@@ -41,6 +41,38 @@ class ExecTest(support.BinaryTest):
             self.expect(status, *self.words, "--", "sh", "-c", f"exit {status}")
         self.assertEqual(self.method.runs(), [])
 
+    def start_waiting(self):
+        """A holder whose command waits for the file 'go'."""
+        process = self.start(*self.words, "--ttl", "60s", "--", "sh", "-c",
+                             "touch started; while [ ! -e go ]; do sleep 0.02; done")
+        wait_until(lambda: os.path.exists(self.path("started")), what="the command's start")
+        return process
+
+    def test_one_whose_lease_was_ended_meanwhile_is_told_so(self):
+        process = self.start_waiting()
+        self.expect(0, "fence", "revoke", "--storage", "sqlite:leases.db", "--resource", "a")
+        self.expect(0, *self.words, "--", "true")
+        self.write("go", "")
+        self.assertEqual(process.wait(), 124)
+        self.assertIn("the lease was lost", process.stderr.read())
+
+    def leave_a_process(self, status, and_then):
+        """Of a command, outside of its group."""
+        self.expect(status, *self.words, "--", "sh", "-c",
+                    "setsid sh -c 'echo $$ > left; exec sleep 100' >/dev/null 2>&1 & "
+                    f"while [ ! -s left ]; do sleep 0.02; done; {and_then}")
+        self.addCleanup(os.kill, int(self.read("left")), signal.SIGKILL)
+
+    def test_one_that_ended_and_left_a_process_is_cut_off(self):
+        self.leave_a_process(0, "exit 0")
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1)
+
+    def test_one_that_killed_its_supervisor_is_cut_off(self):
+        self.leave_a_process(125, "kill -9 $PPID")
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1)
+
     def test_one_whose_exec_was_killed_is_cut_off_before_the_command_runs(self):
         old = self.die()
         self.method.hold()

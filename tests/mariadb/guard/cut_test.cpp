@@ -96,6 +96,15 @@ TEST_F(Cut, AHolderThatLockedTheRowAloneIsCut) {
   EXPECT_FALSE(is_alive(with_sequence));
 }
 
+// As in Galera, where who looks would wait for the row itself.
+TEST_F(Cut, AHolderIsCutWhereAnAdmissionWritesTheFence) {
+  connection_.run("DROP FUNCTION is_certified");
+  connection_.run("CREATE FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL RETURN TRUE");
+  auto writing = holder(claim(34));
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
+  EXPECT_FALSE(is_alive(writing));
+}
+
 TEST_F(Cut, AHolderThatIsBusyIsCut) {
   auto first = holder(claim(34));
   std::jthread busy{[&] { EXPECT_THROW(first.run("DO SLEEP(600)"), std::exception); }};
