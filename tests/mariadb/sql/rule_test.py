@@ -242,7 +242,7 @@ class Administration(ServerTest):
             client.run(f"call finish({claim})")
             self.assertEqual(self.fence("a"), (5, "h", None, 0), claim)
         client.run("call finish('a', 5, 'h')")
-        self.assertEqual(self.fence("a"), (5, "h", None, 1))
+        self.assertEqual(self.fence("a"), (5, "h", None, 2))
         self.assertEqual(self.verdict(client, "call try_advance('a', 6, 'h', null, null)"), "admitted")
 
     def test_a_compaction_folds_into_the_floor_and_nothing_below_it_comes_back(self):
