@@ -3,6 +3,9 @@
 -- A transaction is let in under a claim that *equals* the fence, and never raises it: that is advance(), in a transaction
 -- of its own, before. The fence's row is locked until the end of the transaction, shared by writers of one token, and
 -- InnoDB's queue for a row is first come, first served: an advance that waits lets no other writer pass.
+--
+-- What is SQL SECURITY INVOKER is called by one of the others, with their rights on the tables: alone it would keep a lock
+-- under a claim that was refused, or leave none of what tells the next holder whom to cut.
 
 -- Whether others may write on another server at the same time, and a commit is refused only for a row that both wrote:
 -- Galera. There a lock is this server's alone, and each admission writes the fence's row.
@@ -29,6 +32,7 @@ CREATE PROCEDURE rule_in(
   resource VARBINARY(512), token BIGINT, holder VARBINARY(128), sequence BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 rule: BEGIN
   DECLARE floor_token, record_token, record_sequence BIGINT;
   DECLARE record_holder VARBINARY(128);
@@ -79,6 +83,7 @@ DROP PROCEDURE IF EXISTS note_claim
 //
 CREATE PROCEDURE note_claim(resource VARBINARY(512), token BIGINT, holder VARBINARY(128))
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE mark VARCHAR(64) CHARACTER SET utf8mb4 DEFAULT CONCAT('fenceguard.admitted.', CONNECTION_ID());
   DECLARE CONTINUE HANDLER FOR 1792 BEGIN END;  -- a transaction that only reads gets no number, and is not cut
@@ -121,6 +126,7 @@ CREATE PROCEDURE admit_in(
   holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE number, turn BIGINT;
   DECLARE name VARBINARY(512);

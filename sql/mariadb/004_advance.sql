@@ -143,6 +143,7 @@ CREATE PROCEDURE advance_alone(
   holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE floor_token, number, turn, seen BIGINT;
   DECLARE name VARBINARY(512);

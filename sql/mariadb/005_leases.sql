@@ -233,6 +233,7 @@ CREATE PROCEDURE set_end(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, ttl_text LONGTEXT CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 BEGIN
   DECLARE number, turn, ttl, present_token, present_keeper BIGINT;
   DECLARE name VARBINARY(512);

@@ -31,6 +31,33 @@ class Users(ServerTest):
                     "select * from fence", "delete from commit_marks"):
             self.assert_fails(self.writer, sql, 1142)
 
+    def test_what_the_procedures_call_among_themselves_is_nobodys_to_call(self):
+        """It would lock or write without being judged: what is left after each is a fence and a lease that are free."""
+        self.put("accounts/1", 34, "a")
+        self.sql("call acquire('r', 60000, 'a')")
+        lease = self.sql("select * from leases")
+        self.writer.run("set @fenceguard_claims = null")
+        for call in ("rule_in('accounts/1', 33, 'a', null, @verdict, @highest)", "rule_in('accounts/1', 34, 'a', 5, @verdict, @highest)",
+                     "admit_in('accounts/1', 34, 'a', 5, @verdict, @highest)", "note_claim('accounts/1', 34, 'a')",
+                     "write_fence('accounts/1', 5)", "raise_fence('accounts/1', 35, 'b', 0, @verdict, @highest, @changed)",
+                     "share_floor(@floor)", "mark_commit()", "read_counter(@last)", "draw_above(1, @number)",
+                     "move_counter('900', false)", "require_row('accounts/1')",
+                     "advance_alone('accounts/1', 35, 'b', 5, null, @verdict, @highest, @changed)",
+                     "set_end('r', 1, '', '86400000', true)"):
+            is_alone = call.startswith(("advance_alone", "set_end", "move_counter"))
+            self.writer.run("rollback" if is_alone else "start transaction")
+            with self.assertRaises(pymysql.Error) as caught:
+                self.writer.run(f"call {call}")
+            self.assertIn(self.refusal(caught.exception), (1142, 1143, "missing"), call)
+            with self.server.session(self.dbname) as other:
+                other.run("start transaction")
+                for table in ("fences", "namespace", "counter", "leases"):
+                    other.run(f"select * from {table} for update nowait")
+            self.writer.run("rollback")
+        self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
+        self.assertEqual(self.sql("select * from leases"), lease)
+        self.assertIsNone(self.writer.run("select @fenceguard_claims")[0][0])
+
     def shadow(self, table, row):
         self.writer.run(f"create temporary table {self.dbname}.{table} like {self.dbname}.real_{table}")
         self.writer.run(f"insert into {self.dbname}.{table} values {row}")
