@@ -121,9 +121,8 @@ END
 DROP PROCEDURE IF EXISTS require_fit_server
 //
 CREATE PROCEDURE require_fit_server()
-READS SQL DATA
+NO SQL
 BEGIN
-  CALL require_own_tables();
   IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'this server is read_only: go to the primary';
   END IF;

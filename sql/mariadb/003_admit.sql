@@ -136,6 +136,7 @@ BEGIN
     CALL doom();
     RESIGNAL;
   END;
+  CALL require_own_tables();
   CALL require_fit_server();
   CALL read_claim(resource, token, holder, sequence, name, number, owner, turn);
   CALL rule_in(name, number, owner, turn, verdict, highest);

@@ -2,18 +2,25 @@
 -- gap is locked, and fails with 1568 inside of another. The namespace's row is locked before a fence's. What is SQL SECURITY
 -- INVOKER is an administrator's, who has the rights on the tables, or is called by one of the others, with theirs.
 
--- What each begins with: a lock is to be had within so many seconds.
+-- What each begins with: a lock is to be had within so many seconds. No table is read before, which without autocommit
+-- begins a transaction. A procedure that fails sets no OUT parameter: it rolls back what it began.
 DROP PROCEDURE IF EXISTS begin_alone
 //
 CREATE PROCEDURE begin_alone(lock_wait_s INT, OUT is_begun BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
+    RESIGNAL;
+  END;
   CALL require_fit_server();
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   SET SESSION innodb_lock_wait_timeout = lock_wait_s;
   START TRANSACTION READ WRITE;
   SET is_begun = TRUE;
+  CALL require_own_tables();
 END
 //
 -- What it ends with. wait_before_s: innodb_lock_wait_timeout, as the session had it.

@@ -1,5 +1,6 @@
 """What the SQL asks of a server and of its users: rights, the binary log, and what is installed by the client."""
 
+import re
 import subprocess
 import unittest
 
@@ -85,6 +86,8 @@ class Users(ServerTest):
             for table, row in tables.items():
                 self.shadow(table, row)
                 self.assertIn("hides", self.assert_fails(self.writer, f"call {call}", 1644), f"{call}, {table}")
+                if not re.search("admit|confirm|require", call):
+                    self.writer.run("set transaction isolation level read committed")  # 1568 in a transaction
                 self.writer.run("rollback")
                 self.writer.run(f"drop temporary table {table}")
         self.assertEqual(self.fence("accounts/1")[:2], (34, "a"))

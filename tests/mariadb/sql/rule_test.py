@@ -149,6 +149,23 @@ class OwnTransaction(ServerTest):
         client.run("rollback")
         self.assertEqual(self.balance(), 100)
 
+    def test_without_autocommit_what_is_a_transaction_of_its_own_is_one_and_leaves_none(self):
+        client = self.session()
+        client.run("set autocommit = 0")
+        for call in ("acquire('r', 60000, 'h')", "renew('r', 1, 'h', 60000)", "release_lease('r', 1, 'h')", "end_lease('r')",
+                     "acquire_named('n', 60000, 'h')", "release_named('n')", "draw()", "raise_counter(9)", "lowest_live()",
+                     "advance('accounts/1', 35, 'b')", "try_advance('accounts/1', 34, 'a', null, null)", "init(1)",
+                     "start_admitted('accounts/1', 36, 'c', null, null, null)", "commit_admitted()",
+                     "start_admitted('accounts/1', 36, 'c', 1, null, null)", "commit_admitted()",
+                     "start_admitted('accounts/1', 35, 'b', null, null, null)", "compact(5)",
+                     "revoke_fence('accounts/1', null, null)", "finish('accounts/1', 36, 'c')", "rebase('accounts/1', 50, 'ann')"):
+            rows = client.run(f"call {call}")
+            if call.startswith("start_admitted"):
+                self.assertEqual(rows[0][0], "stale" if "35" in call else "admitted")
+            if "35, 'b', null, null, null" in call:
+                client.run("rollback")
+        self.assertEqual(self.fence("accounts/1"), (50, "", None, 1))
+
     def test_after_each_kind_of_refusal_nothing_is_written_by_a_client_that_goes_on(self):
         for token, holder, verdict in ((33, "a", "stale"), (34, "b", "conflict"), (35, "b", "advance"),
                                        ("null", "a", "missing"), (0, "a", 1644)):
