@@ -4,7 +4,8 @@
 --   mariadb -Nre "CALL fenceguard.protect('bank', 'accounts', 'CONCAT(''accounts/'', ROW.id)')" | mariadb
 
 -- Of a trigger. The claim is what admit() left in a variable of the session, which any client can write: it is a claim and
--- no proof, and judged at every row, by the fence as it is, locked to the end of the transaction.
+-- no proof, and judged at every row, by the fence as it is, locked to the end of the transaction. Each table that is named
+-- in here is locked by a LOCK TABLES of the protected one.
 DROP PROCEDURE IF EXISTS require_row
 //
 CREATE PROCEDURE require_row(resource LONGTEXT CHARACTER SET utf8mb4)
@@ -18,7 +19,7 @@ BEGIN
   DECLARE is_closed, is_below_floor, is_seen BOOLEAN DEFAULT FALSE;
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  CALL require_own_tables();
+  CALL require_own_fences();
   IF wrong IS NOT NULL THEN CALL invalid(wrong); END IF;
   SET name = CAST(resource AS BINARY);
   IF JSON_VALID(@fenceguard_claims) THEN

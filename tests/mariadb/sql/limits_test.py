@@ -84,6 +84,8 @@ class Users(ServerTest):
                      "acquire_named('r', 1000, 'c')", "renew('r', 1, 'b', 1000)", "draw()", "confirm_named('r', 1, 'b')",
                      "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)", "require_row('accounts/1')"):
             for table, row in tables.items():
+                if call.startswith("require_row") and table not in ("fences", "namespace"):
+                    continue
                 self.shadow(table, row)
                 self.assertIn("hides", self.assert_fails(self.writer, f"call {call}", 1644), f"{call}, {table}")
                 if not re.search("admit|confirm|require", call):

@@ -5,7 +5,7 @@ import unittest
 
 import pymysql
 
-from sessions import ServerTest
+from sessions import LOCK_WAIT_TIMEOUT, ServerTest
 
 MISSING = "missing"
 ADMIT = "call admit('accounts/{}', {}, '{}', null)"
@@ -105,6 +105,18 @@ class Protected(ServerTest):
         self.server.wait_until_waiting(next_holder)
         client.run("commit")
         self.assertEqual(next_holder.wait()[0][0], "admitted")
+
+    def test_lock_tables_of_a_protected_table_leaves_leases_alone(self):
+        """It locks what the triggers name: the fences, which wait (docs/mariadb), and not the counter."""
+        client = self.session()
+        client.run("set autocommit = 0")
+        client.run("lock tables guarded write")
+        other = self.session()
+        for call in ("acquire('r', 60000, 'h')", "draw()", "end_lease('r')"):
+            other.run(f"call {call}")
+        self.assert_fails(other, "call try_advance('accounts/1', 35, 'b', 1, null)", LOCK_WAIT_TIMEOUT)
+        client.run("unlock tables")
+        self.assertEqual(other.run("call try_advance('accounts/1', 35, 'b', 1, null)")[0][0], "admitted")
 
     def test_a_snapshot_that_is_older_than_the_advance_writes_nothing(self):
         client = self.session("repeatable read")
