@@ -16,7 +16,7 @@ BEGIN
   DECLARE name VARBINARY(512);
   DECLARE owner, record_holder VARBINARY(128);
   DECLARE number, record_token, floor_token BIGINT;
-  DECLARE is_closed, is_below_floor, is_seen BOOLEAN DEFAULT FALSE;
+  DECLARE is_closed, is_below_floor BOOLEAN DEFAULT FALSE;
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL require_own_fences();
@@ -28,14 +28,18 @@ BEGIN
   SET number = read_number(SUBSTRING_INDEX(claimed, ' ', 1), 1);
   IF number IS NULL THEN CALL refuse('missing', NULL, NULL); END IF;
   SET owner = CAST(SUBSTRING(claimed, LOCATE(' ', claimed) + 1) AS BINARY);
-  -- As in rule_in(): the snapshot must see the advance.
-  SELECT TRUE INTO is_seen FROM fences f WHERE f.resource = name AND f.token = number AND f.holder = owner;
-  SELECT f.token, f.holder, f.closed, f.below_floor INTO record_token, record_holder, is_closed, is_below_floor
-  FROM fences f WHERE f.resource = name LOCK IN SHARE MODE;
-  SELECT n.floor_token INTO floor_token FROM namespace n;
-  SET verdict = IF(record_token IS NULL OR is_below_floor OR floor_token IS NULL, 'stale',
+  -- As in rule_in(): by the snapshot, which must see the advance, and without a lock; then by what is there.
+  SELECT n.floor_token, f.token, f.holder, f.closed INTO floor_token, record_token, record_holder, is_closed
+  FROM namespace n LEFT JOIN fences f ON f.resource = name;
+  SET verdict = IF(floor_token IS NULL, 'stale',
                    judge(record_token, record_holder, NULL, is_closed, floor_token, number, owner, NULL));
-  IF verdict = 'admitted' AND NOT is_seen THEN SET verdict = 'advance'; END IF;
+  IF verdict = 'admitted' THEN
+    SET record_token = NULL;
+    SELECT f.token, f.holder, f.closed, f.below_floor INTO record_token, record_holder, is_closed, is_below_floor
+    FROM fences f WHERE f.resource = name LOCK IN SHARE MODE;
+    SET verdict = IF(record_token IS NULL OR is_below_floor, 'stale',
+                     judge(record_token, record_holder, NULL, is_closed, floor_token, number, owner, NULL));
+  END IF;
   IF verdict <> 'admitted' THEN CALL refuse(verdict, number, record_token); END IF;
   -- As in rule_in(): a session may write again under its claim without asking for it.
   IF is_certified() THEN CALL write_fence(name, NULL); END IF;

@@ -129,6 +129,22 @@ class Protected(ServerTest):
         client.run(f"set @fenceguard_claims = '{claims.replace('34 a', '35 b')}'")
         self.assertEqual(self.outcome(client, "update guarded set balance = 1 where id = 1"), "advance")
 
+    def test_a_refused_row_leaves_no_lock_of_the_fence(self):
+        """A missing record would be a gap at REPEATABLE READ, in which no other resource gets its first fence."""
+        client = self.session("repeatable read")
+        for claim, row, answer in (("33 a", 1, "stale"), ("34 b", 1, "conflict"), ("35 a", 1, "advance"), ("34 a", 99, "advance")):
+            client.run("start transaction")
+            client.run(f"set @fenceguard_claims = json_object(sha2('accounts/{row}', 256), '{claim}')")
+            self.assertEqual(self.outcome(client, f"insert into guarded values ({row}, 1)"), answer)
+            other = self.session()
+            other.run("start transaction")
+            other.run("select * from fences for update nowait")
+            other.run("rollback")
+            for resource in ("accounts/98", "accounts/991", "z"):
+                other.run(f"call try_advance('{resource}', 34, 'a', 1, null)")
+            client.run("rollback")
+            self.sql("delete from fences where resource in ('accounts/98', 'accounts/991', 'z')")
+
     def test_a_row_whose_number_the_server_is_to_give_is_refused(self):
         """Which resource it is of is known only when it is there, and then it may stay (see below)."""
         client = self.session()
