@@ -123,8 +123,8 @@ BEGIN
   DECLARE EXIT HANDLER FOR 1747
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it';
   CALL require_own_fences();
-  IF EXISTS (SELECT 1 FROM rebases PARTITION (p0), commit_marks PARTITION (p0), counter PARTITION (p0),
-               leases PARTITION (p0) WHERE FALSE) THEN
+  IF EXISTS (SELECT 1 FROM rebases PARTITION (p0), commit_marks PARTITION (p0), admissions PARTITION (p0),
+               counter PARTITION (p0), leases PARTITION (p0) WHERE FALSE) THEN
     DO 0;
   END IF;
 END

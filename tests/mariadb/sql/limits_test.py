@@ -66,7 +66,7 @@ class Users(ServerTest):
     def test_a_temporary_table_of_the_same_name_is_not_judged_by(self):
         tables = {"fences": "('accounts/1', 33, 'a', null, 0, 0, now())", "namespace": "(1, 1, 0)",
                   "counter": "(1, 0)", "leases": "('r', 1, 'b', '1970-01-01', null)", "commit_marks": "('x')",
-                  "rebases": "(1, 'x', 1, 1, 'x', now())"}
+                  "rebases": "(1, 'x', 1, 1, 'x', now())", "admissions": "(0)"}
         self.sql(f"grant create temporary tables on {self.dbname}.* to writer@localhost")
         for table in tables:
             self.sql(f"create table real_{table} like {table}")
@@ -165,6 +165,18 @@ class Installation(unittest.TestCase):
                 server.install(dbname)
                 self.assertIn(server.run("select floor_token, last from namespace, counter", dbname), (((5, 4),), ((4, 5),)))
                 self.assertEqual(server.run("select count(*) from fences", dbname), ((0,),))
+
+    def test_an_upgrade_gives_admissions_the_partition_that_tells_it_from_a_temporary_one(self):
+        with Server() as server:
+            dbname = server.create_database()
+            server.run("alter table admissions remove partitioning", dbname)
+            server.install(dbname)
+            with server.session(dbname) as client:
+                client.run("call advance('a', 1, 'h')")
+                client.run("start transaction")
+                self.assertEqual(client.run("call admit('a', 1, 'h', null)"), (("admitted", 1),))
+                self.assertGreater(client.run("select trx_id from information_schema.innodb_trx where trx_mysql_thread_id = "
+                                              "connection_id()")[0][0], 0)  # by which the next holder finds it
 
     def test_no_statement_is_mariadbs_alone(self):
         """As far as a search can tell: MySQL cannot be installed here."""
