@@ -339,7 +339,7 @@ BEGIN
   SELECT COUNT(*), COALESCE(MAX(f.token), 0) INTO dropped, highest FROM fences f WHERE f.token < live FOR UPDATE;
   DELETE FROM fences WHERE token < live;
   SET floor_token = GREATEST(floor_token, highest);
-  UPDATE namespace n SET n.floor_token = floor_token;
+  UPDATE namespace n SET n.floor_token = floor_token WHERE n.only_row = 1;
   CALL commit_alone(wait_before);
   SELECT dropped, floor_token;
 END

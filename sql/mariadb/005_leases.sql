@@ -87,7 +87,7 @@ BEGIN
     SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter has reached the highest token there is';
   END IF;
   SET number = drawn + 1;
-  UPDATE counter c SET c.last = number;
+  UPDATE counter c SET c.last = number WHERE c.only_row = 1;
 END
 //
 -- Takes the lock of resource for ttl_ms: 'granted' with a new token; or with the same one and a lease of at least ttl_ms

@@ -109,6 +109,22 @@ class Users(ServerTest):
         client.run("insert into fences values ('accounts/1', 33, 'a', 0, 0)")
         self.assertIn("hides", self.assert_fails(client, "insert into guarded values (1)", 1644))
 
+    def test_safe_updates_of_a_session_are_no_hindrance(self):
+        for rows in (0, 5, 2000):  # few: the server reads them all; many: an index
+            self.sql("delete from fences")
+            self.sql(f"insert into fences (resource, token, holder, updated_at) select concat('many/', seq), seq, '', now() from "
+                     f"(select seq from seq_1_to_2000 limit {rows}) s")
+            self.sql("analyze table fences")
+            client = self.session()
+            client.run("set sql_safe_updates = 1")
+            for call in ("acquire('r', 60000, 'h')", "draw()", "raise_counter(9)", "acquire_named('n', 60000, 'h')", "end_lease('r')",
+                         "advance('a', 3000, 'h')", "start_admitted('a', 3000, 'h', 1, null, null)", "commit_admitted()",
+                         "finish('a', 3000, 'h')", "revoke_fence('a', null, null)", "rebase('a', 3000, 'ann')",
+                         "init(1999)", "compact(1)", "compact(2001)", "compact(4000)"):
+                client.run(f"call {call}")
+            self.assertEqual(self.sql("select count(*) from fences"), ((0,),))
+            self.sql("update namespace set floor_token = 0")
+
     def test_the_view_names_no_holder(self):
         self.sql(f"grant select on {self.dbname}.fence to writer@localhost")
         self.put("accounts/1", 5, "secret")
