@@ -39,15 +39,16 @@ CREATE OR REPLACE VIEW lease AS
   WHERE l.expires_at > UTC_TIMESTAMP(6) AND is_live(l.resource, l.token, l.expires_at, l.keeper, UTC_TIMESTAMP(6))
 //
 -- The server's time now, in UTC: no client sets it by SET timestamp (as UTC_TIMESTAMP), nor where a local hour comes twice.
+-- In MariaDB the zone is that of one statement, and no interruption leaves the session in it.
 DROP PROCEDURE IF EXISTS read_clock
 //
 CREATE PROCEDURE read_clock(OUT clock DATETIME(6))
 NO SQL
 BEGIN
-  DECLARE zone VARCHAR(64) DEFAULT @@session.time_zone;
-  SET SESSION time_zone = '+00:00';
-  SET clock = SYSDATE(6);
-  SET SESSION time_zone = zone;
+  /*!80000 DECLARE zone VARCHAR(64) DEFAULT @@session.time_zone; */
+  /*!80000 SET SESSION time_zone = '+00:00'; */
+  /*M! SET STATEMENT time_zone = '+00:00' FOR */ SELECT SYSDATE(6) INTO clock;
+  /*!80000 SET SESSION time_zone = zone; */
 END
 //
 DROP PROCEDURE IF EXISTS read_ttl
