@@ -174,6 +174,19 @@ class TakeOver(ServerTest):
         self.assert_fails(self.session(), "call compact(50)", LOCK_WAIT_TIMEOUT)
         self.assertEqual(self.verdict(writer, ADMIT.format(34, "a")), "admitted")
 
+    def test_at_serializable_an_admission_shares_the_floor(self):
+        """As docs/mariadb says: the server makes a plain read a locking one there."""
+        for level in LEVELS:
+            writer = self.open_write(1, level)
+            other = self.session()
+            other.run("start transaction")
+            if level == "serializable":
+                self.assert_fails(other, "select * from namespace for update nowait", LOCK_WAIT_TIMEOUT)
+            else:
+                other.run("select * from namespace for update nowait")
+            other.run("rollback")
+            writer.run("rollback")
+
     def test_a_record_that_came_and_went_is_stale(self):
         """An old snapshot sees the fence; it was folded into the floor since."""
         client = self.session("repeatable read")
