@@ -64,9 +64,10 @@ CREATE PROCEDURE require_row_after(
 MODIFIES SQL DATA
 IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF
 //
--- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x. Before the
--- row is written, because within a stored function or trigger that handles errors the server keeps a row that is refused
--- afterwards; and afterwards, because a later trigger may have made another row of it.
+-- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x, and which no
+-- setting of a session may alter. It is judged before the row is written, because within a stored function or trigger that
+-- handles errors the server keeps a row that is refused afterwards; and afterwards, because a later trigger may have made
+-- another row of it.
 DROP PROCEDURE IF EXISTS protect
 //
 CREATE PROCEDURE protect(
@@ -74,7 +75,7 @@ CREATE PROCEDURE protect(
   expression VARCHAR(2000) CHARACTER SET utf8mb4)
 READS SQL DATA
 BEGIN
-  DECLARE engine_name, numbered VARCHAR(64) CHARACTER SET utf8mb4;
+  DECLARE engine_name, numbered, zoned VARCHAR(64) CHARACTER SET utf8mb4;
   DECLARE target, here VARCHAR(300) CHARACTER SET utf8mb4;
   DECLARE old_row, new_row, first_row VARCHAR(4000) CHARACTER SET utf8mb4;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
@@ -86,6 +87,12 @@ BEGIN
   END IF;
   IF expression IS NULL OR INSTR(expression, 'ROW.') = 0 THEN
     CALL invalid('the expression names a column of the row, as in CONCAT(''accounts/'', ROW.id)');
+  END IF;
+  SELECT MIN(c.column_name) INTO zoned FROM information_schema.columns c
+  WHERE c.table_schema = db AND c.table_name = table_name AND c.data_type = 'timestamp'
+    AND CONVERT(expression USING utf8mb4) REGEXP CONCAT('(?i)ROW[.]`?\\Q', c.column_name, '\\E(`|\\b)');
+  IF zoned IS NOT NULL THEN
+    CALL invalid('a TIMESTAMP reads differently in each time_zone: name no such column in the expression');
   END IF;
   SET target = CONCAT('`', REPLACE(db, '`', '``'), '`.`', REPLACE(table_name, '`', '``'), '`');
   SET here = CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`.');

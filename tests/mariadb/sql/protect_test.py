@@ -204,6 +204,19 @@ class Protected(ServerTest):
                                 (f"'{self.dbname}', 'guarded', '1'", "a column"), (f"'{self.dbname}', 'guarded', null", "a column")):
             self.assertIn(what, self.assert_fails(client, f"call protect({arguments})", 1644))
 
+    def test_an_expression_that_reads_differently_in_each_session_is_refused(self):
+        client = self.session()
+        client.run("create table dated (id int, `at` timestamp, `At now` timestamp, at_id int, of_row datetime) engine = innodb")
+        self.addCleanup(self.sql, "drop table dated")
+        for expression, is_refused in (("concat(ROW.id, ''/'', ROW.at)", True), ("concat(ROW.`At`)", True), ("ROW.`at now`", True),
+                                       ("ROW.AT", True), ("ROW.at_id", False), ("concat(ROW.id, '' at'')", False),
+                                       ("ROW.of_row", False)):
+            call = f"call protect('{self.dbname}', 'dated', '{expression}')"
+            if is_refused:
+                self.assertIn("TIMESTAMP", self.assert_fails(client, call, 1644), expression)
+            else:
+                self.assertEqual(len(client.run(call)), 5, expression)
+
     def test_without_protection_it_is_an_ordinary_table_again(self):
         for statement in filter(None, self.statements(f"call unprotect('{self.dbname}', 'guarded')").split("\n")):
             self.sql(statement.rstrip(";"))
