@@ -14,6 +14,24 @@ DROP FUNCTION IF EXISTS is_certified
 CREATE FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL
 RETURN FALSE /*M! OR @@global.wsrep_on */
 //
+-- Raises ZF008 within a stored function or trigger where a plain read there is a locking one, which does not tell an old snapshot:
+-- with a binary log, unless that is of rows. There the call of a procedure with a ROLLBACK in it is what fails (1422).
+DROP PROCEDURE IF EXISTS require_plain_reads
+//
+CREATE PROCEDURE require_plain_reads()
+NO SQL
+BEGIN
+  DECLARE EXIT HANDLER FOR 1422
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'within a function or trigger a claim needs binlog_format = ROW';
+  IF @@global.log_bin AND @@session.binlog_format <> 'ROW' THEN CALL fail_in_function(); END IF;
+END
+//
+DROP PROCEDURE IF EXISTS fail_in_function
+//
+CREATE PROCEDURE fail_in_function()
+NO SQL
+IF FALSE THEN ROLLBACK; END IF
+//
 -- Writes the fence's row as it is, with its new sequence if there is one. A row that stays the same is not written.
 DROP PROCEDURE IF EXISTS write_fence
 //
@@ -40,6 +58,7 @@ rule: BEGIN
   DECLARE is_written BOOLEAN DEFAULT sequence IS NOT NULL OR is_certified();
   DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL require_plain_reads();
   -- Two that share a lock cannot both wait to write: alone from the start, as at SERIALIZABLE the next read shares it.
   IF is_written THEN
     SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;

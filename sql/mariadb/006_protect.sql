@@ -20,6 +20,7 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL require_own_fences();
+  CALL require_plain_reads();
   IF wrong IS NOT NULL THEN CALL invalid(wrong); END IF;
   SET name = CAST(resource AS BINARY);
   IF JSON_VALID(@fenceguard_claims) THEN

@@ -151,6 +151,40 @@ class BinaryLog(unittest.TestCase):
             self.assertEqual(server.run("select count(*) from fences", dbname), ((0,),))
 
 
+    def test_within_a_function_or_a_trigger_a_snapshot_is_judged_or_the_claim_refused(self):
+        """With a log that is not of rows the server makes a plain read in there a locking one, which shows the advance."""
+        with Server({"log-bin": "log", "sync-binlog": 1, "log-bin-trust-function-creators": 1}) as server:
+            dbname = server.create_database()
+            server.run("create table guarded (id bigint primary key, balance bigint) engine = innodb", dbname)
+            server.run("insert into guarded values (1, 100)", dbname)
+            server.run("create table account like guarded", dbname)
+            server.run("insert into account select * from guarded", dbname)
+            for row in server.run(f"call protect('{dbname}', 'guarded', 'CONCAT(''accounts/'', ROW.id)')", dbname):
+                for statement in row[0].split(";\n"):
+                    server.run(statement.rstrip(";"), dbname)
+            server.run("create function confirmed(token bigint) returns int modifies sql data begin "
+                       "call confirm('accounts/1', token, 'h'); return 1; end", dbname)
+            token = 0
+            for log, is_old, is_refused in (("MIXED", True, True), ("ROW", True, True), ("MIXED", False, True), ("ROW", False, False)):
+                for sql in ("update guarded set balance = 1", "update account set balance = confirmed({})"):
+                    token += 1
+                    with server.session(dbname) as client:
+                        client.run(f"set session binlog_format = '{log}'")
+                        if is_old:
+                            client.run("start transaction with consistent snapshot")
+                        server.run(f"call advance('accounts/1', {token}, 'h')", dbname)
+                        if not is_old:
+                            client.run("start transaction")
+                            client.run(f"call admit('accounts/1', {token}, 'h', null)")
+                        client.run(f"set @fenceguard_claims = json_object(sha2('accounts/1', 256), '{token} h')")
+                        if is_refused:
+                            with self.assertRaises(pymysql.Error, msg=f"{log} {is_old} {sql}"):
+                                client.run(sql.format(token))
+                        else:
+                            client.run(sql.format(token))
+                            client.run("rollback")
+
+
 class Installation(unittest.TestCase):
     def test_the_client_installs_what_is_printed_and_again_and_as_another_default_engine(self):
         with Server({"default-storage-engine": "MyISAM", "sql-mode": "ANSI"}) as server:
