@@ -163,6 +163,7 @@ class Run {
 
   void kill() {
     group_.kill();
+    if (process_ > 0) ::kill(process_, SIGKILL);  // it may have left its group (setsid)
     pollfd ended{ended_->number(), POLLIN, 0};
     ::poll(&ended, 1, static_cast<int>(end_after.count()));
     (void)reap();

@@ -80,8 +80,8 @@ begin
   return fenceguard.close_fence(resource collate "C", lease.token, lease.holder);
 end $$;
 
--- Closes a holder's own fence, which writes no more: the next one need not cut it off. Its lease stays. Answers whether the
--- fence was its.
+-- Closes a holder's own fence, which writes no more: the next one need not cut it off, unless it has no name, which anybody
+-- can say. Its lease stays. Answers whether the fence was its.
 create or replace function fenceguard.finish(resource text, token bigint, holder text default '') returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -93,7 +93,8 @@ begin
   perform fenceguard.require_new_snapshots(resource);
   perform fenceguard.lock_or_refuse(fenceguard.floor_lock_key(), interval '10 s', true, null);
   perform fenceguard.lock_alone(resource collate "C", token, token, null, null);
-  update fenceguard.fences f set closed = true, finished = finish.token, updated_at = clock_timestamp()
+  update fenceguard.fences f
+  set closed = true, finished = case when finish.holder <> '' then finish.token end, updated_at = clock_timestamp()
   where f.resource = finish.resource collate "C" and f.token = finish.token and f.holder = finish.holder collate "C";
   return found;
 end $$;
@@ -105,7 +106,7 @@ begin
   if token > fenceguard.highest(resource) then
     insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, holder, true)
     on conflict on constraint fences_pkey do update
-      set token = excluded.token, holder = excluded.holder, sequence = null, closed = true,
+      set token = excluded.token, holder = excluded.holder, sequence = null, closed = true, finished = null,
           updated_at = clock_timestamp();
     return true;
   end if;
@@ -181,5 +182,6 @@ begin
           done_by);
   insert into fenceguard.fences as f (resource, token, holder, closed) values (resource, token, '', true)
   on conflict on constraint fences_pkey do update
-    set token = excluded.token, holder = '', sequence = null, closed = true, updated_at = clock_timestamp();
+    set token = excluded.token, holder = '', sequence = null, closed = true, finished = null,
+        updated_at = clock_timestamp();
 end $$;

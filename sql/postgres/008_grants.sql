@@ -79,6 +79,10 @@ begin
     end if;
   end loop;
   if is_new then grant usage on schema fenceguard to public; end if;
+  -- A function that came later is for whom its elder is for.
+  if not has_function_privilege('public', 'fenceguard.advance(text, bigint, text, interval, boolean)', 'execute') then
+    revoke execute on function fenceguard.finish(text, bigint, text) from public;
+  end if;
 end $$;
 
 -- Protected by an older version, which left notes always.

@@ -338,7 +338,8 @@ int exec(const Settings& settings) {
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
   if (tenure.is_lost()) leave(exit_lost);
-  const bool leaves_nothing = tenure.leaves_nothing();
+  // What failed may have left work elsewhere: a backend, a job behind ssh.
+  const bool leaves_nothing = tenure.leaves_nothing() && status == 0;
   return release([&] { return finish_and_release(cut_off, leaves_nothing, lease); }, release_max, status);
 }
 

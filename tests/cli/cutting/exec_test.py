@@ -1,7 +1,7 @@
 """'fenceguard exec --fence-method': the holder before is cut off behind the advance and before the command runs.
 
-Shows: one that ended, whatever its status, is cut off by nobody; one whose exec was killed or paused is; what fails, is
-lost or is interrupted meanwhile runs no command.
+Shows: one that ended well, and left nothing, is cut off by nobody; one that failed, left a process, or whose exec was killed
+or paused is; what fails, is lost or is interrupted meanwhile runs no command.
 """
 
 import os
@@ -36,10 +36,15 @@ class ExecTest(support.BinaryTest):
         with open(self.path(name), encoding="ascii") as file:
             return file.read()
 
-    def test_one_that_ended_is_not_cut_off(self):
-        for status in (0, 3):
-            self.expect(status, *self.words, "--", "sh", "-c", f"exit {status}")
+    def test_one_that_ended_well_is_not_cut_off(self):
+        for _ in range(2):
+            self.expect(0, *self.words, "--", "true")
         self.assertEqual(self.method.runs(), [])
+
+    def test_one_that_failed_may_have_left_work_elsewhere_and_is_cut_off(self):
+        self.expect(3, *self.words, "--", "sh", "-c", "exit 3")
+        self.expect(0, *self.words, "--", "true")
+        self.assertEqual(len(self.method.runs()), 1)
 
     def start_waiting(self):
         """A holder whose command waits for the file 'go'."""

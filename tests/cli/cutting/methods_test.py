@@ -181,10 +181,11 @@ class Services(MethodTest):
         self.assertEqual(status, 503)
 
     def test_a_stop_waits_for_none(self):
-        server = self.guard(methods=[self.service(is_silent=True).word()], timeout="1000s")
+        service = self.service(is_silent=True)
+        server = self.guard(methods=[service.word()], timeout="1000s")
         self.put(server, 34)
         waiting = self.pool.submit(self.put, server, 35)
-        wait_until(lambda: "fenceguard_lane_waiting 1" in server.call("GET", "/metrics").body.decode(), what="the method")
+        wait_until(lambda: service.calls, what="the method")
         self.assertEqual(server.stop(), 0)
         self.assertEqual(waiting.result().status, 503)
         self.assertIn('outcome=failure resource="r" old_token=34 new_token=35 detail="it was ended, because we stop"',
