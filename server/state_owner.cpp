@@ -43,11 +43,8 @@ fs::path folder_of(const std::string& path) {
 }
 
 void sync(const fs::path& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
-  if (descriptor < 0) fail(path);
-  const int result = ::fsync(descriptor);
-  ::close(descriptor);
-  if (result != 0) fail(path);
+  const Descriptor file{::open(path.c_str(), flags | O_CLOEXEC)};
+  if (file.number() < 0 || ::fsync(file.number()) != 0) fail(path);
 }
 
 }  // namespace
@@ -65,12 +62,12 @@ StateOwner::StateOwner(std::string state, std::string machine)
       machine_{machine.empty() ? machine_name() : std::move(machine)} {}
 
 StateOwner::~StateOwner() {
+  if (taken_ == 0) return;
   try {
-    if (taken_ != 0) write(file(taken_), std::string{ended});
+    write(file(taken_), std::string{ended});
   } catch (const std::exception&) {
     // It stays: the next guard on another machine asks its fence methods.
   }
-  if (lock_ >= 0) ::close(lock_);
 }
 
 std::string StateOwner::file(std::int64_t number) const {
@@ -135,21 +132,17 @@ void StateOwner::write(const std::string& path, const std::string& text) const {
 }
 
 bool StateOwner::lock() {
-  if (lock_ >= 0) return true;
+  if (lock_) return true;
   auto name = machine_;
   std::ranges::replace(name, '/', '_');
   const auto path = fmt::format("{}-owner.lock-{}", state_, name);
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (descriptor < 0) fail(path);
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    ::close(descriptor);
-    errno = error;
-    if (error != EWOULDBLOCK) fail(path);
-    return false;
-  }
-  lock_ = descriptor;
-  return true;
+  lock_.emplace(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (lock_->number() >= 0 && ::flock(lock_->number(), LOCK_EX | LOCK_NB) == 0) return true;
+  const int error = errno;
+  lock_.reset();
+  errno = error;
+  if (error != EWOULDBLOCK) fail(path);
+  return false;
 }
 
 bool StateOwner::take() {

@@ -14,7 +14,10 @@
 // Not thread-safe.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "guard/support/descriptor.hpp"
 
 namespace fenceguard {
 
@@ -57,7 +60,7 @@ class StateOwner {
   std::int64_t seen_ = 0;  // number of the last owner
   bool is_here_ = false;
   std::int64_t taken_ = 0;  // our own; 0: none
-  int lock_ = -1;           // its descriptor
+  std::optional<Descriptor> lock_;
 };
 
 // Its identity in /etc/machine-id and its host name, so that neither cloned disks nor containers are taken

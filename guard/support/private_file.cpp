@@ -12,23 +12,10 @@
 #include <system_error>
 
 #include "guard/error.hpp"
+#include "guard/support/descriptor.hpp"
 
 namespace fenceguard {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_{number} {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
 
 constexpr int pipe_wait_ms = 10'000;
 

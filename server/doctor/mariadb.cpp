@@ -142,8 +142,7 @@ Finding Examination::look_at_binary_log(const char* name) {
 Finding Examination::look_at_errors(const char* name) {
   constexpr std::string_view whole =
       "{} is on: {} rolls the whole transaction back, its admission with it, and a client that goes on "
-      "behind "
-      "the error writes unguarded";
+      "behind the error writes unguarded";
   if (is_on(variable("innodb_rollback_on_timeout"))) {
     return {Level::warning, name,
             fmt::format(whole, "innodb_rollback_on_timeout", "a wait for a lock (1205)")};

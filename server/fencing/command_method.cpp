@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
+#include "guard/support/descriptor.hpp"
 
 namespace fenceguard {
 namespace {
@@ -29,22 +30,6 @@ using std::chrono::steady_clock;
 constexpr std::size_t output_bytes_max = 2'048;
 constexpr milliseconds look{50};          // at whether the run is to end
 constexpr milliseconds end_after{2'000};  // of a process that SIGKILL does not end at once
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_{number} {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  void close() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- private:
-  int number_;
-};
 
 std::string reason() {
   return std::generic_category().message(errno);

@@ -54,8 +54,7 @@ std::unique_ptr<FenceMethod> open_method(const std::string& text, std::string_vi
   }
   throw InvalidInput(
       fmt::format("--fence-method: '{}' is none; there are command:PATH, http:URL, https:URL, "
-                  "terminate-backends, kill-client:WHICH "
-                  "and upstream-reset",
+                  "terminate-backends, kill-client:WHICH and upstream-reset",
                   printable(word, 64)));
 }
 

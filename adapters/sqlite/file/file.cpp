@@ -34,11 +34,9 @@ std::string reason() {
 }
 
 void sync_path(const std::string& path, int flags) {
-  const int descriptor = open(path.c_str(), flags | O_CLOEXEC);
-  if (descriptor < 0) throw Unavailable(fmt::format("cannot open {}: {}", path, reason()));
-  const int result = fsync(descriptor);
-  close(descriptor);
-  if (result != 0) throw Unavailable(fmt::format("cannot sync {}: {}", path, reason()));
+  const Descriptor file{open(path.c_str(), flags | O_CLOEXEC)};
+  if (file.number() < 0) throw Unavailable(fmt::format("cannot open {}: {}", path, reason()));
+  if (fsync(file.number()) != 0) throw Unavailable(fmt::format("cannot sync {}: {}", path, reason()));
 }
 
 void remove_with_log(const std::string& path) noexcept {
@@ -220,7 +218,7 @@ void prepare_file(const std::string& path, Missing missing, std::chrono::millise
 
 GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::milliseconds wait)
     : descriptor_{open(lock_path(path).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644)} {
-  if (descriptor_.number < 0) {
+  if (descriptor_.number() < 0) {
     throw Unavailable(fmt::format("cannot open {}-guard ({}): check owner, mode and mount", path, reason()));
   }
   require_one_name(path);
@@ -239,17 +237,13 @@ GuardLock::GuardLock(const std::string& path, Kind kind, std::chrono::millisecon
 
 bool GuardLock::take(const std::string& path, Kind kind) {
   const bool is_guard = kind == Kind::guard;
-  if (flock(descriptor_.number, (is_guard ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) return false;
+  if (flock(descriptor_.number(), (is_guard ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) return false;
   return inode_.try_lock(path, is_guard ? InodeLock::Mode::exclusive : InodeLock::Mode::shared);
-}
-
-GuardLock::Descriptor::~Descriptor() {
-  if (number >= 0) close(number);
 }
 
 bool GuardLock::is_taken(const std::string& path) {
   const Descriptor descriptor{open(lock_path(path).c_str(), O_RDONLY | O_CLOEXEC)};
-  if (descriptor.number >= 0 && flock(descriptor.number, LOCK_SH | LOCK_NB) != 0) return true;
+  if (descriptor.number() >= 0 && flock(descriptor.number(), LOCK_SH | LOCK_NB) != 0) return true;
   InodeLock probe;
   return !probe.try_lock(path, InodeLock::Mode::shared);
 }

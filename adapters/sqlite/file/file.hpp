@@ -10,6 +10,7 @@
 
 #include "adapters/sqlite/file/inode_lock.hpp"
 #include "guard/source/url.hpp"
+#include "guard/support/descriptor.hpp"
 
 namespace fenceguard::sqlite {
 
@@ -54,13 +55,6 @@ class GuardLock {
  private:
   [[nodiscard]] bool take(const std::string& path, Kind kind);
 
-  struct Descriptor {
-    explicit Descriptor(int opened) : number{opened} {}
-    ~Descriptor();
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    const int number;
-  };
   const Descriptor descriptor_;
   InodeLock inode_;
 };
