@@ -101,6 +101,12 @@ BEGIN
   END CASE;
 END
 //
+DROP PROCEDURE IF EXISTS refuse_hidden
+//
+CREATE PROCEDURE refuse_hidden()
+NO SQL
+SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it'
+//
 -- A temporary table of the session's hides the database's own of its name, from the procedures as well. It has no
 -- partitions, which tells. (A view over the table does not help: it can be hidden itself.)
 DROP PROCEDURE IF EXISTS require_own_fences
@@ -108,8 +114,7 @@ DROP PROCEDURE IF EXISTS require_own_fences
 CREATE PROCEDURE require_own_fences()
 READS SQL DATA
 BEGIN
-  DECLARE EXIT HANDLER FOR 1747
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it';
+  DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
   IF EXISTS (SELECT 1 FROM fences PARTITION (p0), namespace PARTITION (p0) WHERE FALSE) THEN
     DO 0;
   END IF;
@@ -120,8 +125,7 @@ DROP PROCEDURE IF EXISTS require_own_tables
 CREATE PROCEDURE require_own_tables()
 READS SQL DATA
 BEGIN
-  DECLARE EXIT HANDLER FOR 1747
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it';
+  DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
   CALL require_own_fences();
   IF EXISTS (SELECT 1 FROM rebases PARTITION (p0), commit_marks PARTITION (p0), admissions PARTITION (p0),
                counter PARTITION (p0), leases PARTITION (p0) WHERE FALSE) THEN
