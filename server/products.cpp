@@ -205,7 +205,6 @@ std::vector<Product> all_products() {
        .install_sql = mariadb::install_sql,
        .uninstall_sql = mariadb::uninstall_sql,
        .open_fence_method = open_mariadb_method,
-       .hides_overtaken = true,
        .finish_holder = mariadb::finish_holder},
 #endif
 #ifdef FENCEGUARD_REDIS

@@ -42,8 +42,6 @@ struct Product {
       open_fence_method{};
   // NAME=VALUE for the environment of a holder's command, by which such a method tells its connections.
   std::function<std::string(const Claim&)> name_sessions{};
-  // FenceStore::advance() does not tell whom a claim overtook (Ruling::overtaken).
-  bool hides_overtaken = false;
   // A holder gives its claim back, and writes no more: closes its fence if it is still this holder's.
   std::function<void(const Url&, const Claim&)> finish_holder{};
 };

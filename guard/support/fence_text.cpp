@@ -35,6 +35,14 @@ std::optional<Fence> parse_fence(std::string_view text) {
   return Fence{*token, *holder, sequence, *state == "closed"};
 }
 
+std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim) {
+  const auto token_word = take_word(text);
+  const auto token = token_word ? Token::parse(*token_word) : std::nullopt;
+  if (!token || text.size() != 3) return std::nullopt;
+  const bool is_finished = text[0] == '1';
+  return Fence{*token, text[2] == '1' ? claim.holder : Holder{}, std::nullopt, is_finished, is_finished};
+}
+
 std::string not_initialised(std::string_view product) {
   return fmt::format(
       "this {} namespace has no floor: it is not initialised, and claims are refused; run 'fenceguard fence "

@@ -1,7 +1,8 @@
 #pragma once
 
 // A fence as the text that ZooKeeper and etcd keep: 'TOKEN SEQUENCE STATE HOLDER', where SEQUENCE is '-' if
-// there is none and STATE is open or closed; and what is said of a namespace without a floor. Thread-safe.
+// there is none and STATE is open or closed; what SQL says of one that was overtaken; and what is said of a
+// namespace without a floor. Thread-safe.
 
 #include <optional>
 #include <string>
@@ -15,6 +16,10 @@ namespace fenceguard {
 
 // Nothing for what is no fence in its only spelling.
 [[nodiscard]] std::optional<Fence> parse_fence(std::string_view text);
+
+// The fence that a claim was raised over, as 'TOKEN FINISHED SAME', where FINISHED, and SAME for the claim's
+// own holder, are 0 or 1: another holder's name is not told. Nothing for all else.
+[[nodiscard]] std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim);
 
 // product: 'etcd'.
 [[nodiscard]] std::string not_initialised(std::string_view product);

@@ -228,6 +228,7 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
+  DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
@@ -240,7 +241,7 @@ BEGIN
   CALL admit_in(resource, token, holder, sequence, verdict, highest);
   IF verdict = 'advance' THEN
     COMMIT AND NO CHAIN NO RELEASE;
-    CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed);
+    CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed, overtaken);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     IF verdict = 'admitted' THEN

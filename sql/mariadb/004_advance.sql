@@ -69,12 +69,14 @@ BEGIN
   DELETE FROM commit_marks WHERE id = mark;
 END
 //
--- REQUIRES: as above. Locks the fence alone, and judges; raises it where that is the verdict.
+-- REQUIRES: as above. Locks the fence alone, and judges; raises it where that is the verdict. overtaken: over which record, for
+-- whoever is to cut its holder off: its token, whether it is finished, and whether it is the same holder's; null: there was none.
 DROP PROCEDURE IF EXISTS raise_fence
 //
 CREATE PROCEDURE raise_fence(
   resource VARBINARY(512), new_token BIGINT, new_holder VARBINARY(128), floor_token BIGINT,
-  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
+  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN,
+  OUT overtaken VARCHAR(32) CHARACTER SET ascii)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 rule: BEGIN
@@ -100,6 +102,7 @@ rule: BEGIN
   SET verdict = judge(record_token, record_holder, record_sequence, is_closed, floor_token, new_token, new_holder, NULL);
   SET changed = verdict = 'advance' OR (highest < new_token AND record_token = new_token AND verdict = 'admitted');
   IF verdict = 'advance' THEN
+    SET overtaken = CONCAT(record_token, ' ', is_closed = 2, ' ', record_holder = new_holder AND new_holder <> '');
     INSERT INTO fences (resource, token, holder, updated_at) VALUES (resource, new_token, new_holder, UTC_TIMESTAMP(6))
     ON DUPLICATE KEY UPDATE token = new_token, holder = new_holder, sequence = NULL, closed = FALSE, below_floor = FALSE,
       updated_at = UTC_TIMESTAMP(6);
@@ -110,8 +113,9 @@ rule: BEGIN
 END
 //
 -- Judges the claim alone, before the new holder's first read: waits until every transaction that was let in with a lower
--- token is over, drain_s seconds at most (null: 5), and commits durably. A row: verdict, highest afterwards, and whether
--- the fence was raised. jump_max: a token that is more than this above the highest seen is 'implausible'; null is no bound.
+-- token is over, drain_s seconds at most (null: 5), and commits durably. A row: verdict, highest afterwards, whether
+-- the fence was raised, and over which record (see raise_fence()). jump_max: a token that is more than this above the highest
+-- seen is 'implausible'; null is no bound.
 -- Raises 1205 where an older transaction is still open: nothing was done, and no writer is held up any more.
 DROP PROCEDURE IF EXISTS try_advance
 //
@@ -123,8 +127,9 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
-  CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed);
-  SELECT verdict, highest, changed;
+  DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
+  CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed, overtaken);
+  SELECT verdict, highest, changed, overtaken;
 END
 //
 -- The same, raising for a refusal.
@@ -138,7 +143,8 @@ BEGIN
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
-  CALL advance_alone(resource, token, holder, NULL, NULL, verdict, highest, changed);
+  DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
+  CALL advance_alone(resource, token, holder, NULL, NULL, verdict, highest, changed, overtaken);
   IF verdict <> 'admitted' THEN CALL refuse(verdict, read_number(token, 1), highest); END IF;
   SELECT verdict, highest;
 END
@@ -148,7 +154,8 @@ DROP PROCEDURE IF EXISTS advance_alone
 CREATE PROCEDURE advance_alone(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT,
-  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN)
+  OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN,
+  OUT overtaken VARCHAR(32) CHARACTER SET ascii)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -173,7 +180,7 @@ BEGIN
     SET highest = seen;
     SET changed = FALSE;
   ELSE
-    CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed);
+    CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed, overtaken);
     -- What is on record may rest on a commit whose end was not seen, or is not durable yet.
     IF verdict = 'admitted' THEN
       -- Where it is refused if a newer one was committed on another server before.
@@ -215,6 +222,7 @@ BEGIN
   DECLARE owner VARBINARY(128);
   DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
   DECLARE changed BOOLEAN;
+  DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
   DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -225,7 +233,7 @@ BEGIN
   CALL read_claim(resource, COALESCE(lease_token, 1), lease_holder, NULL, name, number, owner, turn);
   CALL begin_alone(5, is_begun);
   CALL share_floor(floor_token);
-  IF lease_token IS NOT NULL THEN CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed); END IF;
+  IF lease_token IS NOT NULL THEN CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed, overtaken); END IF;
   UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = name;
   CALL commit_alone(wait_before);
 END

@@ -1,6 +1,7 @@
 -- The token source: leases by the server's clock, each with a number from one counter. No verdict rests on that clock.
 -- AUTO_INCREMENT is no counter for this: before MySQL 8 it went back after a restart. A lease's row is locked before the
--- counter's, which is locked until the grant is committed: numbers rise in the order of the grants.
+-- counter's, which is locked until the grant is committed: numbers rise in the order of the grants. SQL SECURITY INVOKER: see
+-- 004_advance.sql.
 
 CREATE TABLE IF NOT EXISTS counter (
   only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
@@ -289,6 +290,7 @@ DROP PROCEDURE IF EXISTS end_lease
 //
 CREATE PROCEDURE end_lease(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 CALL set_end(resource, 1, '', NULL, TRUE)
 //
 -- Draws a number and grants nothing, or only lifts the counter to mark. A row: the number that was drawn last.
@@ -326,6 +328,7 @@ DROP PROCEDURE IF EXISTS raise_counter
 //
 CREATE PROCEDURE raise_counter(mark LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 CALL move_counter(COALESCE(mark, ''), FALSE)
 //
 -- A number, for 'fence init': every token granted before is lower.
@@ -333,6 +336,7 @@ DROP PROCEDURE IF EXISTS draw
 //
 CREATE PROCEDURE draw()
 MODIFIES SQL DATA
+SQL SECURITY INVOKER
 CALL move_counter(NULL, TRUE)
 //
 -- A row: the lowest token that is held or still to be drawn. No grant is under way meanwhile.

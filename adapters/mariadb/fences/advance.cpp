@@ -6,6 +6,7 @@
 #include "adapters/mariadb/fences/holder_cutter.hpp"
 #include "adapters/mariadb/fences/rulings.hpp"
 #include "guard/error.hpp"
+#include "guard/support/fence_text.hpp"
 
 namespace fenceguard::mariadb {
 namespace {
@@ -46,6 +47,9 @@ Ruling advance_by(Connection& connection, const Claim& claim, const AdmitOptions
     if (ruling.verdict == Verdict::admitted) {
       ruling.changed = number_in(rows, 2) != 0;
       ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
+      // Older SQL does not tell.
+      const auto& row = rows.at(0);
+      if (row.size() > 3 && row[3]) ruling.overtaken = parse_overtaken(*row[3], claim);
     }
     return ruling;
   });

@@ -4,6 +4,7 @@
 
 #include "adapters/postgres/fences/schema.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
+#include "guard/support/fence_text.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -24,17 +25,6 @@ std::optional<Fence> fence_of(const pqxx::row& row, pqxx::row::size_type first) 
   return fence;
 }
 
-// What admit_alone() says of the fence before: its token, whether it is finished, whether it is the claim's
-// own holder's. Empty: there was none.
-std::optional<Fence> overtaken_by(const Claim& claim, std::string_view text) {
-  const auto space = text.find(' ');
-  const auto token = Token::parse(text.substr(0, space));
-  if (!token || text.size() != space + 4) return std::nullopt;
-  const bool is_finished = text[space + 1] == '1';
-  return Fence{*token, text[space + 3] == '1' ? claim.holder : Holder{}, std::nullopt, is_finished,
-               is_finished};
-}
-
 }  // namespace
 
 Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump_max) {
@@ -52,7 +42,7 @@ Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump
   if (ruling.verdict == Verdict::admitted) {
     ruling.changed = row[2].is_null() || row[2].as<std::int64_t>() < claim.token.value();
     ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
-    if (!row[3].is_null()) ruling.overtaken = overtaken_by(claim, row[3].as<std::string>());
+    if (!row[3].is_null()) ruling.overtaken = parse_overtaken(row[3].as<std::string>(), claim);
   } else if (ruling.verdict == Verdict::stale && ruling.highest == claim.token.value()) {
     // Closed, or below the floor: the record tells, to a role that may see it.
     const auto may_see = tx.exec("SELECT pg_catalog.has_table_privilege('fenceguard.fences', 'SELECT')");

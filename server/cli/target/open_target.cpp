@@ -98,12 +98,10 @@ auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
 
 // Advances, and answers with the ruling who is to be cut off: the holder that was overtaken, where it is
 // another one and has not finished; 0: nobody. A fence that was closed otherwise, by a revoke, says nothing
-// of whether its holder is over. looks_before: the storage does not tell in the step that raises its fence
-// who was there, and is asked before; a holder that comes in between is missed.
-std::pair<Ruling, std::int64_t> advance_over(Fences& fences, const Claim& claim, bool looks_before) {
-  const auto before = looks_before ? fences.show(claim.resource).view.record : std::nullopt;
+// of whether its holder is over.
+std::pair<Ruling, std::int64_t> advance_over(Fences& fences, const Claim& claim) {
   auto ruling = fences.advance(claim);
-  const auto& overtaken = ruling.overtaken ? ruling.overtaken : before;
+  const auto& overtaken = ruling.overtaken;
   const bool is_other = overtaken && overtaken->token < claim.token &&
                         (overtaken->holder != claim.holder || claim.holder.id().empty());
   const bool is_owed = ruling.verdict == Verdict::admitted && is_other && !overtaken->finished;
@@ -124,7 +122,7 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
   return or_give_back(source, grant, [&] {
     const auto guard = open_guard(*storage, {.initialise = !settings.is_given("source")});
     if (!is_cutting) return guard->advance(grant.claim);
-    auto [ruling, owed] = advance_over(*guard, grant.claim, products().find(*storage).hides_overtaken);
+    auto [ruling, owed] = advance_over(*guard, grant.claim);
     overtaken = std::max(overtaken, owed);
     return ruling;
   });

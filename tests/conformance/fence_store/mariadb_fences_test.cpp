@@ -10,7 +10,6 @@ class ServerSpace : public FenceSpace {
   std::unique_ptr<Storage> open(const StorageOptions& options) override {
     return mariadb::open_storage(database_.url(), options);
   }
-  [[nodiscard]] bool tells_overtaken() const override { return false; }
 
  private:
   mariadb::test::Database database_;

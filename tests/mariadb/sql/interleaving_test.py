@@ -156,6 +156,20 @@ class TakeOver(ServerTest):
         writer.run("commit")
         self.assertEqual(self.verdict(next_holder, self.advance.format(35, "b")), "admitted")
 
+    def test_an_advance_tells_whom_it_found_when_it_had_the_lock(self):
+        """Whoever cuts the holder before off must not cut the one that it saw before it waited, and miss the one in between."""
+        writer = self.open_write(1)
+        holders = [self.session() for _ in range(2)]
+        for holder, token in zip(holders, (35, 36)):
+            holder.begin_run(f"call try_advance('accounts/1', {token}, 'b', 60, null)")
+            self.server.wait_until_waiting(holder)
+        writer.run("commit")
+        self.assertEqual([holder.wait()[0][2:] for holder in holders], [(1, "34 0 0"), (1, "35 0 1")])
+        self.sql("call finish('accounts/1', 36, 'b')")
+        self.assertEqual(self.sql("call try_advance('accounts/1', 37, 'c', 60, null)")[0][2:], (1, "36 1 0"))
+        self.assertEqual(self.sql("call try_advance('accounts/1', 37, 'c', 60, null)")[0][2:], (0, None))
+        self.assertEqual(self.sql("call try_advance('accounts/2', 37, 'c', 60, null)")[0][2:], (1, None))
+
     def test_a_revoke_and_a_floor_wait_for_writers_and_shut_them_out(self):
         for call in ("revoke_fence('accounts/1', null, null)", "init(40)"):
             self.setUp()

@@ -32,6 +32,16 @@ class Users(ServerTest):
                     "select * from fence", "delete from commit_marks"):
             self.assert_fails(self.writer, sql, 1142)
 
+    def test_what_is_an_administrators_is_no_writers(self):
+        self.put("accounts/1", 5, "a")
+        self.sql("call acquire('r', 60000, 'a')")
+        before = [self.sql(f"select * from {table}") for table in ("fences", "leases", "counter", "namespace")]
+        for call in ("end_lease('r')", "raise_counter(9223372036854775807)", "draw()", "revoke_fence('accounts/1', null, null)",
+                     "rebase('accounts/1', 1, 'ann')", "init(5)", "compact(5)"):
+            self.assertEqual(self.verdict(self.writer, f"call {call}"), 1142, call)
+            self.assertEqual(self.writer.run("select @@in_transaction"), ((0,),), call)
+        self.assertEqual([self.sql(f"select * from {table}") for table in ("fences", "leases", "counter", "namespace")], before)
+
     def test_what_the_procedures_call_among_themselves_is_nobodys_to_call(self):
         """It would lock or write without being judged: what is left after each is a fence and a lease that are free."""
         self.put("accounts/1", 34, "a")
@@ -40,10 +50,10 @@ class Users(ServerTest):
         self.writer.run("set @fenceguard_claims = null")
         for call in ("rule_in('accounts/1', 33, 'a', null, @verdict, @highest)", "rule_in('accounts/1', 34, 'a', 5, @verdict, @highest)",
                      "admit_in('accounts/1', 34, 'a', 5, @verdict, @highest)", "note_claim('accounts/1', 34, 'a')",
-                     "write_fence('accounts/1', 5)", "raise_fence('accounts/1', 35, 'b', 0, @verdict, @highest, @changed)",
+                     "write_fence('accounts/1', 5)", "raise_fence('accounts/1', 35, 'b', 0, @verdict, @highest, @changed, @over)",
                      "share_floor(@floor)", "mark_commit()", "read_counter(@last)", "draw_above(1, @number)",
                      "move_counter('900', false)", "require_row('accounts/1')",
-                     "advance_alone('accounts/1', 35, 'b', 5, null, @verdict, @highest, @changed)",
+                     "advance_alone('accounts/1', 35, 'b', 5, null, @verdict, @highest, @changed, @over)",
                      "set_end('r', 1, '', '86400000', true)"):
             is_alone = call.startswith(("advance_alone", "set_end", "move_counter"))
             self.writer.run("rollback" if is_alone else "start transaction")
