@@ -135,6 +135,12 @@ Finding Examination::look_at_binary_log(const char* name) {
         "binlog_format = STATEMENT: the fences' transactions are READ COMMITTED, and fail; set it to ROW or "
         "MIXED"};
   }
+  if (format == "MIXED") {
+    return {
+        Level::warning, name,
+        "binlog_format = MIXED: no claim is let in within a stored function or trigger, so protected tables "
+        "refuse every write; set it to ROW if there are any"};
+  }
   return {Level::ok, name, fmt::format("{}, sync_binlog = 1", format)};
 }
 

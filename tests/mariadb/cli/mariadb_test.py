@@ -195,11 +195,12 @@ class Doctor(MariadbTest):
             self.assertIn(name, message)
 
     def test_a_binary_log_is_looked_at(self):
-        for settings, what in (({"sync-binlog": 0}, "sync_binlog"), ({"sync-binlog": 1, "binlog-format": "STATEMENT"}, "STATEMENT")):
-            with Server({"log-bin": "log", **settings}) as server:
+        for expected, synced, log, what in (("danger", 0, "ROW", "sync_binlog"), ("danger", 1, "STATEMENT", "STATEMENT"),
+                                            ("warning", 1, "MIXED", "protected tables"), ("ok", 1, "ROW", "ROW")):
+            with Server({"log-bin": "log", "sync-binlog": synced, "binlog-format": log}) as server:
                 server.create_database("fenceguard")
-                level, message = self.doctor(1, f"mariadb://root@127.0.0.1:{server.port}/")["binary log"]
-                self.assertEqual(level, "danger")
+                level, message = self.doctor(int(expected == "danger"), f"mariadb://root@127.0.0.1:{server.port}/")["binary log"]
+                self.assertEqual(level, expected)
                 self.assertIn(what, message)
 
     def test_errors_that_take_the_admission_with_them_are_told(self):
