@@ -132,7 +132,7 @@ class ConnectionsTest(SidecarTest):
         self.assertEqual(self.entries(), "a")
 
     def test_sigterm_lets_a_transaction_end(self):
-        sidecar = self.start_sidecar()
+        sidecar = self.start_sidecar("--drain-timeout", "10m")
         idle, busy = self.connect(sidecar, ONE), self.connect(sidecar, ONE)
         busy.execute("insert into entries (who) values ('a')")
         sidecar.process.send_signal(signal.SIGTERM)

@@ -17,11 +17,12 @@ import time
 import unittest
 
 from demo_case import status_of
-from hold_test import RESOURCE, SOON, HoldCase
+from hold_test import RESOURCE, HoldCase
 from raw_client import SYNC, RawClient, has_ended, query, run, states
 from waiting import wait_until
 
 CYCLES = 6
+SOON = ("--hold-ttl", "1s")
 
 
 class Writer(threading.Thread):
@@ -124,15 +125,16 @@ class HoldFaultTest(HoldCase):
         first = self.token()
         for cycle in range(CYCLES):
             time.sleep(self.random.random() * 0.3)
-            name = wait_until(self.holder, what="a sidecar that holds")
             before = self.token()
+            name = wait_until(self.holder, what="a sidecar that holds")
             kind = (cycle + self.seed) % 3
             if kind == 0:
                 self.stop_holder(name)
             else:
                 self.replace_holder(name, signal.SIGKILL if kind == 1 else signal.SIGTERM)
             self.assertGreater(self.token(), before)
-        wait_until(lambda: int(self.run_directly("select coalesce(max(token), 0) from history")) >= first + CYCLES,
+        wait_until(lambda: int(self.run_directly("select coalesce(max(token), 0) from history")) >= first + CYCLES
+                   and sum(list(writer.outcomes.values()).count("told") for writer in writers) > CYCLES,
                    what="a row of the last one that holds")
         for writer in writers:
             writer.is_over = True
