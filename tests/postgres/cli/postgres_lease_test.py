@@ -53,8 +53,7 @@ class Staying(PostgresTest):
 
     def acquire(self, lock):
         url = f"{self.url}?lock={lock}"
-        process = self.start("lease", "acquire", "--source", url, "--storage", self.url, "--resource", "a",
-                             "--wait", "0s", "--json")
+        process = self.start("lease", "acquire", "--source", url, "--storage", self.url, "--resource", "a", "--json")
         lease = json.loads(process.stdout.readline())
         return url, process, ["--resource", "a", "--token", lease["token"], "--holder", lease["holder"]]
 

@@ -1,5 +1,6 @@
 """serve's control side with postgres:// as the storage, also while the server breaks."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -217,7 +218,8 @@ class Crashing(PostgresTest):
                             f"datname = '{self.database}' and pid <> pg_backend_pid()").split()
         pids = [self.server.pid, *map(int, backends)]
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):  # its client has gone
+                os.kill(pid, signal.SIGSTOP)
         try:
             wait_until(lambda: guard.call("GET", "/readyz").status == 503)
             self.assertIn("does not answer", guard.call("GET", "/readyz").json["detail"])
@@ -225,7 +227,8 @@ class Crashing(PostgresTest):
             self.assertEqual(guard.wait(60), 0)
         finally:
             for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
 
 if __name__ == "__main__":
