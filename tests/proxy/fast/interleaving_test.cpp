@@ -74,16 +74,19 @@ TEST_F(FastPathTest, ADrainLetsARequestEndAndClosesWhatIsIdle) {
   const auto path = next_path();
   fast_.prepare(path);
   auto drained = fast_.guarded().connect();
-  ASSERT_TRUE(drained.send(request("PUT", path, "hold=200ms")));
+  ASSERT_TRUE(drained.send(request("PUT", path, "await=2")));
   (void)fast_.upstream().wait_for("seen", 2);
   auto idle = fast_.guarded().connect();
   ASSERT_TRUE(idle.send(request("GET", "/other", "status=200 body=1")));
   EXPECT_EQ(idle.receive().status, 200U);
-  EXPECT_TRUE(fast_.guarded().service().drain(30s));
+  std::jthread drain{[&] { EXPECT_TRUE(fast_.guarded().service().drain(30s)); }};
+  EXPECT_TRUE(idle.is_closed_by_server());
+  // The drain has begun; a write past the guard lets the request end.
+  http::RawClient other{fast_.upstream().address()};
+  ASSERT_TRUE(other.send(bytes_of("PUT", "/past", {}, "x")));
   const auto answer = drained.receive();
   EXPECT_EQ(answer.status, 204U);
   EXPECT_EQ(answer.field("Connection"), "close");
-  EXPECT_TRUE(idle.is_closed_by_server());
 }
 
 TEST_F(FastPathTest, ACutEndsAWriteAsUnknown) {
