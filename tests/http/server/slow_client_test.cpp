@@ -65,7 +65,7 @@ TEST_F(SlowClientTest, IdleConnectionIsClosedWithoutAWord) {
 
 TEST_F(SlowClientTest, IdleTimeBeginsAnewAfterAnAnswer) {
   auto limits = with(&Limits::idle_max);
-  limits.idle_max = 2s;
+  limits.idle_max = 4s;
   RawClient client{server.listen("127.0.0.1:0", handler, limits)};
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 9; ++i) {
@@ -96,7 +96,7 @@ TEST_F(SlowClientTest, ASlowHandlerIsNoFaultOfTheClient) {
   auto limits = with(&Limits::header_max);
   limits.body_max = limits.write_max = limits.header_max;
   // The client has as long for its request.
-  limits.idle_max = 1500ms;
+  limits.idle_max = 4s;
   HoldingHandler holding;
   RawClient client{server.listen("127.0.0.1:0", holding, limits)};
   ASSERT_TRUE(client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n"));

@@ -149,7 +149,7 @@ TEST_F(StreamLimitsTest, ReaderThatTakesNothingIsCut) {
 }
 
 TEST_F(StreamLimitsTest, ReaderThatIsSlowerThanOneDeadlineInAllGetsItAll) {
-  const auto limits = with(&Limits::write_max, 2s);
+  const auto limits = with(&Limits::write_max, 4s);
   constexpr int pieces = 24;
   handler.script = [](Stream& stream) -> Task<void> {
     const std::string piece(mib, 'x');
