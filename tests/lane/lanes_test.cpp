@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 constexpr milliseconds settle{300};
 // Where something must be seen while a lane is closed: a busy machine's disk takes a part of it.
-constexpr milliseconds long_settle{3'000};
+constexpr milliseconds long_settle{6'000};
 
 // One process's lanes, on a state of their own.
 class OpenLanes {
