@@ -65,7 +65,7 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
             self.assertIsNone(lease["process"].poll())
             lease["process"].send_signal(number)
             self.assertEqual(lease["process"].wait(support.LIMIT_S), 0)
-        lease = self.hold("a", "--ttl", "2s")
+        lease = self.hold("a", "--ttl", "6s")
         lease["process"].kill()
         self.assertGreater(int(self.hold("a", "--wait", "20s")["token"]), int(lease["token"]))
 
