@@ -129,14 +129,14 @@ TEST_F(LeasePoolTest, AKeyThatCameBackUnderTheLeaseIsNotTakenForTheOwnOne) {
 
 TEST_F(LeasePoolTest, ALeaseOfAnotherTimeToLiveIsNotTaken) {
   const auto source = open(cluster_.url());
-  const auto first = take(*source, "holder", Ms{5'000});
+  const auto first = take(*source, "holder", Ms{50'000});
   const auto lease = lease_of_lock();
   source->release(first.claim);
-  const auto longer = take(*source, "holder", Ms{6'000});
+  const auto longer = take(*source, "holder", Ms{51'000});
   EXPECT_NE(lease_of_lock(), lease);
-  EXPECT_GE(longer.ttl, Ms{6'000});
+  EXPECT_GE(longer.ttl, Ms{51'000});
   source->release(longer.claim);
-  (void)take(*source, "holder", Ms{4'500});  // five whole seconds
+  (void)take(*source, "holder", Ms{49'500});  // fifty whole seconds
   EXPECT_EQ(lease_of_lock(), lease);
 }
 

@@ -93,7 +93,7 @@ TEST_F(Lost, ACutThatIsHealedInTimeLosesNothing) {
 
 // etcd itself is stopped, and with it every lease: its answers come late, and count for nothing.
 TEST_F(Lost, ALeaseWhoseMemberIsStoppedIsLost) {
-  auto lease = here_->acquire(resource, {.ttl = Ms{2'000}});
+  auto lease = here_->acquire(resource, {.ttl = Ms{5'000}});
   ASSERT_TRUE(lease);
   cluster_.member(0).pause();
   wait_until([&] { return lease->lost().stop_requested(); });
@@ -160,7 +160,7 @@ TEST(SlowMember, WhichAnswersWhileTheNextIsAskedIsHeard) {
 }
 
 TEST_F(Lost, ALeaseThatIsRevokedAtTheServerIsLost) {
-  auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
+  auto lease = here_->acquire(resource, {.ttl = Ms{9'000}});
   ASSERT_TRUE(lease);
   EXPECT_TRUE(client_.revoke(keys_under(client_, lock + "/").at(0).lease));
   wait_until([&] { return lease->lost().stop_requested(); });
@@ -169,7 +169,7 @@ TEST_F(Lost, ALeaseThatIsRevokedAtTheServerIsLost) {
 
 // The key may have been removed by hand while its lease lives on, which keep-alives would not tell.
 TEST_F(Lost, ALeaseWhoseKeyIsGoneIsLost) {
-  auto lease = here_->acquire(resource, {.ttl = Ms{3'000}});
+  auto lease = here_->acquire(resource, {.ttl = Ms{9'000}});
   ASSERT_TRUE(lease);
   const auto key = keys_under(client_, lock + "/").at(0).key;
   EXPECT_TRUE(client_.txn({{}, {etcd::remove(key)}}).succeeded);
