@@ -165,7 +165,7 @@ class Exec:
         server.resume()
 
     def test_a_process_that_is_killed_frees_the_lock_in_time(self):
-        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "2s", "--",
+        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "6s", "--",
                              "sh", "-c", "echo $FENCING_TOKEN; exec sleep 60")
         token = process.stdout.readline().strip()
         process.kill()

@@ -52,7 +52,7 @@ class Leases(RedisTest):
         self.assertGreater(int(json.loads(waiter.stdout.read())["token"]), int(first["token"]))
 
     def test_a_lock_of_a_process_that_is_gone_expires(self):
-        first = self.lease_json(0, "acquire", "--resource", "a", "--ttl", "300ms")
+        first = self.lease_json(0, "acquire", "--resource", "a", "--ttl", "5s")
         second = self.lease_json(0, "acquire", "--resource", "a", "--wait", "30s")
         self.assertGreater(int(second["token"]), int(first["token"]))
 
