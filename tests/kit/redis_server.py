@@ -145,7 +145,7 @@ class Cluster(Members):
         self.nodes = self.members
         try:
             for _ in range(masters):
-                self.nodes.append(Server({"cluster-enabled": "yes", "cluster-node-timeout": "5000"}))
+                self.nodes.append(Server({"cluster-enabled": "yes", "cluster-node-timeout": "60000"}))
             self._join()
         except BaseException:
             self.remove()

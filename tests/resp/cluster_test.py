@@ -10,7 +10,7 @@ import unittest
 import redis_server
 import support
 from redis_server import Link, RedisError
-from resp_case import Client, Failure
+from resp_case import Client, Failure, wait_until
 
 A, B = "a", "b"  # of different nodes
 
@@ -60,7 +60,7 @@ class RespCluster(support.BinaryTest):
     def move_keys(self, slot, source, target):
         while keys := source.cli("CLUSTER", "GETKEYSINSLOT", slot, 100):
             for key in keys:
-                source.cli("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+                source.cli("MIGRATE", "127.0.0.1", target.port, key, 0, 20_000)
 
     def end_move(self, slot, source, target):
         name = target.cli("CLUSTER", "MYID")
@@ -275,7 +275,9 @@ class RespCluster(support.BinaryTest):
             thread.start()
         try:
             for name in names * 2:
+                enough = answers[False] + 16
                 self.move(slot_of(self.cluster.nodes[0], name))
+                wait_until(lambda: answers[False] >= enough or mistakes, what="answers while slots move")
         finally:
             stop.set()
             for thread in threads:
@@ -313,6 +315,7 @@ class RespCluster(support.BinaryTest):
         slot = slot_of(self.cluster.nodes[0], resource)
         try:
             for _ in range(6):
+                wait_until(lambda: any(list(told.values())) or mistakes, what="a write")
                 source, target = self.begin_move(slot)
                 self.move_keys(slot, source, target)
                 self.end_move(slot, source, target)
