@@ -22,15 +22,25 @@ class ExecTest(support.BinaryTest):
         self.method = Method(self.path("one"))
         self.words = ["exec", *FILES, "--fence-method", self.method.word]
 
-    def die(self, ttl="200ms"):
+    def start_holder(self, ttl):
+        process = self.start(*self.words, "--ttl", ttl, "--", "sh", "-c",
+                             "echo $FENCING_TOKEN $FENCING_HOLDER > new; mv new claim; sleep 100")
+        wait_until(lambda: os.path.exists(self.path("claim")), what="the command's start")
+        return process
+
+    def end_lease(self):
+        """Of a holder that is not there to renew it, before its time is over; its token."""
+        token, holder = self.read("claim").split()
+        self.expect(0, "lease", "release", *FILES[:2], *FILES[4:], "--token", token, "--holder", holder)
+        os.unlink(self.path("claim"))
+        return int(token)
+
+    def die(self):
         """A holder whose exec is killed."""
-        process = self.start(*self.words, "--ttl", ttl, "--", "sh", "-c", "echo $FENCING_TOKEN > token; sleep 100")
-        wait_until(lambda: os.path.exists(self.path("token")) and self.read("token"), what="the command's start")
+        process = self.start_holder("60s")
         process.send_signal(signal.SIGKILL)
         process.wait()
-        token = int(self.read("token"))
-        os.unlink(self.path("token"))
-        return token
+        return self.end_lease()
 
     def read(self, name):
         with open(self.path(name), encoding="ascii") as file:
@@ -94,9 +104,9 @@ class ExecTest(support.BinaryTest):
     def test_the_lease_is_renewed_meanwhile(self):
         self.die()
         self.method.hold()
-        process = self.start(*self.words, "--ttl", "1s", "--", "sh", "-c", "touch ran")
+        process = self.start(*self.words, "--ttl", "6s", "--", "sh", "-c", "touch ran")
         self.method.await_run(1)
-        self.expect(1, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a", "--wait", "2s")
+        self.expect(1, "lease", "acquire", "--source", "sqlite:leases.db", "--resource", "a", "--wait", "7s")
         self.method.release()
         self.assertEqual(process.wait(), 0)
 
@@ -122,11 +132,11 @@ class ExecTest(support.BinaryTest):
         self.assertFalse(os.path.exists(self.path("ran")))
 
     def test_a_paused_one_is_cut_off_and_what_it_does_afterwards_is_refused(self):
-        paused = self.start(*self.words, "--ttl", "200ms", "--", "sh", "-c", "echo $FENCING_TOKEN > token; sleep 100")
-        wait_until(lambda: os.path.exists(self.path("token")) and self.read("token"), what="the command's start")
+        paused = self.start_holder("9s")  # of which it asks for the first time after three
         paused.send_signal(signal.SIGSTOP)
+        old = self.end_lease()
         self.expect(0, *self.words, "--", "true")
-        self.assertEqual(self.method.runs("ended"), [("a", int(self.read("token")), int(self.read("token")) + 1)])
+        self.assertEqual(self.method.runs("ended"), [("a", old, old + 1)])
         paused.send_signal(signal.SIGCONT)
         self.assertEqual(paused.wait(), 124)
         self.expect(0, *self.words, "--", "true")
