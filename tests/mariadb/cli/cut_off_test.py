@@ -37,9 +37,10 @@ class TerminateBackends(ProductTest):
                 f"-P {self.server.port}")
 
     def stopped_holder(self):
-        process = self.start(*self.words, "--ttl", "300ms", "--", "sh", "-c", self.client("jobs"))
+        process = self.start(*self.words, "--ttl", "60s", "--", "sh", "-c", self.client("jobs"))
         wait_until(lambda: self.sessions("jobs"), what="its session")
         process.send_signal(signal.SIGSTOP)
+        self.server.run("call end_lease('r')", self.dbname)
 
         def go_on():
             process.send_signal(signal.SIGCONT)
