@@ -17,10 +17,16 @@ exit $status
 """
 
 
-def make_script(path, text):
-    with open(path, "w", encoding="ascii") as file:
+def write_whole(path, text, mode=0o644):
+    """Who reads the path meanwhile finds what was there before, and never a part."""
+    with open(f"{path}.new", "w", encoding="ascii") as file:
         file.write(text)
-    os.chmod(path, 0o755)
+    os.chmod(f"{path}.new", mode)
+    os.rename(f"{path}.new", path)
+
+
+def make_script(path, text):
+    write_whole(path, text, 0o755)
     return path
 
 
@@ -36,9 +42,7 @@ class Method:
         return os.path.join(self.folder, name)
 
     def end_with(self, status):
-        with open(self._file("new-status"), "w", encoding="ascii") as file:
-            file.write(f"{status}\n")
-        os.rename(self._file("new-status"), self._file("status"))
+        write_whole(self._file("status"), f"{status}\n")
 
     def hold(self):
         with open(self._file("hold"), "w", encoding="ascii"):

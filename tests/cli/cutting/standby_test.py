@@ -27,6 +27,7 @@ NO_LOCKS = """
 #include <sys/file.h>
 int flock(int descriptor, int operation) { (void)descriptor; (void)operation; return 0; }
 """
+SETTLE = "5s"  # longer than a busy machine needs to see that nothing is let in
 PRIMARY_IP, STANDBY_IP, STORAGE_IP = "10.98.0.1", "10.98.0.2", "10.98.0.3"
 KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kit")
 
@@ -99,7 +100,7 @@ class TwoMachines(support.BinaryTest):
         control = f"unix:{self.path(machine.name)}"
         process = machine.start(
             support.BINARY, "serve", "--standby", "--storage", f"http://{STORAGE_IP}:{self.port}", "--state",
-            "sqlite:state.db", "--forward-claim", "--settle", "1s", "--listen", f"{machine.address}:7420", "--control",
+            "sqlite:state.db", "--forward-claim", "--settle", SETTLE, "--listen", f"{machine.address}:7420", "--control",
             control, *more, folder=self.folder, log=log,
             environment={} if sees_locks else {"LD_PRELOAD": self.path("no_locks.so")})
         self.addCleanup(support.end_process, process)
@@ -109,10 +110,10 @@ class TwoMachines(support.BinaryTest):
         with open(self.path(f"{machine.name}.log"), encoding="utf-8") as log:
             return log.read()
 
-    def write(self, machine, token):
+    def write(self, machine, token, limit_s=support.LIMIT_S):
         """From the machine of the guard itself; its status, 0: it does not answer."""
         told = subprocess.run(machine.inside(
-            "curl", "-s", "-o", "/dev/null", "-m", "2", "-w", "%{http_code}", "-X", "PUT", "-H", f"Fencing-Token: {token}",
+            "curl", "-s", "-o", "/dev/null", "-m", str(limit_s), "-w", "%{http_code}", "-X", "PUT", "-H", f"Fencing-Token: {token}",
             "-H", f"Fencing-Holder: h{token}", "-d", "x", f"http://{machine.address}:7420/r"),
             capture_output=True, text=True, check=False)
         return int(told.stdout or 0)
@@ -127,8 +128,8 @@ class TwoMachines(support.BinaryTest):
         self.primary.cut_off()
         tries = len(self.method.runs())
         self.method.await_run(tries + 2)
-        self.assertEqual(self.write(self.primary, 34), 0)
-        self.assertEqual(self.write(self.standby, 35), 0, "silence is no proof")
+        self.assertEqual(self.write(self.primary, 34, limit_s=2), 0)
+        self.assertEqual(self.write(self.standby, 35, limit_s=2), 0, "silence is no proof")
         self.assertNotIn("event=listening", self.said(self.standby))
         make_script(self.method.path, f"#!/bin/sh\nkill -9 {primary.pid}\nwhile grep -q '^State:.[^Z]' "
                     f"/proc/{primary.pid}/status; do sleep 0.02; done\n")
