@@ -63,7 +63,7 @@ class Ending(Exec):
             self.expect(0, "exec", *SOURCE, "--wait", "0s", "--ttl", "24m", "--", "true")
 
     def test_the_lease_is_kept_for_longer_than_its_time_to_live(self):
-        process = self.running("--ttl", "4s", script="touch up; read -r line; exit 5",
+        process = self.running("--ttl", "9s", script="touch up; read -r line; exit 5",
                                stdin=support.subprocess.PIPE)
         shown = []
 
