@@ -2,12 +2,12 @@
 
 import os
 import re
-import socket
 import time
 import unittest
 
 import support
 from fault_proxy import FaultProxy, Listener
+from server_process import Nowhere
 from waiting import wait_until
 
 SOURCE = ["--source", "sqlite:leases.db"]
@@ -247,11 +247,11 @@ class WhatWasAdvanced(support.BinaryTest):
 
 class Faults(support.BinaryTest):
     def test_no_server_is_3(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.expect(3, "lease", "acquire", "--server", f"http://127.0.0.1:{port}", "--resource", "a")
-        self.expect(3, "lease", "show", "--server", f"http://127.0.0.1:{port}", "--resource", "a")
-        self.expect(3, "fence", "list", "--server", f"http://127.0.0.1:{port}")
+        nowhere = Nowhere()
+        self.addCleanup(nowhere.close)
+        self.expect(3, "lease", "acquire", "--server", f"http://127.0.0.1:{nowhere.port}", "--resource", "a")
+        self.expect(3, "lease", "show", "--server", f"http://127.0.0.1:{nowhere.port}", "--resource", "a")
+        self.expect(3, "fence", "list", "--server", f"http://127.0.0.1:{nowhere.port}")
 
     def test_a_truncated_answer_is_4(self):
         # A server that hangs up after half an answer; shown for what grants, renews, releases and advances.

@@ -11,6 +11,7 @@ import urllib.parse
 
 import support
 import upstream_server
+from server_process import free_ports
 from waiting import wait_until
 
 HOLDER = "holder-that-nobody-is-told"
@@ -210,12 +211,17 @@ class Command(StatusTest):
         self.expect(3, "status", "--server", server.url)
 
     def test_watch_goes_on_when_the_guard_goes_away_and_comes_back(self):
-        server = self.open_guard()
+        places = [f"127.0.0.1:{port}" for port in free_ports(2)]  # which stay free meanwhile
+
+        def guard():
+            return self.serve("--storage", "sqlite:guard.db", "--init", "--control", places[0], "--listen", places[1],
+                              listen=False)
+        server = guard()
         watch = self.start("status", "--server", server.url, "--watch", "--json")
         first = json.loads(watch.stdout.readline())
         server.stop()
         self.until(watch, lambda told: "no answer" in told.get("detail", ""))
-        self.serve("--storage", "sqlite:guard.db", "--control", server.control, "--listen", server.data, listen=False)
+        guard()
         again = self.until(watch, lambda told: told.get("state") == "ready")
         self.assertNotEqual(again["started_at"], first["started_at"])
         watch.send_signal(signal.SIGINT)
