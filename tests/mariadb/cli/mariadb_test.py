@@ -65,7 +65,7 @@ class ServerGone(MariadbTest):
         """Killed, and started again; what was granted before is held still."""
         with Server() as server:
             dbname = server.create_database()
-            self.url = f"mariadb://root@127.0.0.1:{server.port}/{dbname}?schema={dbname}&connect_timeout=1s"
+            self.url = f"mariadb://root@127.0.0.1:{server.port}/{dbname}?schema={dbname}&connect_timeout=10s"
             guard = self.serve()
             first = guard.lease("a", ttl_ms=600_000).json
             for name in ("c", "d"):
@@ -233,6 +233,9 @@ class Doctor(MariadbTest):
             session.run("update counter set last = last + 1")
             session.run("xa end 'x'")
             session.run("xa prepare 'x'")
+        # Nobody else can end it while its session is there.
+        wait_until(lambda: not SERVER.run(f"select 1 from information_schema.processlist where id = {session.id}"),
+                   what="the session's end")
         try:
             self.assertEqual(self.doctor(1)["transactions"][0], "danger")
         finally:
