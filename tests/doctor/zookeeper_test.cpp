@@ -62,7 +62,7 @@ TEST(ZooKeeperDoctor, WhatAServerDoesNotTellIsAWarning) {
 
 TEST(ZooKeeperDoctor, AServerThatIsGoneIsAWarningAndAllOfThemADanger) {
   Ensemble ensemble;
-  const auto url = ensemble.url("?timeout=2s");
+  const auto url = ensemble.url("?timeout=5s");
   auto& leader = ensemble.leader();
   auto& follower = ensemble.node(&leader == &ensemble.node(0) ? 1 : 0);
   follower.kill();
