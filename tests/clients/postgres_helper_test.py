@@ -35,7 +35,8 @@ class Case(unittest.TestCase):
     def setUpClass(cls):
         cls.database = SERVER.create_database(install=True)
         cls.url = SERVER.url(cls.database)
-        SERVER.psql("create table account (id bigint primary key, balance bigint not null)", cls.database)
+        SERVER.psql("create table account (id bigint primary key, balance bigint not null);"
+                    f"alter database {cls.database} set fenceguard.drain = '60 s'", cls.database)
         cls.numbers = itertools.count(1)
         folder = tempfile.TemporaryDirectory(prefix="fenceguard-")
         cls.addClassCleanup(folder.cleanup)

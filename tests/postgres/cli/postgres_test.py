@@ -56,6 +56,7 @@ class Standby(PostgresTest):
         self.sql(f"alter system set synchronous_standby_names = '{name}'")
         self.sql("select pg_reload_conf()")
         postgres_server.wait_until(lambda: self.sql("show synchronous_standby_names") == name, what="the setting")
+        self.sql("checkpoint")  # until its checkpointer has read it as well, no commit waits
 
     def test_a_commit_whose_wait_was_cancelled_is_4(self):
         self.addCleanup(self.await_standby, "")

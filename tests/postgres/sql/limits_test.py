@@ -19,7 +19,7 @@ class Limits(ServerTest):
         self.sql(f"select fenceguard.advance('accounts/1', {token}, 'h')")
         stopped, revoking, writer = self.session(), self.session(), self.session()
         stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
-        self.begin_waiting(revoking, "select fenceguard.revoke('accounts/1', drain => '3 s')")
+        self.begin_waiting(revoking, "select fenceguard.revoke('accounts/1', drain => '8 s')")
         writer.run(f"begin; {WRITES['protected'].format(token=token, holder='h', value=7)}; commit", limit_s=30)
         self.assertEqual(revoking.wait(), "t")
         self.assert_fails("57P01", stopped.run, "commit")
