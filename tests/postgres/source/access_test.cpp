@@ -102,17 +102,17 @@ TEST_P(Application, ARolesDefaultsDoNotChangeWhatHappens) {
           fmt::format("ALTER ROLE application IN DATABASE {0} SET default_transaction_isolation = "
                       "'serializable'; ALTER ROLE application IN DATABASE {0} SET "
                       "default_transaction_read_only = on; ALTER ROLE application IN DATABASE {0} "
-                      "SET idle_in_transaction_session_timeout = '600ms'; ALTER ROLE application IN "
-                      "DATABASE {0} SET idle_session_timeout = '600ms'; ALTER ROLE application IN "
+                      "SET idle_in_transaction_session_timeout = '4s'; ALTER ROLE application IN "
+                      "DATABASE {0} SET idle_session_timeout = '4s'; ALTER ROLE application IN "
                       "DATABASE {0} SET synchronous_commit = off; ALTER ROLE application IN "
-                      "DATABASE {0} SET statement_timeout = '500ms'",
+                      "DATABASE {0} SET statement_timeout = '4s'",
                       database_.name()));
   const auto source = postgres::open_source(database_.url(GetParam(), "application"));
   const auto other = postgres::open_source(database_.url(GetParam(), "application"));
   const auto grant = source->wait_acquire(r_, Holder{"a"}, {.ttl = ttl});
   ASSERT_TRUE(grant);
   // Longer than all of these timeouts; the waiter's session is under them as well.
-  EXPECT_FALSE(other->wait_acquire(r_, Holder{"b"}, {.ttl = ttl, .wait = std::chrono::milliseconds{1500}}));
+  EXPECT_FALSE(other->wait_acquire(r_, Holder{"b"}, {.ttl = ttl, .wait = std::chrono::milliseconds{5'000}}));
   EXPECT_EQ(source->renew(grant->claim, ttl), Renewal::renewed);
   EXPECT_EQ(source->release(grant->claim), Release::released);
 }

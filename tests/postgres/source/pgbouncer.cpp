@@ -1,47 +1,20 @@
 #include "tests/postgres/source/pgbouncer.hpp"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <pwd.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "tests/postgres/source/server.hpp"
+#include "tests/process/server_process.hpp"
 
 namespace fenceguard::test {
-namespace {
 
-std::string free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-  close(fd);
-  return std::to_string(ntohs(address.sin_port));
-}
-
-bool answers(const std::string& port) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port)));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool is_open = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-  close(fd);
-  return is_open;
-}
-
-}  // namespace
-
-PgBouncer::PgBouncer(int pool_size) : port_{free_port()} {
+PgBouncer::PgBouncer(int pool_size) : port_{std::to_string(free_port())} {
   const auto file = folder_.file("pgbouncer.ini");
   std::ofstream{file} << fmt::format(
       "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\n"
@@ -64,7 +37,8 @@ PgBouncer::PgBouncer(int pool_size) : port_{free_port()} {
     execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", file.c_str(), nullptr);
     _exit(127);
   }
-  if (!eventually([this] { return answers(port_); })) throw std::runtime_error{"PgBouncer does not answer"};
+  if (!eventually([this] { return accepts(std::stoi(port_)); }))
+    throw std::runtime_error{"PgBouncer does not answer"};
 }
 
 PgBouncer::~PgBouncer() {

@@ -59,7 +59,7 @@ TEST_P(KeptProcesses, AKilledProcessFreesItsLockAtOnce) {
   const auto begin = BootClock::now();
   other.signal(SIGKILL);
   const auto grant = source->wait_acquire(r, here, {.ttl = ttl, .wait = ttl});
-  EXPECT_LT(BootClock::now() - begin, Ms{5'000});
+  EXPECT_LT(BootClock::now() - begin, ttl / 3);
   ASSERT_TRUE(grant);
   EXPECT_GT(grant->claim.token.value(), first);
 }
