@@ -529,7 +529,7 @@ class Extension(unittest.TestCase):
                        "where g.verdict = 'admitted';\n"
                        "update last set token = :token where (select fenceguard.took_effect('r', :token, 'h', 1)) is false "
                        "and (select r.verdict = 'admitted' from fenceguard.rule('r', :token, 'h') r);\n\\endif\n")
-        done = subprocess.run([program("pgbench"), "-n", "-c", "8", "-j", "2", "-T", "5", "-f", script,
+        done = subprocess.run([program("pgbench"), "-n", "-c", "8", "-j", "2", "-t", "1000", "-f", script,
                                self.server.conninfo(self.name)], capture_output=True, text=True, env=environment(), check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertGreater(int(self.sql("select max(token) from last")), 20)
