@@ -21,7 +21,7 @@ from waiting import wait_until
 RESOURCE = "jobs/nightly"
 INSERT = "insert into entries (who) values ('{}')"
 # Lost when the test says so, and not where the machine stands still for a while.
-SOON = ("--hold-ttl", "5s")
+SOON = ("--hold-ttl", "6s")
 # Only a release ends it within a test.
 LATE = ("--hold-ttl", "10m")
 

@@ -37,7 +37,7 @@ class TerminateBackends(PostgresTest):
 
     def holder(self, words):
         """An exec whose command has a session, and is paused with it."""
-        process = self.start(*self.words, "--ttl", "5s", "--", "sh", "-c", words,
+        process = self.start(*self.words, "--ttl", "6s", "--", "sh", "-c", words,
                              env={"PGPASSWORD": postgres_case.SECRET})
         wait_until(lambda: any(name.startswith("fenceguard:") for name in self.sessions()), what="its session")
         return process
