@@ -128,14 +128,16 @@ TEST_F(GuardTest, ADeferredConstraintPassesThroughAndNothingWasCommitted) {
 }
 
 TEST_F(GuardTest, TimeLimitsAndDeadlocksAreUnavailable) {
-  pqxx::nontransaction{*connection_}.exec("SET statement_timeout = '50ms'");
-  EXPECT_THROW((void)guard_.execute(claim(34), "UPDATE account SET balance = 1 FROM pg_sleep(9)"),
+  const auto limited = database_.connect();
+  pqxx::nontransaction{*limited}.exec("SET statement_timeout = '50ms'");
+  postgres::Guard hurried{*limited};
+  EXPECT_THROW((void)hurried.execute(claim(34), "UPDATE account SET balance = 1 FROM pg_sleep(9)"),
                Unavailable);
   const auto other = database_.connect();
   pqxx::work holder{*other};
   ASSERT_EQ(postgres::admit_in(holder, claim(33)).verdict, Verdict::admitted);
-  EXPECT_THROW((void)guard_.advance(claim(34)), Unavailable);
-  pqxx::nontransaction{*connection_}.exec("SET statement_timeout = 0; SET lock_timeout = '50ms'");
+  EXPECT_THROW((void)hurried.advance(claim(34)), Unavailable);
+  pqxx::nontransaction{*connection_}.exec("SET lock_timeout = '50ms'");
   EXPECT_THROW((void)guard_.advance(claim(34)), Unavailable);
   EXPECT_THROW((void)guard_.write(claim(34), [](pqxx::work&) {}), Unavailable);
   EXPECT_THROW((void)guard_.execute(claim(34), update, {"1", "42"}), Unavailable);
