@@ -163,7 +163,7 @@ class Install(unittest.TestCase):
             file.write("update plain set balance = balance + 1 where id = 1 and fenceguard.admitted('a', 34, 'h');\n"
                        "update guarded set balance = balance + 1 where id = 1 and fenceguard.admitted('a', 34, 'h');\n"
                        "begin;\nselect fenceguard.admit('a', 34, 'h');\nupdate guarded set balance = balance + 1;\ncommit;\n")
-        load = subprocess.Popen([program("pgbench"), "-n", "-M", "prepared", "-c", "4", "-T", "6", "-f", script,
+        load = subprocess.Popen([program("pgbench"), "-n", "-M", "prepared", "-c", "4", "-T", "12", "-f", script,
                                  self.server.conninfo(name)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=environment())
         installations = 0
