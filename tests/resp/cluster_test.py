@@ -3,6 +3,7 @@ to, and names no node."""
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 import unittest
@@ -66,6 +67,11 @@ class RespCluster(support.BinaryTest):
         name = target.cli("CLUSTER", "MYID")
         for node in [target, source] + [node for node in self.cluster.nodes if node not in (source, target)]:
             node.cli("CLUSTER", "SETSLOT", slot, "NODE", name)
+        # An owner that took its epoch before it heard of the last one would be a second owner.
+        wait_until(lambda: len(self.epochs()) == 1, what="an epoch on which all nodes agree")
+
+    def epochs(self):
+        return {re.search(r"cluster_current_epoch:\d+", node.cli("CLUSTER", "INFO"))[0] for node in self.cluster.nodes}
 
     def move(self, slot, target=None):
         source, target = self.begin_move(slot, target)
