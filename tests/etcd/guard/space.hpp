@@ -81,7 +81,8 @@ class EtcdSpace {
 
   EtcdCluster& cluster_;
   const std::string name_ = next_name();
-  etcd::Client client_{address("?timeout=2s")};
+  // Where another member may answer, none is waited for long.
+  etcd::Client client_{address(cluster_.size() == 1 ? "?timeout=60s" : "?timeout=2s")};
   etcd::FenceKeys keys_{name_};
 };
 

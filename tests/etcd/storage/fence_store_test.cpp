@@ -393,7 +393,7 @@ TEST(EtcdFenceStoreFault, WhatIsOpenAtTheEndIsAnsweredAndWhatWasNeverSentAsNotDo
                 return piece.size();
               }};
   {
-    const auto storage = etcd::open_storage(Url::parse(cluster.url_of_port(proxy.port(), "?timeout=3s")), {});
+    const auto storage = etcd::open_storage(Url::parse(cluster.url_of_port(proxy.port(), "?timeout=6s")), {});
     (void)init(*storage, 0);
     (void)advance(*storage, claim("a", 1));
     cluster.member(0).pause();
