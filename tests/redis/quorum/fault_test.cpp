@@ -22,7 +22,8 @@ constexpr std::chrono::seconds limit{20};
 class QuorumFault : public testing::Test {
  protected:
   // A server that was killed refuses at once: so long a time-out is waited for where one is paused alone.
-  [[nodiscard]] std::unique_ptr<TokenSource> open(const std::string& parameters = "?node_timeout=5s") const {
+  [[nodiscard]] std::unique_ptr<TokenSource> open(
+      const std::string& parameters = "?node_timeout=5s&connect_timeout=20s") const {
     return redis::open_quorum_source(Url::parse(servers_.url(parameters)));
   }
 
