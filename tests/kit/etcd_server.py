@@ -47,7 +47,8 @@ class Server(ServerProcess):
 
     def _words_of_ctl(self, arguments):
         user = ["--user", f"root:{self.password}"] if self.password else []
-        return [program("etcdctl"), f"--endpoints=127.0.0.1:{self.port}", *user, *arguments]
+        return [program("etcdctl"), f"--endpoints=127.0.0.1:{self.port}", "--dial-timeout=20s", "--command-timeout=20s", *user,
+                *arguments]
 
     def ctl(self, *arguments):
         """The output of etcdctl."""
