@@ -99,15 +99,14 @@ class Member(Server):
 
 class Cluster(Members):
     def __init__(self, count=3):
+        super().__init__("etcd")
+        self.start_on_free_ports(lambda: self._start(count))
+
+    def _start(self, count):
         ports = free_ports(2 * count)
         pairs = list(zip(ports[::2], ports[1::2]))
         peers = ",".join(f"m{i}=http://127.0.0.1:{peer}" for i, (_, peer) in enumerate(pairs))
-        super().__init__("etcd")
-        try:
-            for i, pair in enumerate(pairs):
-                self.members.append(Member(f"m{i}", pair, peers))
-            for member in self.members:
-                member.await_ready()
-        except BaseException:
-            self.remove()
-            raise
+        for i, pair in enumerate(pairs):
+            self.members.append(Member(f"m{i}", pair, peers))
+        for member in self.members:
+            member.await_ready()

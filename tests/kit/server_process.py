@@ -234,6 +234,19 @@ class Members:
     def url(self, rest=""):
         return f"{self.scheme}://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members) + rest
 
+    def start_on_free_ports(self, start):
+        """start() makes the members on ports that it takes; again where another process was quicker to listen there."""
+        for attempt in range(STARTS_MAX):
+            try:
+                start()
+                return
+            except BaseException as error:
+                is_taken = any(IN_USE in member.log().lower() for member in self.members)
+                self.remove()
+                self.members.clear()
+                if attempt == STARTS_MAX - 1 or not is_taken or not isinstance(error, AssertionError):
+                    raise
+
     def leader(self):
         return wait_until(lambda: next((member for member in self.members if member.is_leader()), None), what="a leader")
 

@@ -93,14 +93,13 @@ class Member(Server):
 
 class Ensemble(Members):
     def __init__(self, count=3):
+        super().__init__("zookeeper")
+        self.start_on_free_ports(lambda: self._start(count))
+
+    def _start(self, count):
         ports = free_ports(3 * count)
         peers = {f"server.{i + 1}": f"127.0.0.1:{ports[3 * i + 1]}:{ports[3 * i + 2]}" for i in range(count)}
-        super().__init__("zookeeper")
-        try:
-            for i in range(count):
-                self.members.append(Member(i + 1, ports[3 * i], peers))
-            for member in self.members:
-                member.await_ready(2 * LIMIT_S)
-        except BaseException:
-            self.remove()
-            raise
+        for i in range(count):
+            self.members.append(Member(i + 1, ports[3 * i], peers))
+        for member in self.members:
+            member.await_ready(2 * LIMIT_S)
