@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 import unittest
@@ -24,14 +23,18 @@ PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "http.md"
 class Nginx(server_process.ServerProcess):
     """As the page says, in front of the guard at port."""
 
-    def __init__(self, shown, port):
+    def __init__(self, shown, guard):
         super().__init__("nginx")
-        self.port, = server_process.free_ports(1)
+        self._shown, self._guard = shown, guard
+        self.start_on_free_ports()
+
+    def choose_ports(self):
+        super().choose_ports()
         lines = re.search(r"```nginx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
         for documented, here in (("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"),
-                                 ("127.0.0.1:7070", f"127.0.0.1:{port}"),
-                                 ("/etc/ssl/guard.pem", shown.file("server")),
-                                 ("/etc/ssl/guard.key", shown.key("server"))):
+                                 ("127.0.0.1:7070", self._guard),
+                                 ("/etc/ssl/guard.pem", self._shown.file("server")),
+                                 ("/etc/ssl/guard.key", self._shown.key("server"))):
             assert documented in lines, documented
             lines = lines.replace(documented, here)
         with open(os.path.join(self.folder, "conf"), "w", encoding="ascii") as conf:
@@ -39,14 +42,12 @@ class Nginx(server_process.ServerProcess):
                        "events { worker_connections 64; }\n"
                        "http { access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;\n"
                        f"uwsgi_temp_path t4; scgi_temp_path t5;\n{lines}\n}}\n")
-        self.start()
 
     def words(self):
         return ["/usr/sbin/nginx", "-p", self.folder, "-c", os.path.join(self.folder, "conf"), "-e", "error.log"]
 
     def is_ready(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return os.path.exists(os.path.join(self.folder, "nginx.pid"))  # once it has the port
 
 
 class Http2(support.BinaryTest):
@@ -60,7 +61,7 @@ class Http2(support.BinaryTest):
         self.addCleanup(self.upstream.remove)
         guard = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settle",
                            "300ms", "--log-level", "off")
-        self.nginx = Nginx(self.shown, int(guard.data.rpartition(":")[2]))
+        self.nginx = Nginx(self.shown, guard.data)
         self.addCleanup(self.nginx.remove)
 
     def put(self, token, body):

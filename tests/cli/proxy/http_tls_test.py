@@ -28,27 +28,28 @@ class Nginx(server_process.ServerProcess):
 
     def __init__(self, shown, name, asks):
         super().__init__("nginx")
-        self.port, = server_process.free_ports(1)
         self.files = os.path.join(self.folder, "files")
         os.mkdir(self.files)
         ask = f"ssl_verify_client on; ssl_client_certificate {shown.file('ca')};" if asks else ""
+        self._secrets = f"ssl_certificate {shown.file(name)}; ssl_certificate_key {shown.key(name)}; {ask}"
+        self.start_on_free_ports()
+
+    def choose_ports(self):
+        super().choose_ports()
         with open(os.path.join(self.folder, "conf"), "w", encoding="ascii") as conf:
             conf.write(
                 "daemon off; master_process off; pid nginx.pid; error_log error.log;\n"
                 "events { worker_connections 64; }\n"
                 "http { access_log access.log; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;\n"
-                "uwsgi_temp_path t4; scgi_temp_path t5;\n"
-                f"ssl_certificate {shown.file(name)}; ssl_certificate_key {shown.key(name)}; {ask}\n"
+                f"uwsgi_temp_path t4; scgi_temp_path t5; {self._secrets}\n"
                 f"server {{ listen 127.0.0.1:{self.port} ssl; root {self.files};\n"
                 "location / { dav_methods PUT DELETE; create_full_put_path on; } } }\n")
-        self.start()
 
     def words(self):
         return ["/usr/sbin/nginx", "-p", self.folder, "-c", os.path.join(self.folder, "conf"), "-e", "error.log"]
 
     def is_ready(self):
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return os.path.exists(os.path.join(self.folder, "nginx.pid"))  # once it has the port
 
     def has(self, path):
         return os.path.exists(self.files + path)
