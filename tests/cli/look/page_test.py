@@ -15,6 +15,7 @@ import urllib.parse
 import support
 import upstream_server
 from browser import Browser, install
+from server_process import free_ports
 from waiting import wait_until
 
 TOKENS = "lease aaaaaaaaaaaaaaaaaaaa\nadmin bbbbbbbbbbbbbbbbbbbb\n"
@@ -275,7 +276,8 @@ class Hostile(PageTest):
             const frame = (now) => { window.longest = Math.max(window.longest, now - before); before = now; requestAnimationFrame(frame); };
             requestAnimationFrame(frame);""")
         self.advance_all(server, 300, "more")
-        self.browser.wait_text("#timeline", "more/00299")
+        server.call("POST", "/v1/fences/newest/advance", body={"token": "7"})
+        self.browser.wait_text("#timeline", "newest")
         self.browser.eval("location.hash = '#/fences'")
         for page in range(2, 8):
             self.browser.click("#next")
@@ -303,7 +305,11 @@ class Hostile(PageTest):
 
 class Away(PageTest):
     def test_a_guard_that_goes_away_is_told_and_found_again(self):
-        server = self.start()
+        data, control = (f"127.0.0.1:{port}" for port in free_ports(2))  # which stay free meanwhile
+
+        def guard():
+            return self.serve("--storage", "sqlite:guard.db", "--init", "--control", control, "--listen", data, listen=False)
+        server = guard()
         self.incident(server)
         self.open_ready(server)
         self.browser.wait_text("#timeline", "accounts/42")
@@ -313,7 +319,7 @@ class Away(PageTest):
         self.assertIn("no answer", self.browser.eval("document.querySelector('#state').innerText"))
         self.shot("away")
         begun = time.monotonic()
-        server = self.serve("--storage", "sqlite:guard.db", "--control", server.control, "--listen", server.data, listen=False)
+        server = guard()
         self.browser.wait_text("#state", "ready")
         print(f"found again {time.monotonic() - begun:.1f} s after the guard was started")
         self.browser.wait_text("#timeline", "The guard was started anew")
