@@ -60,7 +60,8 @@ until_true() {
 property() { systemctl show --value -p "$1" "$service"; }
 is() { [[ "$(property "$1")" == "$2" ]]; }
 status_has() { [[ "$(property StatusText)" == *"$1"* ]]; }
-log_has() { journalctl --sync && journalctl -u "$service" -o cat -b | grep -qF -- "$1"; }
+# With -q, grep would end at the first line, and journalctl by the signal of a pipe that nobody reads.
+log_has() { journalctl --sync && journalctl -u "$service" -o cat -b | grep -F -- "$1" >/dev/null; }
 times_in_log() { journalctl --sync && journalctl -u "$service" -o cat -b | grep -cF -- "$1" || true; }
 as_service() { (cd "$state" && runuser -u fenceguard -- "$@"); }
 # with_token TOKEN: a lease is given for it.
@@ -128,7 +129,7 @@ try_secrets() {
 try_watchdog() {
   local before
   mkdir -p "/run/systemd/system/$service.d"
-  printf '[Service]\nWatchdogSec=2s\nRestartSec=100ms\n' >"/run/systemd/system/$service.d/quick.conf"
+  printf '[Service]\nWatchdogSec=10s\nRestartSec=100ms\n' >"/run/systemd/system/$service.d/quick.conf"
   systemctl daemon-reload
   restart
   before="$(property MainPID)"
