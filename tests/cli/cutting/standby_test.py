@@ -113,8 +113,8 @@ class TwoMachines(support.BinaryTest):
     def write(self, machine, token, limit_s=support.LIMIT_S):
         """From the machine of the guard itself; its status, 0: it does not answer."""
         told = subprocess.run(machine.inside(
-            "curl", "-s", "-o", "/dev/null", "-m", str(limit_s), "-w", "%{http_code}", "-X", "PUT", "-H", f"Fencing-Token: {token}",
-            "-H", f"Fencing-Holder: h{token}", "-d", "x", f"http://{machine.address}:7420/r"),
+            "curl", "-s", "-o", "/dev/null", "-m", str(limit_s), "-w", "%{http_code}", "-X", "PUT", "-H",
+            f"Fencing-Token: {token}", "-H", f"Fencing-Holder: h{token}", "-d", "x", f"http://{machine.address}:7420/r"),
             capture_output=True, text=True, check=False)
         return int(told.stdout or 0)
 
