@@ -5,6 +5,7 @@ sleeps for luck: wait_until() waits for a condition, with a limit. A missing pro
 """
 
 import atexit
+import collections
 import contextlib
 import os
 import random
@@ -28,6 +29,7 @@ def program(name):
 
 PORT_MIN = 10_000
 PAGE_PORTS = (7_500, PORT_MIN)  # of nobody who can take another where one is taken
+CLAIMS_MAX = 100  # of a process, and the newest: of older ports it is known whether they are in use
 STARTS_MAX = 5
 IN_USE = "address already in use"
 
@@ -39,10 +41,22 @@ def _port_of_a_server():
     return random.SystemRandom().randrange(PORT_MIN, first_of_clients) if first_of_clients >= 2 * PORT_MIN else 0
 
 
+_claims = collections.deque(maxlen=CLAIMS_MAX)
+
+
+def _claim(port):
+    """Keeps other tests from taking it before it is in use, and while who has it is away. Raises OSError where they have it."""
+    claim = socket.socket(socket.AF_UNIX)
+    claim.bind(f"\0fenceguard-port-{port}")
+    _claims.append(claim)
+
+
 def _bind(probe, among):
     for attempt in range(100):
         try:
             port = random.SystemRandom().randrange(*among) if among else _port_of_a_server()
+            if port:
+                _claim(port)
             probe.bind(("127.0.0.1", port))
             return
         except OSError:
@@ -51,7 +65,7 @@ def _bind(probe, among):
 
 
 def free_ports(count, among=None):
-    """Free ports of 127.0.0.1, all different, of a range if one is given. A server that went away finds its own free again, as a rule."""
+    """Free ports of 127.0.0.1, all different, of a range if one is given. A server that went away finds its own free again."""
     probes = [socket.socket() for _ in range(count)]
     try:
         for probe in probes:
