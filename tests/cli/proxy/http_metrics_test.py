@@ -116,12 +116,12 @@ class HttpMetrics(http_load.GuardedTest):
         self.assertEqual(found[f'{name}_bucket{{le="+Inf"}}'], 3)
 
     def test_an_unknown_outcome_closes_its_resource_until_the_settle_time_is_over(self):
-        guarded = self.guarded(upstream_timeout_ms=2_000, settle_ms=SETTLE_MS)
+        guarded = self.guarded(upstream_timeout_ms=5_000, settle_ms=SETTLE_MS)
         server = self.serve(guarded)
         for resource in (0, 1):
             self.assertEqual(self.status_of(guarded, server, 2, resource), 201)
         before = figures(server)
-        self.assertEqual(self.status_of(guarded, server, 2, 0, deed="hold=4s"), 504)
+        self.assertEqual(self.status_of(guarded, server, 2, 0, deed="hold=8s"), 504)
         self.await_lane(server, 0, 0, closed=1)
         self.assertEqual(self.status_of(guarded, server, 2, 1, deed="apply-reset"), 502)
         self.await_lane(server, 0, 0, closed=2)
