@@ -173,7 +173,8 @@ class RespTest(support.BinaryTest):
 
     def sidecar(self, *arguments, server=None, url=None, env=None, threads=1):
         """A guard in front of the server; .data is where clients connect."""
-        return self.serve("--storage", url or (server or self.server).url("/0?timeout=20s"), "--threads", str(threads), *arguments, env=env)
+        url = url or (server or self.server).url("/0?timeout=20s")
+        return self.serve("--storage", url, "--threads", str(threads), *arguments, env=env)
 
     def client(self, sidecar, limit_s=LIMIT_S):
         client = Client(sidecar if isinstance(sidecar, (int, str)) else sidecar.data, limit_s)
