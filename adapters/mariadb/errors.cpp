@@ -11,7 +11,7 @@ namespace fenceguard::mariadb {
 namespace {
 
 // Errors that the server gives before it commits, and after which our procedures have rolled back.
-constexpr std::array<unsigned, 18> before_any_commit{
+constexpr std::array<unsigned, 19> before_any_commit{
     1020,  // ER_CHECKREAD: innodb_snapshot_isolation
     1040,  // ER_CON_COUNT_ERROR
     1044,  // ER_DBACCESS_DENIED_ERROR
@@ -25,6 +25,7 @@ constexpr std::array<unsigned, 18> before_any_commit{
     1226,  // ER_USER_LIMIT_REACHED
     1290,  // ER_OPTION_PREVENTS_STATEMENT: read_only
     1305,  // ER_SP_DOES_NOT_EXIST
+    1318,  // ER_SP_WRONG_NO_OF_ARGS: the SQL was installed in part
     1370,  // ER_PROCACCESS_DENIED_ERROR
     1568,  // ER_CANT_CHANGE_TX_CHARACTERISTICS: in a transaction
     1644,  // ER_SIGNAL_EXCEPTION

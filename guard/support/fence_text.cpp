@@ -43,6 +43,11 @@ std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim) 
   return Fence{*token, text[2] == '1' ? claim.holder : Holder{}, std::nullopt, is_finished, is_finished};
 }
 
+std::optional<Fence> unknown_overtaken(const Claim& claim) {
+  if (claim.token.value() == 1) return std::nullopt;
+  return Fence{Token{claim.token.value() - 1}, Holder{}, std::nullopt, false};
+}
+
 std::string not_initialised(std::string_view product) {
   return fmt::format(
       "this {} namespace has no floor: it is not initialised, and claims are refused; run 'fenceguard fence "

@@ -21,6 +21,9 @@ namespace fenceguard {
 // own holder, are 0 or 1: another holder's name is not told. Nothing for all else.
 [[nodiscard]] std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim);
 
+// The same where SQL is too old to tell: there may be somebody, up to the number below the claim's.
+[[nodiscard]] std::optional<Fence> unknown_overtaken(const Claim& claim);
+
 // product: 'etcd'.
 [[nodiscard]] std::string not_initialised(std::string_view product);
 

@@ -234,11 +234,12 @@ BEGIN
   CALL begin_alone(5, is_begun);
   CALL share_floor(floor_token);
   IF lease_token IS NOT NULL THEN CALL raise_fence(name, number, owner, floor_token, verdict, highest, changed, overtaken); END IF;
-  UPDATE fences f SET f.closed = TRUE, f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = name;
+  UPDATE fences f SET f.closed = GREATEST(f.closed, 1), f.updated_at = UTC_TIMESTAMP(6) WHERE f.resource = name;
   CALL commit_alone(wait_before);
 END
 //
--- A holder gives its claim back, and writes no more under it: closes the fence if that still equals the claim.
+-- A holder gives its claim back, and writes no more under it: closes the fence if that still equals the claim. One without a
+-- name may be another's, and is not taken for finished.
 DROP PROCEDURE IF EXISTS finish
 //
 CREATE PROCEDURE finish(
@@ -257,7 +258,7 @@ BEGIN
   END;
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
   CALL begin_alone(5, is_begun);
-  UPDATE fences f SET f.closed = 2, f.updated_at = UTC_TIMESTAMP(6)
+  UPDATE fences f SET f.closed = IF(owner = '', GREATEST(f.closed, 1), 2), f.updated_at = UTC_TIMESTAMP(6)
   WHERE f.resource = name AND f.token = number AND f.holder = owner;
   CALL commit_alone(wait_before);
 END

@@ -47,9 +47,12 @@ Ruling advance_by(Connection& connection, const Claim& claim, const AdmitOptions
     if (ruling.verdict == Verdict::admitted) {
       ruling.changed = number_in(rows, 2) != 0;
       ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
-      // Older SQL does not tell.
       const auto& row = rows.at(0);
-      if (row.size() > 3 && row[3]) ruling.overtaken = parse_overtaken(*row[3], claim);
+      if (row.size() > 3) {
+        if (row[3]) ruling.overtaken = parse_overtaken(*row[3], claim);
+      } else if (ruling.changed) {
+        ruling.overtaken = unknown_overtaken(claim);
+      }
     }
     return ruling;
   });

@@ -2,6 +2,7 @@
 next command runs, those of others stay, and a holder that ended is cut off by nobody."""
 
 import os
+import re
 import signal
 import sys
 import unittest
@@ -12,7 +13,7 @@ from waiting import wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from mariadb_server import Server  # noqa: E402
+from mariadb_server import Server, statements  # noqa: E402
 
 
 class TerminateBackends(ProductTest):
@@ -61,6 +62,18 @@ class TerminateBackends(ProductTest):
     def test_one_that_ended_is_not_cut_off(self):
         for _ in range(2):
             self.assertEqual(self.expect(0, *self.words, "--", "true").stderr, "")
+
+    def test_one_of_whom_older_sql_does_not_tell_may_be_there(self):
+        self.server.run("grant process, connection admin on *.* to guard@127.0.0.1")
+        self.expect(0, *self.words, "--", "true")
+        tells = "SELECT verdict, highest, changed, overtaken;"
+        drop, create = (statement for statement in statements() if re.search(r"PROCEDURE (IF EXISTS )?try_advance\b", statement))
+        self.assertIn(tells, create)
+        for statement in (drop, create.replace(tells, "SELECT verdict, highest, changed;")):
+            self.server.run(statement, self.dbname)
+        for _ in range(2):
+            told = self.expect(0, *self.words, "--", "true")
+            self.assertIn("fence method terminate-backends: success: connections ended: 0", told.stderr)
 
     def test_where_sessions_may_not_be_seen_or_ended_it_has_failed(self):
         self.stopped_holder()

@@ -170,6 +170,17 @@ class TakeOver(ServerTest):
         self.assertEqual(self.sql("call try_advance('accounts/1', 37, 'c', 60, null)")[0][2:], (0, None))
         self.assertEqual(self.sql("call try_advance('accounts/2', 37, 'c', 60, null)")[0][2:], (1, None))
 
+    def test_finished_is_who_said_so_by_name(self):
+        for token, before, overtaken in (
+                (35, ["finish('accounts/1', 34, 'a')", "revoke_fence('accounts/1', null, null)"], "34 1 1"),
+                (41, ["rebase('accounts/1', 40, 'ann')", "finish('accounts/1', 40, '')"], "40 0 0"),
+                (42, ["finish('accounts/1', 41, '')"], "41 0 0"),
+                (43, ["revoke_fence('accounts/1', null, null)", "finish('accounts/1', 42, 'a')"], "42 1 1")):
+            for call in before:
+                self.sql(f"call {call}")
+            holder = "" if token == 41 else "a"
+            self.assertEqual(self.sql(f"call try_advance('accounts/1', {token}, '{holder}', 60, null)")[0][3], overtaken, before)
+
     def test_a_revoke_and_a_floor_wait_for_writers_and_shut_them_out(self):
         for call in ("revoke_fence('accounts/1', null, null)", "init(40)"):
             self.setUp()

@@ -109,6 +109,7 @@ class TakeOver(ServerTest):
         stopped.run("begin; select fenceguard.advance('accounts/1', 1, 'a'); set constraints all immediate")
         other.run("select fenceguard.draw()")
         self.assertRegex(other.run("select verdict from fenceguard.acquire('other')"), "granted")
+        stopped.run("commit")  # nobody cut it
 
     def test_a_revoke_waits_as_well(self):
         old, new = self.session(), self.session()
