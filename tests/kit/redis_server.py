@@ -7,13 +7,15 @@ redis-server, or what FENCEGUARD_REDIS_SERVER names, such as valkey-server.
 Nothing here sleeps for luck: wait_until() waits for a condition, with a limit. A missing server is a failure.
 """
 
+import contextlib
 import os
 import socket
 
-from server_process import Members, ServerProcess, free_ports, program
+from server_process import PORT_MIN, Members, ServerProcess, free_ports, program
 from waiting import LIMIT_S, wait_until
 
-PORT_MAX = 55_000  # a cluster's bus takes the port 10000 above
+BUS = 10_000  # a cluster's bus takes the port so far above
+PORTS = (PORT_MIN, 32_768 - BUS)  # by default connections are given those from 32768 on
 
 
 class RedisError(Exception):
@@ -80,9 +82,11 @@ class Server(ServerProcess):
         self.start_on_free_ports()
 
     def choose_ports(self):
-        while (port := free_ports(1)[0]) >= PORT_MAX:
-            pass
-        self.port = port
+        while True:
+            self.port, = free_ports(1, PORTS)
+            with contextlib.suppress(OSError):
+                free_ports(1, (self.port + BUS, self.port + BUS + 1))
+                return
 
     def words(self):
         settings = {"port": self.port, "bind": "127.0.0.1", "dir": self.folder, "appendonly": "no", "save": "",

@@ -19,12 +19,15 @@ namespace {
 constexpr std::chrono::seconds limit{60};
 constexpr std::chrono::milliseconds look_again{5};
 
-// A free one, so far below another free one as a cluster's bus is above its port.
+// A free one, so far below another free one as a cluster's bus is above its port: one that no connection is
+// given, if that can be had.
 int port_beside_its_bus() {
   constexpr int bus = 10'000;
-  for (;;) {
+  constexpr int first_of_clients = 32'768;  // by default
+  for (int tries = 0;; ++tries) {
     const int port = free_port();
-    if (port + bus < 65'536 && is_free(port + bus)) return port;
+    const int end = tries < 1'000 ? first_of_clients : 65'536;
+    if (port + bus < end && is_free(port + bus)) return port;
   }
 }
 
