@@ -35,17 +35,16 @@ std::optional<Fence> parse_fence(std::string_view text) {
   return Fence{*token, *holder, sequence, *state == "closed"};
 }
 
-std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim) {
-  const auto token_word = take_word(text);
+std::optional<Fence> parse_overtaken(std::optional<std::string_view> told, const Claim& claim) {
+  if (!told) {
+    if (claim.token.value() == 1) return std::nullopt;
+    return Fence{Token{claim.token.value() - 1}, Holder{}, std::nullopt, false};
+  }
+  const auto token_word = take_word(*told);
   const auto token = token_word ? Token::parse(*token_word) : std::nullopt;
-  if (!token || text.size() != 3) return std::nullopt;
-  const bool is_finished = text[0] == '1';
-  return Fence{*token, text[2] == '1' ? claim.holder : Holder{}, std::nullopt, is_finished, is_finished};
-}
-
-std::optional<Fence> unknown_overtaken(const Claim& claim) {
-  if (claim.token.value() == 1) return std::nullopt;
-  return Fence{Token{claim.token.value() - 1}, Holder{}, std::nullopt, false};
+  if (!token || told->size() != 3) return std::nullopt;
+  const bool is_finished = told->front() == '1';
+  return Fence{*token, told->back() == '1' ? claim.holder : Holder{}, std::nullopt, is_finished, is_finished};
 }
 
 std::string not_initialised(std::string_view product) {

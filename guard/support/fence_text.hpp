@@ -17,12 +17,10 @@ namespace fenceguard {
 // Nothing for what is no fence in its only spelling.
 [[nodiscard]] std::optional<Fence> parse_fence(std::string_view text);
 
-// The fence that a claim was raised over, as 'TOKEN FINISHED SAME', where FINISHED, and SAME for the claim's
-// own holder, are 0 or 1: another holder's name is not told. Nothing for all else.
-[[nodiscard]] std::optional<Fence> parse_overtaken(std::string_view text, const Claim& claim);
-
-// The same where SQL is too old to tell: there may be somebody, up to the number below the claim's.
-[[nodiscard]] std::optional<Fence> unknown_overtaken(const Claim& claim);
+// The fence that a claim was raised over. told: 'TOKEN FINISHED SAME', where FINISHED, and SAME for the
+// claim's own holder, are 0 or 1, so that another holder's name is not told; empty if there was none. Nothing
+// told, by SQL that is too old: there may be somebody, up to the number below the claim's.
+[[nodiscard]] std::optional<Fence> parse_overtaken(std::optional<std::string_view> told, const Claim& claim);
 
 // product: 'etcd'.
 [[nodiscard]] std::string not_initialised(std::string_view product);

@@ -48,11 +48,8 @@ Ruling advance_by(Connection& connection, const Claim& claim, const AdmitOptions
       ruling.changed = number_in(rows, 2) != 0;
       ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
       const auto& row = rows.at(0);
-      if (row.size() > 3) {
-        if (row[3]) ruling.overtaken = parse_overtaken(*row[3], claim);
-      } else if (ruling.changed) {
-        ruling.overtaken = unknown_overtaken(claim);
-      }
+      const auto told = row.size() > 3 ? std::optional{row[3].value_or("")} : std::nullopt;
+      if (ruling.changed) ruling.overtaken = parse_overtaken(told, claim);
     }
     return ruling;
   });

@@ -42,11 +42,8 @@ Ruling rule_in(pqxx::transaction_base& tx, const Claim& claim, std::int64_t jump
   if (ruling.verdict == Verdict::admitted) {
     ruling.changed = row[2].is_null() || row[2].as<std::int64_t>() < claim.token.value();
     ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
-    if (!row[3].is_null()) {
-      ruling.overtaken = parse_overtaken(row[3].as<std::string>(), claim);
-    } else if (ruling.changed) {
-      ruling.overtaken = unknown_overtaken(claim);
-    }
+    const auto told = row[3].is_null() ? std::nullopt : std::optional{row[3].as<std::string>()};
+    if (ruling.changed) ruling.overtaken = parse_overtaken(told, claim);
   } else if (ruling.verdict == Verdict::stale && ruling.highest == claim.token.value()) {
     // Closed, or below the floor: the record tells, to a role that may see it.
     const auto may_see = tx.exec("SELECT pg_catalog.has_table_privilege('fenceguard.fences', 'SELECT')");

@@ -96,16 +96,15 @@ auto or_give_back(TokenSource& source, const Grant& grant, const auto& call) {
   }
 }
 
-// Advances, and answers with the ruling who is to be cut off: the holder that was overtaken, where it is
-// another one and has not finished; 0: nobody. A fence that was closed otherwise, by a revoke, says nothing
-// of whether its holder is over.
-std::pair<Ruling, std::int64_t> advance_over(Fences& fences, const Claim& claim) {
-  auto ruling = fences.advance(claim);
+// Who is to be cut off behind an advance: the holder that was overtaken, where it is another one and has not
+// finished; 0: nobody. A fence that was closed otherwise, by a revoke, says nothing of whether its holder is
+// over.
+std::int64_t owed_cut(const Ruling& ruling, const Claim& claim) {
   const auto& overtaken = ruling.overtaken;
   const bool is_other = overtaken && overtaken->token < claim.token &&
                         (overtaken->holder != claim.holder || claim.holder.id().empty());
   const bool is_owed = ruling.verdict == Verdict::admitted && is_other && !overtaken->finished;
-  return {ruling, is_owed ? overtaken->token.value() : 0};
+  return is_owed ? overtaken->token.value() : 0;
 }
 
 // Advances the guard of --storage, if there is one, and gives the lock back if that fails. overtaken: see
@@ -120,10 +119,8 @@ Ruling advance_or_release(const Settings& settings, TokenSource& source, const G
   }
   const bool is_cutting = settings.has("fence-method") && settings.is_given("fence-method");
   return or_give_back(source, grant, [&] {
-    const auto guard = open_guard(*storage, {.initialise = !settings.is_given("source")});
-    if (!is_cutting) return guard->advance(grant.claim);
-    auto [ruling, owed] = advance_over(*guard, grant.claim);
-    overtaken = std::max(overtaken, owed);
+    auto ruling = open_guard(*storage, {.initialise = !settings.is_given("source")})->advance(grant.claim);
+    if (is_cutting) overtaken = std::max(overtaken, owed_cut(ruling, grant.claim));
     return ruling;
   });
 }
