@@ -76,6 +76,15 @@ def free_ports(count, among=None):
             probe.close()
 
 
+def _start_on_free_ports(start, servers):
+    for attempt in range(STARTS_MAX):
+        try:
+            return start()
+        except AssertionError:
+            if attempt == STARTS_MAX - 1 or not any(IN_USE in server.log().lower() for server in servers()):
+                raise
+
+
 class Nowhere:
     """Where no server is, and none can come: the port is taken, and nobody listens on it. To be closed."""
 
@@ -166,15 +175,12 @@ class ServerProcess:
 
     def start_on_free_ports(self):
         """Starts it; again where another process was quicker to listen there. Removes what did not start."""
+        def start():
+            self.choose_ports()
+            self.start()
+
         try:
-            for attempt in range(STARTS_MAX):
-                self.choose_ports()
-                try:
-                    self.start()
-                    return
-                except AssertionError:
-                    if attempt == STARTS_MAX - 1 or IN_USE not in self.log().lower():
-                        raise
+            _start_on_free_ports(start, lambda: [self])
         except BaseException:
             self.remove()
             raise
@@ -250,16 +256,16 @@ class Members:
 
     def start_on_free_ports(self, start):
         """start() makes the members on ports that it takes; again where another process was quicker to listen there."""
-        for attempt in range(STARTS_MAX):
-            try:
-                start()
-                return
-            except BaseException as error:
-                is_taken = any(IN_USE in member.log().lower() for member in self.members)
-                self.remove()
-                self.members.clear()
-                if attempt == STARTS_MAX - 1 or not is_taken or not isinstance(error, AssertionError):
-                    raise
+        def start_anew():
+            self.remove()
+            self.members.clear()
+            start()
+
+        try:
+            _start_on_free_ports(start_anew, lambda: self.members)
+        except BaseException:
+            self.remove()
+            raise
 
     def leader(self):
         return wait_until(lambda: next((member for member in self.members if member.is_leader()), None), what="a leader")
