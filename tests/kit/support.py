@@ -324,6 +324,11 @@ class BinaryTest(unittest.TestCase):
         self.addCleanup(server.kill)
         return server
 
+    def serve_here(self, *arguments):
+        """A function that starts it, each time at the same addresses, which stay free meanwhile."""
+        control, data = (f"127.0.0.1:{port}" for port in free_ports(2))
+        return lambda: self.serve(*arguments, "--control", control, "--listen", data, listen=False)
+
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,7 +15,6 @@ import urllib.parse
 import support
 import upstream_server
 from browser import Browser, install
-from server_process import free_ports
 from waiting import wait_until
 
 TOKENS = "lease aaaaaaaaaaaaaaaaaaaa\nadmin bbbbbbbbbbbbbbbbbbbb\n"
@@ -305,10 +304,7 @@ class Hostile(PageTest):
 
 class Away(PageTest):
     def test_a_guard_that_goes_away_is_told_and_found_again(self):
-        data, control = (f"127.0.0.1:{port}" for port in free_ports(2))  # which stay free meanwhile
-
-        def guard():
-            return self.serve("--storage", "sqlite:guard.db", "--init", "--control", control, "--listen", data, listen=False)
+        guard = self.serve_here("--storage", "sqlite:guard.db", "--init")
         server = guard()
         self.incident(server)
         self.open_ready(server)

@@ -11,7 +11,6 @@ import urllib.parse
 
 import support
 import upstream_server
-from server_process import free_ports
 from waiting import wait_until
 
 HOLDER = "holder-that-nobody-is-told"
@@ -211,11 +210,7 @@ class Command(StatusTest):
         self.expect(3, "status", "--server", server.url)
 
     def test_watch_goes_on_when_the_guard_goes_away_and_comes_back(self):
-        places = [f"127.0.0.1:{port}" for port in free_ports(2)]  # which stay free meanwhile
-
-        def guard():
-            return self.serve("--storage", "sqlite:guard.db", "--init", "--control", places[0], "--listen", places[1],
-                              listen=False)
+        guard = self.serve_here("--storage", "sqlite:guard.db", "--init")
         server = guard()
         watch = self.start("status", "--server", server.url, "--watch", "--json")
         first = json.loads(watch.stdout.readline())

@@ -13,23 +13,22 @@ import tempfile
 import unittest
 
 import certificates
-import server_process
 import support
 import upstream_server
+from nginx import Nginx
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "http.md"
 
 
-class Nginx(server_process.ServerProcess):
+class PageNginx(Nginx):
     """As the page says, in front of the guard at port."""
 
     def __init__(self, shown, guard):
-        super().__init__("nginx")
+        super().__init__()
         self._shown, self._guard = shown, guard
         self.start_on_free_ports()
 
-    def choose_ports(self):
-        super().choose_ports()
+    def block(self):
         lines = re.search(r"```nginx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
         for documented, here in (("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"),
                                  ("127.0.0.1:7070", self._guard),
@@ -37,17 +36,7 @@ class Nginx(server_process.ServerProcess):
                                  ("/etc/ssl/guard.key", self._shown.key("server"))):
             assert documented in lines, documented
             lines = lines.replace(documented, here)
-        with open(os.path.join(self.folder, "conf"), "w", encoding="ascii") as conf:
-            conf.write("daemon off; master_process off; pid nginx.pid; error_log error.log;\n"
-                       "events { worker_connections 64; }\n"
-                       "http { access_log off; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;\n"
-                       f"uwsgi_temp_path t4; scgi_temp_path t5;\n{lines}\n}}\n")
-
-    def words(self):
-        return ["/usr/sbin/nginx", "-p", self.folder, "-c", os.path.join(self.folder, "conf"), "-e", "error.log"]
-
-    def is_ready(self):
-        return os.path.exists(os.path.join(self.folder, "nginx.pid"))  # once it has the port
+        return f"access_log off;\n{lines}"
 
 
 class Http2(support.BinaryTest):
@@ -61,7 +50,7 @@ class Http2(support.BinaryTest):
         self.addCleanup(self.upstream.remove)
         guard = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settle",
                            "300ms", "--log-level", "off")
-        self.nginx = Nginx(self.shown, guard.data)
+        self.nginx = PageNginx(self.shown, guard.data)
         self.addCleanup(self.nginx.remove)
 
     def put(self, token, body):

@@ -17,39 +17,26 @@ import tempfile
 import unittest
 
 import certificates
-import server_process
 import support
 import upstream_server
+from nginx import Nginx
 from waiting import wait_until
 
 
-class Nginx(server_process.ServerProcess):
+class WebDav(Nginx):
     """WebDAV under TLS, as 'server' or under the name that is given; asks for a client's certificate if it is to."""
 
     def __init__(self, shown, name, asks):
-        super().__init__("nginx")
+        super().__init__()
         self.files = os.path.join(self.folder, "files")
         os.mkdir(self.files)
         ask = f"ssl_verify_client on; ssl_client_certificate {shown.file('ca')};" if asks else ""
         self._secrets = f"ssl_certificate {shown.file(name)}; ssl_certificate_key {shown.key(name)}; {ask}"
         self.start_on_free_ports()
 
-    def choose_ports(self):
-        super().choose_ports()
-        with open(os.path.join(self.folder, "conf"), "w", encoding="ascii") as conf:
-            conf.write(
-                "daemon off; master_process off; pid nginx.pid; error_log error.log;\n"
-                "events { worker_connections 64; }\n"
-                "http { access_log access.log; client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3;\n"
-                f"uwsgi_temp_path t4; scgi_temp_path t5; {self._secrets}\n"
-                f"server {{ listen 127.0.0.1:{self.port} ssl; root {self.files};\n"
-                "location / { dav_methods PUT DELETE; create_full_put_path on; } } }\n")
-
-    def words(self):
-        return ["/usr/sbin/nginx", "-p", self.folder, "-c", os.path.join(self.folder, "conf"), "-e", "error.log"]
-
-    def is_ready(self):
-        return os.path.exists(os.path.join(self.folder, "nginx.pid"))  # once it has the port
+    def block(self):
+        return (f"access_log access.log; {self._secrets}\nserver {{ listen 127.0.0.1:{self.port} ssl; root {self.files};\n"
+                "location / { dav_methods PUT DELETE; create_full_put_path on; } }")
 
     def has(self, path):
         return os.path.exists(self.files + path)
@@ -75,7 +62,7 @@ class HttpTls(support.BinaryTest):
                           "--upstream-timeout", "5s", "--log-level", "off", *more)
 
     def nginx(self, name="server", asks=False):
-        server = Nginx(self.shown, name, asks)
+        server = WebDav(self.shown, name, asks)
         self.addCleanup(server.remove)
         return server
 
