@@ -15,6 +15,17 @@ fail() {
   exit 1
 }
 
+# What took how long, for print_stages.
+stages=()
+note_stage() { stages+=("$(printf '%6d s  %s' "$2" "$1")"); }
+
+# print_stages: a line per stage in the order of the run, for those who want to know where the time goes.
+print_stages() {
+  ((${#stages[@]} > 0)) || return 0
+  say "time by stage, $SECONDS s in all:"
+  printf '%s\n' "${stages[@]}" >&2
+}
+
 # step WHAT COMMAND...: runs it with its output in a log; says how far it is every 20 seconds, how long it took, and
 # on failure shows the end of the log.
 step() {
@@ -35,6 +46,7 @@ step() {
   done
   wait "$pid" || status=$?
   trap - INT TERM
+  note_stage "$what" $((SECONDS - start))
   if ((status != 0)); then
     tail -n 40 "$log" >&2
     fail "$what (status $status, all of it in ${log#"$ROOT"/})"

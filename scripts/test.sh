@@ -60,6 +60,7 @@ run_tests() {
   if [[ "$preset" == tsan ]] && setarch -R true 2>/dev/null; then command=(setarch -R "${command[@]}"); fi
   say "run the tests of $preset ..."
   "${command[@]}" --parallel "$((3 * $(nproc)))" "$@" || fail "tests of $preset; again: ctest --test-dir build/$preset --rerun-failed --output-on-failure"
+  note_stage "run the tests of $preset" $((SECONDS - start))
   say "run the tests of $preset: done in $((SECONDS - start)) s"
   note_skipped "$preset"
 }
@@ -107,7 +108,7 @@ work_ahead() {
     "$0" "$ROOT" "$debian" "$debian_options" "${presets[@]}" >"$LOG_FOLDER/ahead.log" 2>&1 &
   ahead=$!
 }
-trap '[[ -z "$ahead" ]] || kill -- "-$ahead" 2>/dev/null || true' EXIT
+trap '[[ -z "$ahead" ]] || kill -- "-$ahead" 2>/dev/null || true; print_stages' EXIT
 
 if [[ -n "$short" ]]; then
   [[ -n "$no_install" ]] || install_packages run short
@@ -149,7 +150,9 @@ if [[ -n "$sanitize$change" ]]; then
   fi
 fi
 if [[ -n "$debian" ]]; then
+  start=$SECONDS
   wait "$ahead" || true
   FENCEGUARD_CMAKE_OPTIONS="$debian_options" "$ROOT/scripts/in-debian.sh" "$debian" scripts/test.sh --short || fail "the short tests in a Debian $debian"
+  note_stage "the short tests in a Debian $debian, what was not built ahead included" $((SECONDS - start))
 fi
 say "everything passed in $SECONDS s$skipped"
