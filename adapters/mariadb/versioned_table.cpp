@@ -92,10 +92,14 @@ VersionedTable::VersionedTable(Connection& connection, const VersionedTableNames
 void VersionedTable::check(Connection& connection, const VersionedTableNames& names) {
   require_fit_session(connection);
   const auto engine = connection.run(
-      "SELECT t.engine FROM information_schema.tables t WHERE t.table_schema = ? AND t.table_name = ? AND "
-      "t.table_type = 'BASE TABLE'",
+      "SELECT t.engine, t.table_type FROM information_schema.tables t WHERE t.table_schema = ? AND "
+      "t.table_name = ?",
       {names.database, names.table});
   if (engine.empty()) throw InvalidInput(fmt::format("there is no table {}.{}", names.database, names.table));
+  if (engine[0][1] != "BASE TABLE") {
+    throw InvalidInput(fmt::format("{} is no ordinary table but of the type {}", names.table,
+                                   engine[0][1].value_or("unknown")));
+  }
   if (engine[0][0] != "InnoDB") {
     throw InvalidInput(fmt::format("the engine of {} is {}, which has no transactions: make it InnoDB",
                                    names.table, engine[0][0].value_or("unknown")));

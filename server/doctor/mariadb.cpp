@@ -187,7 +187,8 @@ Finding Examination::look_at_tables(const char* name) {
   const auto rows = connection_.run(
       "SELECT CONCAT(t.table_schema, '.', t.table_name, ' (', t.engine, ')') FROM information_schema.tables "
       "t WHERE "
-      "t.table_type = 'BASE TABLE' AND t.engine <> 'InnoDB' AND t.table_schema IN (?, ?) ORDER BY 1",
+      "t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND t.engine <> 'InnoDB' AND t.table_schema IN (?, "
+      "?) ORDER BY 1",
       {address_.database.empty() ? address_.schema : address_.database, address_.schema});
   if (!rows.empty()) {
     return {Level::danger, name,

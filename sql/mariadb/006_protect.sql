@@ -65,7 +65,20 @@ CREATE PROCEDURE require_row_after(
 MODIFIES SQL DATA
 IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF
 //
--- Rows: the statements that protect the table. expression: the resource of a row, in which ROW.x is its column x, and which no
+-- What is wrong is told twice: as a statement that fails with it, because in a pipe the second client's end is the one that
+-- counts, and as an error.
+DROP PROCEDURE IF EXISTS fail_protect
+//
+CREATE PROCEDURE fail_protect(sentence VARCHAR(128) CHARACTER SET utf8mb4)
+NO SQL
+BEGIN
+  SELECT CONCAT('SIGNAL SQLSTATE ''22023'' SET MESSAGE_TEXT = ''', REPLACE(sentence, '''', ''''''), ''';') AS statement;
+  CALL invalid(sentence);
+END
+//
+-- Rows: the statements that protect the table, also while it is written: each trigger takes the place of the one before in one
+-- step, and waits for transactions that use the table for 5 s, in which others wait behind it. MySQL has no such step, so
+-- there the table is locked for it. expression: the resource of a row, in which ROW.x is its column x, and which no
 -- setting of a session may alter. It is judged before the row is written, because within a stored function or trigger that
 -- handles errors the server keeps a row that is refused afterwards; and afterwards, because a later trigger may have made
 -- another row of it.
@@ -76,24 +89,29 @@ CREATE PROCEDURE protect(
   expression VARCHAR(2000) CHARACTER SET utf8mb4)
 READS SQL DATA
 BEGIN
-  DECLARE engine_name, numbered, zoned VARCHAR(64) CHARACTER SET utf8mb4;
+  DECLARE engine_name, kind, numbered, zoned VARCHAR(64) CHARACTER SET utf8mb4;
   DECLARE target, here VARCHAR(300) CHARACTER SET utf8mb4;
   DECLARE old_row, new_row, first_row VARCHAR(4000) CHARACTER SET utf8mb4;
+  DECLARE can_replace BOOLEAN DEFAULT FALSE /*M! OR TRUE */;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  SELECT t.engine INTO engine_name FROM information_schema.tables t
-  WHERE t.table_schema = db AND t.table_name = table_name AND t.table_type = 'BASE TABLE';
-  IF engine_name IS NULL THEN CALL invalid('there is no such table'); END IF;
-  IF engine_name <> 'InnoDB' THEN
-    CALL invalid(CONCAT('the table''s engine is ', engine_name, ', which has no transactions: make it InnoDB'));
+  SELECT t.engine, t.table_type INTO engine_name, kind FROM information_schema.tables t
+  WHERE t.table_schema = db AND t.table_name = table_name;
+  IF kind IS NULL THEN CALL fail_protect('there is no such table, or this user may not see it'); END IF;
+  IF kind NOT IN ('BASE TABLE', 'SYSTEM VERSIONED') THEN
+    CALL fail_protect(CONCAT('this is no table but of the type ', kind, ', which has no triggers'));
+  END IF;
+  IF NOT engine_name <=> 'InnoDB' THEN
+    CALL fail_protect(CONCAT('the table''s engine is ', COALESCE(engine_name, 'none'),
+                             ', which has no transactions: make it InnoDB'));
   END IF;
   IF expression IS NULL OR INSTR(expression, 'ROW.') = 0 THEN
-    CALL invalid('the expression names a column of the row, as in CONCAT(''accounts/'', ROW.id)');
+    CALL fail_protect('the expression names a column of the row, as in CONCAT(''accounts/'', ROW.id)');
   END IF;
   SELECT MIN(c.column_name) INTO zoned FROM information_schema.columns c
   WHERE c.table_schema = db AND c.table_name = table_name AND c.data_type = 'timestamp'
     AND CONVERT(expression USING utf8mb4) REGEXP CONCAT('(?i)ROW[.]`?\\Q', c.column_name, '\\E(`|\\b)');
   IF zoned IS NOT NULL THEN
-    CALL invalid('a TIMESTAMP reads differently in each time_zone: name no such column in the expression');
+    CALL fail_protect('a TIMESTAMP reads differently in each time_zone: name no such column in the expression');
   END IF;
   SET target = CONCAT('`', REPLACE(db, '`', '``'), '`.`', REPLACE(table_name, '`', '``'), '`');
   SET here = CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`.');
@@ -104,14 +122,18 @@ BEGIN
   WHERE c.table_schema = db AND c.table_name = table_name AND c.extra LIKE '%auto_increment%';
   SET first_row = COALESCE(REGEXP_REPLACE(new_row, CONCAT('(?i)NEW[.]`?\\Q', numbered, '\\E\\b`?'),
                                           CONCAT('NULLIF(NEW.`', numbered, '`, 0)')), new_row);
-  SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';\nCREATE TRIGGER ',
-                trigger_name(db, table_name, e.event), e.moment, target, ' FOR EACH ROW CALL ', here, e.judgement, ';')
-    AS statement
+  SELECT 'SET SESSION lock_wait_timeout = 5;' AS statement
+  UNION ALL SELECT CONCAT('LOCK TABLES ', target, ' WRITE;') FROM DUAL WHERE NOT can_replace
+  UNION ALL
+  SELECT CONCAT(IF(can_replace, 'CREATE OR REPLACE',
+                   CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';\nCREATE')),
+                ' TRIGGER ', trigger_name(db, table_name, e.event), e.moment, target, ' FOR EACH ROW CALL ', here, e.judgement, ';')
   FROM (SELECT 'insert' AS event, ' BEFORE INSERT ON ' AS moment, CONCAT('require_row(', first_row, ')') AS judgement
         UNION ALL SELECT 'update', ' BEFORE UPDATE ON ', CONCAT('require_rows(', old_row, ', ', new_row, ')')
         UNION ALL SELECT 'delete', ' BEFORE DELETE ON ', CONCAT('require_row(', old_row, ')')
         UNION ALL SELECT 'inserted', ' AFTER INSERT ON ', CONCAT('require_row(', new_row, ')')
-        UNION ALL SELECT 'updated', ' AFTER UPDATE ON ', CONCAT('require_row_after(', old_row, ', ', new_row, ')')) e;
+        UNION ALL SELECT 'updated', ' AFTER UPDATE ON ', CONCAT('require_row_after(', old_row, ', ', new_row, ')')) e
+  UNION ALL SELECT 'UNLOCK TABLES;' FROM DUAL WHERE NOT can_replace;
 END
 //
 DROP FUNCTION IF EXISTS trigger_name

@@ -155,6 +155,10 @@ class Server(ServerProcess):
     def wait_until_waiting(self, session):
         wait_until(lambda: self.is_waiting(session), LIMIT_S, f"a wait for a lock, of {session.begun!r},")
 
+    def wait_until_waiting_for_metadata(self, session):
+        wait_until(lambda: self.run("select 1 from information_schema.processlist where state like 'Waiting for % lock' and id = "
+                                    f"{session.id}"), LIMIT_S, f"a wait for a metadata lock, of {session.begun!r},")
+
 
 class Session:
     """A connection. run() answers the rows of a statement (of several results, of the first), and raises pymysql.Error;

@@ -197,6 +197,67 @@ class Protected(ServerTest):
             client.run(f"call {call}")
             self.assertEqual(self.outcome(client, f"update guarded set balance = 1 where id = {number}"), "stale")
 
+    def test_no_row_is_open_while_it_is_protected_again(self):
+        """Writers without a claim queue behind each step of it, and get the table before the next one."""
+        call = f"call protect('{self.dbname}', 'guarded', 'CONCAT(''accounts/'', ROW.id)')"
+        rows = self.sql("select id, balance from guarded")
+        steps = [text for text in self.statements(call).split("\n") if "TRIGGER" in text]
+        for step in steps:
+            reader, administrator = self.session(), self.session()
+            reader.run("start transaction")
+            reader.run("select * from guarded")
+            administrator.run("set lock_wait_timeout = 60")
+            administrator.begin_run(step.rstrip(";"))
+            self.server.wait_until_waiting_for_metadata(administrator)
+            writers = [self.session() for _ in range(3)]
+            for writer, sql in zip(writers, ("update guarded set balance = 1", "delete from guarded", "insert into guarded values (4, 1)")):
+                writer.begin_run(sql)
+                self.server.wait_until_waiting_for_metadata(writer)
+            reader.run("commit")
+            administrator.wait()
+            for writer in writers:
+                with self.assertRaises(pymysql.Error, msg=step) as refused:
+                    writer.wait()
+                self.assertEqual(self.refusal(refused.exception), MISSING)
+        self.assertEqual(self.sql("select id, balance from guarded"), rows)
+
+    def test_protecting_waits_for_a_transaction_in_its_way_for_a_while_only(self):
+        call = f"call protect('{self.dbname}', 'guarded', 'CONCAT(''accounts/'', ROW.id)')"
+        reader, administrator = self.session(), self.session()
+        reader.run("start transaction")
+        reader.run("select * from guarded")
+        wait, step, *_ = self.statements(call).split("\n")
+        self.assertEqual(wait, "SET SESSION lock_wait_timeout = 5;")
+        administrator.run(wait.replace("5", "1"))
+        self.assert_fails(administrator, step, LOCK_WAIT_TIMEOUT)
+        self.assertEqual(self.outcome(self.session(), "update guarded set balance = 1 where id = 1"), MISSING)
+
+    def test_a_table_with_history_is_protected(self):
+        self.sql("create or replace table historic (id bigint primary key, balance bigint) engine = innodb with system versioning")
+        self.addCleanup(self.sql, "drop table historic")
+        self.sql("insert into historic values (1, 100)")
+        self.protect("historic", "CONCAT('accounts/', ROW.id)")
+        client = self.session()
+        for sql in ("update historic set balance = 1", "delete from historic", "insert into historic values (2, 1)",
+                    "replace into historic values (1, 1)"):
+            self.assertEqual(self.outcome(client, sql), MISSING, sql)
+        client.run("start transaction")
+        client.run(ADMIT.format(1, 34, "a"))
+        client.run("update historic set balance = 70")
+        client.run("commit")
+        self.assertEqual(self.sql("select balance from historic"), ((70,),))
+
+    def test_what_cannot_be_protected_fails_in_the_pipe_as_well(self):
+        client = ["mariadb", "--no-defaults", f"--socket={self.server.socket}", "--user=root", "-Nr"]
+        for table, sentence in (("none", "no such table"), ("fence", "VIEW")):
+            first = subprocess.run([*client, "-e", f"call protect('{self.dbname}', '{table}', 'ROW.id')", self.dbname],
+                                   capture_output=True, text=True, check=False)
+            self.assertNotEqual(first.returncode, 0)
+            second = subprocess.run(client, input=first.stdout, capture_output=True, text=True, check=False)
+            self.assertNotEqual(second.returncode, 0, first.stdout)
+            for done in (first, second):
+                self.assertIn(sentence, done.stderr)
+
     def test_a_table_that_cannot_be_protected_is_refused_by_name(self):
         client = self.session()
         client.run("create table if not exists plain (id int) engine = MyISAM")
@@ -215,7 +276,7 @@ class Protected(ServerTest):
             if is_refused:
                 self.assertIn("TIMESTAMP", self.assert_fails(client, call, 1644), expression)
             else:
-                self.assertEqual(len(client.run(call)), 5, expression)
+                self.assertEqual(len(client.run(call)), 6, expression)
 
     def test_without_protection_it_is_an_ordinary_table_again(self):
         for statement in filter(None, self.statements(f"call unprotect('{self.dbname}', 'guarded')").split("\n")):
