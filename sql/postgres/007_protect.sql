@@ -308,6 +308,23 @@ begin
   drop function if exists fenceguard.protect(regclass, text, boolean);
 end $$;
 
+-- Locks the table and all that is below it: no write and no child slips in between the old triggers and the new. What is below it
+-- is read afterwards, by a newer snapshot. Writers queue behind the wait, so that has a limit.
+create or replace function fenceguard.lock_tree(relation regclass) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  own_timeout constant text := current_setting('lock_timeout');
+begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    raise exception 'a table is protected at READ COMMITTED: a child that was added since this snapshot would be missed'
+      using errcode = 'active_sql_transaction',
+        hint = 'begin isolation level read committed; select fenceguard.protect(...); commit';
+  end if;
+  if own_timeout = '0' then perform set_config('lock_timeout', '5s', true); end if;
+  execute format('lock table %s in access exclusive mode', relation);
+  perform set_config('lock_timeout', own_timeout, true);
+end $$;
+
 -- The same with the path that the expression is read with.
 create or replace function fenceguard.protect_by(
   relation regclass, resource_expression text, path text, per_statement boolean, mode text default 'enforce') returns void
@@ -327,8 +344,7 @@ begin
     raise exception 'a table is observed row by row: give per_statement with the mode enforce'
       using errcode = 'invalid_parameter_value';
   end if;
-  -- One statement's writes must not slip between the old and the new triggers.
-  execute format('lock table %s in access exclusive mode', relation);
+  perform fenceguard.lock_tree(relation);
   if per_statement and fenceguard.has_relatives(relation) then perform fenceguard.refuse_relatives(relation); end if;
   select quote_ident(n.nspname) into schema
   from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = relation;
@@ -527,6 +543,10 @@ begin
   end loop;
 end $$;
 
+-- Whether a table was ever protected here, whatever the caller's snapshot sees: a function is read as it is now.
+create or replace function fenceguard.was_any_protected() returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$ select fenceguard.leaves_notes() $$;
+
 -- Children that are added to a protected table are protected as they come: what this command made or changed, and what
 -- is below it. Any role can give a trigger of its own the name of ours, so one is copied only to a table of the same
 -- owner, and only with a function of that owner's. Only a superuser can install an event trigger; without it statements
@@ -536,6 +556,16 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   c record;
 begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    for c in select d.objid::regclass as child from pg_event_trigger_ddl_commands() d
+             where d.classid = 'pg_class'::regclass and fenceguard.was_any_protected()
+               and exists (select from pg_inherits i where d.objid in (i.inhrelid, i.inhparent) and not exists
+                           (select from pg_trigger g where g.tgrelid = i.inhparent and g.tgname = 'fenceguard_rows')) loop
+      raise exception 'where tables are protected, a child such as % is added at READ COMMITTED: its parent may have been '
+        'protected since this snapshot', c.child using errcode = 'active_sql_transaction',
+          hint = 'begin isolation level read committed; create or alter the table; commit';
+    end loop;
+  end if;
   for c in
     with touched as (
       select d.objid as relation from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass

@@ -37,7 +37,8 @@ declare
     'hold_row', 'acquire_kept', 'lease_lock_key', 'keeper',
     'protect', 'protect_by', 'unprotect', 'attach_triggers', 'drop_triggers', 'require_protectable', 'bind_expression',
     'admit_session_claims', 'observe_row', 'end_observed_statement', 'observing_body', 'mode_of', 'forget_observations',
-    'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives',
+    'children', 'is_judged', 'is_protected', 'has_event_trigger', 'has_relatives', 'refuse_relatives', 'lock_tree',
+    'was_any_protected',
     'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
   in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',

@@ -781,6 +781,33 @@ class FirstProtect(ServerTest):
             self.assertIn("fenceguard.leave_notes()", self.assert_fails("ZF003", self.sql, write).hint)
         self.sql(f"select fenceguard.leave_notes(); {write}")
 
+    def test_no_child_is_missed_by_a_snapshot_that_is_older_than_it_or_than_the_protection(self):
+        plain = "create table whole (id integer); create table part (id integer)"
+        kinds = {"inherits": (plain, "alter table part inherit whole"),
+                 "attached": (plain.replace("whole (id integer)", "whole (id integer) partition by list (id)"),
+                              "alter table whole attach partition part for values in (1)")}
+        protect = "select fenceguard.protect('whole', $$ 'accounts/' || id $$)"
+        for tables, add in kinds.values():
+            for first, later in ((add, protect), (protect, add)):
+                for level in ("repeatable read", "serializable"):
+                    self.sql(tables)
+                    old = self.session()
+                    old.run(f"begin isolation level {level}; select 1")
+                    self.sql(first)
+                    self.assert_fails("25001", old.run, later)
+                    old.run("rollback")
+                    self.sql(later)
+                    for write in ("insert into part values (1)", "truncate part"):
+                        self.assert_fails("ZF003", self.sql, write)
+                    self.sql("drop table whole cascade; drop table if exists part")
+
+    def test_protecting_waits_for_a_transaction_in_its_way_for_a_while_only(self):
+        reader, owner = self.session(), self.session()
+        reader.run("begin; select * from guarded")
+        self.assert_fails("55P03", owner.run, "select fenceguard.protect('guarded', $$ 'accounts/' || id $$)")
+        self.assertEqual(owner.run("show lock_timeout"), "0")
+        self.assert_fails("ZF003", self.sql, "update guarded set balance = 1 where id = 1")
+
     def test_two_first_protects_at_once_are_both_one(self):
         self.leave_notes(False)
         self.sql("create table one (id integer); create table two (id integer)")

@@ -275,7 +275,8 @@ class Traps(ServerTest):
         self.assertEqual(open_ones - called, {
             "attach_triggers", "bind_expression", "drop_triggers", "give_to_owner", "protect_by", "require_protectable",
             "settings_for", "protect_children", "refuse_truncate", "require_protected_children", "refuse", "acquire_kept",
-            "make_refusal_counters", "drop_refusal_counters", "leave_notes", "refuse_relatives", "row_trigger_call",
+            "make_refusal_counters", "drop_refusal_counters", "leave_notes", "refuse_relatives", "lock_tree", "was_any_protected",
+            "row_trigger_call",
             "text_settings", "observe_row", "end_observed_statement", "observing_body", "mode_of",
             "forget_observations", "admit_session_claims"} | ({"check_rows", "check_rows_in_settings"} if FAST else set()))
 

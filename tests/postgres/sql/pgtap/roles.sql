@@ -93,7 +93,8 @@ select is_empty($$
     and has_function_privilege('stranger', p.oid, 'execute')
     and p.proname <> all (array['admit', 'rule', 'require_admitted', 'require_noted', 'try_admit', 'admitted',
       'confirm', 'leave_notes', 'highest_seen', 'admit_all', 'rule_all', 'try_advance', 'advance', 'finish', 'check_row', 'acquire', 'renew', 'release',
-      'prepare_row', 'hold_row', 'acquire_kept', 'took_effect', 'observe_row', 'forget_observations', 'admit_session_claims'])
+      'prepare_row', 'hold_row', 'acquire_kept', 'took_effect', 'observe_row', 'forget_observations', 'admit_session_claims',
+      'was_any_protected'])
 $$, 'no other function runs with its owner''s rights for everybody');
 select is_empty($$
   select p.oid::regprocedure from pg_proc p
