@@ -112,12 +112,30 @@ void finish_in_file(const Url& url, const Claim& claim) {
 }
 #endif
 
+// NAME of 'user=NAME', for terminate-backends; empty: it is none.
+[[maybe_unused]] std::string_view account_of(std::string_view parameter) {
+  constexpr std::string_view by_user = "user=";
+  return parameter.starts_with(by_user) ? parameter.substr(by_user.size()) : std::string_view{};
+}
+
+[[maybe_unused]] void require_other_account(const std::string& user, const Url& url) {
+  if (user == url.user)
+    throw InvalidInput(fmt::format(
+        "--fence-method terminate-backends: '{}' is the user of the URL, whose sessions are ours as "
+        "well: give the holders another one",
+        user));
+}
+
 #ifdef FENCEGUARD_POSTGRES
 std::unique_ptr<FenceMethod> open_postgres_method(const Url& url, std::string_view word,
                                                   std::string_view parameter) {
   if (word != "terminate-backends") return nullptr;
-  if (!parameter.empty()) throw InvalidInput("--fence-method terminate-backends: nothing follows it");
-  const auto end = [url](const Resource& resource, Token old_token, std::chrono::milliseconds limit) {
+  const std::string role{account_of(parameter)};
+  if (!parameter.empty() && role.empty())
+    throw InvalidInput("--fence-method terminate-backends: only user=ROLE may follow it");
+  if (!role.empty()) require_other_account(role, url);
+  const auto end = [url, role](const Resource& resource, Token old_token, std::chrono::milliseconds limit) {
+    if (!role.empty()) return postgres::terminate_role(url, role, resource, limit);
     return postgres::terminate_backends(url, resource, old_token, limit);
   };
   return std::make_unique<ConnectionsMethod>(std::string{word}, end);
@@ -127,19 +145,14 @@ std::unique_ptr<FenceMethod> open_postgres_method(const Url& url, std::string_vi
 #ifdef FENCEGUARD_MARIADB
 std::unique_ptr<FenceMethod> open_mariadb_method(const Url& url, std::string_view word,
                                                  std::string_view parameter) {
-  constexpr std::string_view by_user = "user=";
   if (word != "terminate-backends") return nullptr;
-  if (!parameter.starts_with(by_user) || parameter == by_user) {
+  const std::string user{account_of(parameter)};
+  if (user.empty()) {
     throw InvalidInput(
         "--fence-method terminate-backends: a MariaDB session has no name that a command's environment sets; "
         "give the account that this resource's holders have to themselves: terminate-backends:user=NAME");
   }
-  const std::string user{parameter.substr(by_user.size())};
-  if (user == url.user)
-    throw InvalidInput(fmt::format(
-        "--fence-method terminate-backends: '{}' is the user of the URL, whose sessions are ours as "
-        "well: give the holders another one",
-        user));
+  require_other_account(user, url);
   const auto end = [url, user](const Resource&, Token, std::chrono::milliseconds limit) {
     return mariadb::end_sessions(url, user, limit);
   };
@@ -159,8 +172,8 @@ std::unique_ptr<FenceMethod> open_redis_method(const Url& url, std::string_view 
                     "well: give the "
                     "holders another one",
                     own));
-  const auto end = [url, filter](const Resource& resource, Token old_token, std::chrono::milliseconds) {
-    return redis::kill_clients(url, filter, resource, old_token);
+  const auto end = [url, filter](const Resource& resource, Token old_token, std::chrono::milliseconds limit) {
+    return redis::kill_clients(url, filter, resource, old_token, limit);
   };
   return std::make_unique<ConnectionsMethod>(std::string{word}, end);
 }

@@ -18,10 +18,17 @@ namespace fenceguard::postgres {
 [[nodiscard]] std::string session_name(const Claim& claim);
 
 // Ends the sessions of the resource under old_token or a lower one, and waits until they are gone; answers
-// how many were asked to end. Throws Unavailable where one is still there after limit, or may not be ended by
-// this user (pg_signal_backend).
+// how many were asked to end. Throws Unavailable where one is still there after limit, may not be ended by
+// this user (pg_signal_backend), or may be one although it does not say so: any other session of this
+// database that is neither ours nor named as above, and any prepared transaction.
 int terminate_backends(const Url& url, const Resource& resource, Token old_token,
                        std::chrono::milliseconds limit);
+
+// Ends all sessions of a role that holders of one resource have to themselves, in whatever database: by the
+// role that logged in, which neither SET ROLE nor SET SESSION AUTHORIZATION nor a function changes. Answers
+// and throws likewise; also where transactions are prepared that may be the role's.
+int terminate_role(const Url& url, const std::string& role, const Resource& resource,
+                   std::chrono::milliseconds limit);
 
 // The claim's holder gives it back, and writes no more: closes the fence, and ends its lease where that is of
 // this database, unless they are another's by now.

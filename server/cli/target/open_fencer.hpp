@@ -15,7 +15,7 @@ inline constexpr Setting fence_method_setting{
     .placeholder = "METHOD",
     .help =
         "how an old holder is cut off before the next one goes on: command:PATH, http:URL or https:URL, "
-        "terminate-backends (exec, postgres: storage; mariadb: with :user=NAME), kill-client:WHICH (exec, "
+        "terminate-backends:user=NAME (exec, postgres: or mariadb: storage), kill-client:WHICH (exec, "
         "redis: storage), upstream-reset (serve, http: storage); several are tried in order until one "
         "succeeds",
     .is_repeatable = true};
