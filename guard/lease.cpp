@@ -17,8 +17,13 @@ namespace fenceguard {
 // of the term, so that the signal is never late because a renewal hangs.
 class Lease::Keeper {
  public:
-  Keeper(TokenSource& source, Grant grant)
-      : source_{source}, claim_{std::move(grant.claim)}, ttl_{grant.ttl}, term_{grant.ttl, grant.asked_at} {
+  Keeper(TokenSource& source, Grant grant, LeaseTerms terms)
+      : source_{source},
+        claim_{std::move(grant.claim)},
+        ttl_{grant.ttl},
+        held_until_{std::move(terms.held_until)},
+        term_{grant.ttl, grant.asked_at, terms.time_to_stop} {
+    if (held_until_) held_until_(term_.lost_at());
     renewer_ = std::jthread{[this](const std::stop_token& stop) { renew_until(stop); }};
     watcher_ = std::jthread{[this](const std::stop_token& stop) { watch_until(stop); }};
     told_.emplace(source_.lost(claim_), [this] { end_term(); });
@@ -49,7 +54,7 @@ class Lease::Keeper {
   [[nodiscard]] std::stop_token lost() const noexcept { return lost_.get_token(); }
   [[nodiscard]] std::optional<Loss> loss() const {
     const std::scoped_lock lock{mutex_};
-    return loss_;
+    return term_.is_lost(BootClock::now()) ? std::optional{doubt_} : std::nullopt;
   }
 
  private:
@@ -93,6 +98,7 @@ class Lease::Keeper {
     const auto now = BootClock::now();
     if (auto* reason = std::get_if<std::string>(&ending)) {
       // No answer proves nothing: the term runs on, and the next attempt comes soon.
+      if (term_.is_lost(now)) return;
       doubt_ = {Loss::Kind::unreachable, std::move(*reason)};
       return term_.renewal_failed(now);
     }
@@ -100,15 +106,16 @@ class Lease::Keeper {
       doubt_ = {Loss::Kind::ended};
       return term_.ended();
     }
+    if (term_.is_lost(now)) return;
     doubt_ = {};
     term_.renewed(sent_at, now);
+    if (held_until_) held_until_(term_.lost_at());
   }
 
   void watch_until(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     while (!stop.stop_requested()) {
       if (term_.is_lost(BootClock::now())) {
-        loss_ = doubt_;
         lock.unlock();
         lost_.request_stop();
         return;
@@ -129,21 +136,21 @@ class Lease::Keeper {
   TokenSource& source_;
   const Claim claim_;
   const std::chrono::milliseconds ttl_;
+  const std::function<void(BootClock::time_point)> held_until_;
   std::stop_source lost_;
   std::mutex stop_mutex_;
-  mutable std::mutex mutex_;  // guards term_, doubt_, loss_ and released_
+  mutable std::mutex mutex_;  // guards term_, doubt_ and released_
   std::condition_variable_any changed_;
   LeaseTerm term_;
   Loss doubt_;  // what there is to say if the lease is lost now
-  std::optional<Loss> loss_;
   bool released_ = false;
   std::jthread renewer_;
   std::jthread watcher_;
   std::optional<std::stop_callback<std::function<void()>>> told_;  // the last: it uses all the others
 };
 
-Lease::Lease(TokenSource& source, Grant grant)
-    : keeper_{std::make_unique<Keeper>(source, std::move(grant))} {}
+Lease::Lease(TokenSource& source, Grant grant, LeaseTerms terms)
+    : keeper_{std::make_unique<Keeper>(source, std::move(grant), std::move(terms))} {}
 Lease::Lease(Lease&&) noexcept = default;
 
 Lease& Lease::operator=(Lease&& other) noexcept {

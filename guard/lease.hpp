@@ -10,6 +10,8 @@
 // Thread safety: lost(), claim() and release() may be called from any thread; moving and destroying not at
 // the same time as other calls.
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -30,10 +32,20 @@ struct Loss {
   std::string detail{};  // what stood in the way of the last renewal; may be empty
 };
 
+// For a holder that must have stopped before the source may grant the lock to another one.
+struct LeaseTerms {
+  // What it needs for that: the lease counts as lost by so much earlier, and is renewed more often. At most
+  // half of the grant's time to live.
+  std::chrono::milliseconds time_to_stop{0};
+  // Told until when the lease is held if no renewal succeeds from now on: once by the constructor, then by
+  // the lease's own thread after each renewal. Must not block.
+  std::function<void(BootClock::time_point)> held_until{};
+};
+
 class Lease {
  public:
   // Takes over a grant. Callers get leases from TokenSource::acquire().
-  Lease(TokenSource& source, Grant grant);
+  Lease(TokenSource& source, Grant grant, LeaseTerms terms = {});
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
   // Releases; what fails there is left to the time to live.
@@ -46,7 +58,7 @@ class Lease {
   // connection that broke. Never requested by release(). Callbacks run on the lease's own thread and must not
   // block or destroy the lease.
   [[nodiscard]] std::stop_token lost() const noexcept;
-  // Why, once lost() was requested; nothing before.
+  // Why, once its term is over, which is a moment before lost() is requested; nothing before.
   [[nodiscard]] std::optional<Loss> loss() const;
 
   // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says

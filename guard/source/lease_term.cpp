@@ -2,13 +2,14 @@
 
 namespace fenceguard {
 
-LeaseTerm::LeaseTerm(Duration ttl, Time asked_at) : ttl_{ttl} {
+LeaseTerm::LeaseTerm(Duration ttl, Time asked_at, Duration time_to_stop)
+    : ttl_{ttl}, time_to_stop_{time_to_stop} {
   count_from(asked_at);
 }
 
 void LeaseTerm::count_from(Time sent_at) {
-  renew_at_ = sent_at + ttl_ / 3;
-  lost_at_ = sent_at + ttl_ - ttl_ / 10;
+  renew_at_ = sent_at + ttl_ / 3 - time_to_stop_ / 2;
+  lost_at_ = sent_at + ttl_ - ttl_ / 10 - time_to_stop_;
 }
 
 void LeaseTerm::renewed(Time sent_at, Time now) {

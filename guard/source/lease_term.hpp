@@ -4,7 +4,8 @@
 // moments out, no clock, no thread. Lease drives it with the real clock.
 //
 // The lease is lost in our eyes before it is lost at the source: the term is counted from the moment before
-// the request was sent, and ends a tenth of the time to live early.
+// the request was sent, and ends a tenth of the time to live early. Where the holder needs time to stop, its
+// term ends earlier by that, and is renewed more often.
 //
 // Not thread-safe.
 
@@ -20,10 +21,11 @@ class LeaseTerm {
   using Duration = std::chrono::milliseconds;
 
   // A lease of ttl that was asked for at asked_at, the moment before the request was sent.
-  LeaseTerm(Duration ttl, Time asked_at);
+  // REQUIRES: time_to_stop is at most half of ttl.
+  LeaseTerm(Duration ttl, Time asked_at, Duration time_to_stop = Duration{0});
 
-  // When the next renewal is due: a third of the time to live after the last request that succeeded, and a
-  // twelfth after one that failed.
+  // When the next renewal is due: a third of the time to live after the last request that succeeded, less
+  // half of the time to stop, and so never less than a twelfth; and a twelfth after one that failed.
   [[nodiscard]] Time renew_at() const { return renew_at_; }
 
   // When the lease counts as lost unless a renewal succeeds before.
@@ -42,6 +44,7 @@ class LeaseTerm {
   void count_from(Time sent_at);
 
   Duration ttl_;
+  Duration time_to_stop_;
   Time renew_at_;
   Time lost_at_;
   bool ended_ = false;

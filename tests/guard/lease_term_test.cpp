@@ -45,6 +45,18 @@ TEST(LeaseTerm, OnceLostItStaysLost) {
   EXPECT_TRUE(ended.is_lost(start + 2s));
 }
 
+TEST(LeaseTerm, TimeToStopEndsItEarlierAndRenewsItMoreOften) {
+  LeaseTerm term{12s, start, 6s};
+  EXPECT_EQ(term.renew_at(), start + 1s);
+  EXPECT_EQ(term.lost_at(), start + 4'800ms);
+  term.renewed(start + 1s, start + 3s);
+  EXPECT_EQ(term.renew_at(), start + 2s);
+  EXPECT_EQ(term.lost_at(), start + 5'800ms);
+  term.renewal_failed(start + 4s);
+  EXPECT_EQ(term.renew_at(), start + 5s);
+  EXPECT_EQ(term.lost_at(), start + 5'800ms);
+}
+
 TEST(LeaseTerm, TheShortestTermStillHasAnOrder) {
   const LeaseTerm term{10ms, start};
   EXPECT_LT(start, term.renew_at());

@@ -4,6 +4,7 @@
 
 #include <future>
 #include <thread>
+#include <vector>
 
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
@@ -150,6 +151,31 @@ TEST(Lease, IsSignalledLostAtOnceWhenTheSourceSaysSoBetweenRenewals) {
   auto next = source.acquire(account, {.ttl = 10min});
   ASSERT_TRUE(next);
   EXPECT_GT(Loss{*next}.at(), told_at);
+}
+
+// What it shows: a holder that needs time to stop is told until when it may work, so that it has that time
+// before the source lets another one in. How: what is told is compared with the moments at which the source
+// was asked.
+TEST(Lease, TellsUntilWhenItIsHeldLessTheTimeToStop) {
+  constexpr auto ttl = 14'000ms;
+  constexpr auto time_to_stop = 7'000ms;
+  constexpr auto term = ttl - ttl / 10 - time_to_stop;
+  MemorySource source;
+  auto taken = source.try_acquire(account, Holder{"mine"}, ttl);
+  auto& grant = std::get<Grant>(taken);
+  grant.asked_at = BootClock::now();
+  std::vector<BootClock::time_point> told;
+  std::promise<void> is_renewed;
+  const auto note = [&](BootClock::time_point moment) {
+    told.push_back(moment);
+    if (told.size() == 2) is_renewed.set_value();
+  };
+  Lease lease{source, grant, {.time_to_stop = time_to_stop, .held_until = note}};
+  ASSERT_EQ(is_renewed.get_future().wait_for(60s), std::future_status::ready);
+  EXPECT_EQ(lease.release(), Release::released);
+  EXPECT_EQ(told.at(0), grant.asked_at + term);
+  EXPECT_GT(told.at(1), told.at(0));
+  EXPECT_LE(told.at(1), source.renewals().at(0) + term);
 }
 
 TEST(Lease, SaysWhyItWasLost) {
