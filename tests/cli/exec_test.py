@@ -51,6 +51,13 @@ class Ending(Exec):
         self.expect(125, "exec", "--source", "sqlite:no/such/folder/l.db", "--resource", "a", "--", "true")
         self.expect(125, "exec", *SOURCE, "--storage", "sqlite:missing.db", "--", "true")
 
+    def test_a_time_to_live_that_leaves_no_room_for_kill_after_is_refused(self):
+        done = self.expect(125, "exec", *SOURCE, "--ttl", "10s", "--kill-after", "5001ms", "--", "touch", "ran")
+        self.assertRegex(done.stderr, "--ttl of at least 10002ms, or a --kill-after of at most 5000ms")
+        self.assertFalse(os.path.exists(self.path("ran")))
+        self.expect(0, "exec", *SOURCE, "--ttl", "10s", "--kill-after", "5s", "--", "true")
+        self.expect(0, "exec", *SOURCE, "--ttl", "5s", "--", "true")  # the default is less where the lease is short
+
     def test_a_lock_that_is_held_is_1_or_the_code_asked_for(self):
         self.expect(0, "lease", "acquire", *SOURCE)
         done = self.expect(1, "exec", *SOURCE, "--wait", "50ms", "--", "touch", "ran")
@@ -63,7 +70,7 @@ class Ending(Exec):
             self.expect(0, "exec", *SOURCE, "--wait", "0s", "--ttl", "24m", "--", "true")
 
     def test_the_lease_is_kept_for_longer_than_its_time_to_live(self):
-        process = self.running("--ttl", "9s", script="touch up; read -r line; exit 5",
+        process = self.running("--ttl", "12s", script="touch up; read -r line; exit 5",
                                stdin=support.subprocess.PIPE)
         shown = []
 

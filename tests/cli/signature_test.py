@@ -130,7 +130,7 @@ class Signatures(support.BinaryTest):
     def test_exec_hands_the_signature_to_its_command(self):
         script = ('curl -sS -o answer -w "%{http_code}" -X PUT --data 70 -H "Fencing-Token: $FENCING_TOKEN" '
                   '-H "Fencing-Holder: $FENCING_HOLDER" -H "Fencing-Signature: $FENCING_SIGNATURE" "$0"')
-        process = self.start("exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "9s", "--",
+        process = self.start("exec", "--server", self.server.url, "--resource", "accounts/42", "--ttl", "12s", "--",
                              "sh", "-c", "read go; " + script, f"http://{self.server.data}/accounts/42",
                              stdin=support.subprocess.PIPE)
         shown = []

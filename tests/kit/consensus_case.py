@@ -148,7 +148,7 @@ class Exec:
 
     def test_it_advances_the_storage_and_a_revoke_ends_it_with_124(self):
         self.fence(0, "init")
-        process = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--ttl", "6s",
+        process = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a",
                              "--", "sh", "-c", "echo $FENCING_TOKEN; exec sleep 60")
         token = process.stdout.readline().strip()
         self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], token)
@@ -157,16 +157,16 @@ class Exec:
 
     def test_a_server_that_stops_answering_ends_the_command_with_124(self):
         server = self.own_server()
-        process = self.start("exec", "--source", self.url_of(self.patient, server=server), "--resource", "a", "--ttl",
-                             "6s", "--", "sh", "-c", "echo started; exec sleep 60")
+        process = self.start("exec", "--source", self.url_of(self.patient, server=server), "--resource", "a",
+                             "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         server.pause()
         self.assertEqual(process.wait(support.LIMIT_S), 124)
         server.resume()
 
     def test_a_process_that_is_killed_frees_the_lock_in_time(self):
-        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "6s", "--",
-                             "sh", "-c", "echo $FENCING_TOKEN; exec sleep 60")
+        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "6s",
+                             "--kill-after", "1s", "--", "sh", "-c", "echo $FENCING_TOKEN; exec sleep 60")
         token = process.stdout.readline().strip()
         process.kill()
         done = self.expect(0, "exec", "--source", self.url, "--resource", "a", "--wait", "30s", "--", "sh", "-c",

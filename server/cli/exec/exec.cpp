@@ -166,6 +166,7 @@ class Tenure {
       if (message.kind == SupervisorMessage::Kind::started) group_ = static_cast<pid_t>(message.value);
       if (message.kind == SupervisorMessage::Kind::stopped)
         stop_with_command(static_cast<int>(message.value));
+      if (message.kind == SupervisorMessage::Kind::overdue && !is_lost_) lose();
       if (message.kind == SupervisorMessage::Kind::gone) kill_abandoned();
       leaves_nothing_ = message.kind == SupervisorMessage::Kind::ended;
       if (leaves_nothing_ || message.kind == SupervisorMessage::Kind::left) {
@@ -194,7 +195,8 @@ class Tenure {
     }
   }
 
-  // The shell sees one job: exec stops with its command, and the command is continued with exec.
+  // The shell sees one job: exec stops with its command, and the command is continued with exec; but for one
+  // whose time was over meanwhile, which the supervisor does not continue.
   void stop_with_command(int number) {
     if (is_lost_ || (number != SIGTSTP && number != SIGTTIN && number != SIGTTOU)) return;
     hand_terminal(group_, ::getpgrp());
@@ -288,6 +290,19 @@ std::vector<std::string> hidden_variables() {
   return names;
 }
 
+// From SIGTERM to SIGKILL under a lease of ttl. It is taken off the lease's end, so that the command is over
+// before the next holder is let in; half of the lease at least is left to renew it in. Throws InvalidInput.
+std::chrono::milliseconds kill_after(const Settings& settings, std::chrono::milliseconds ttl) {
+  const auto asked = settings.duration("kill-after");
+  if (asked <= ttl / 2) return asked;
+  if (!settings.is_given("kill-after")) return ttl / 2;
+  throw InvalidInput(fmt::format(
+      "--kill-after {}ms leaves no time to renew a lease of {}ms, because the command is ended so "
+      "much before the lease is over: give a --ttl of at least {}ms, or a --kill-after of at most "
+      "{}ms",
+      asked.count(), ttl.count(), 2 * asked.count(), (ttl / 2).count()));
+}
+
 int conflict_exit_code(const Settings& settings) {
   const auto code = settings.number("conflict-exit-code");
   if (code > 255) throw InvalidInput("--conflict-exit-code: 0 to 255");
@@ -305,7 +320,7 @@ int exec(const Settings& settings) {
   const Signals signals;
   const SupervisedCommand command{.words = settings.command,
                                   .hidden_variables = hidden_variables(),
-                                  .kill_after = settings.duration("kill-after")};
+                                  .kill_after = kill_after(settings, settings.duration("ttl"))};
   Supervisor supervisor{command, signals.before()};
   std::signal(SIGPIPE, SIG_IGN);  // after the fork: the command keeps what it would have had
 
@@ -319,7 +334,20 @@ int exec(const Settings& settings) {
                  : "not run: the lock is held by somebody else");
     return not_acquired;
   }
-  Lease lease{acquisition.source(), *taken.grant};
+  // The source may have granted less than was asked for.
+  std::chrono::milliseconds time_to_stop{};
+  try {
+    time_to_stop = kill_after(settings, taken.grant->ttl);
+  } catch (const InvalidInput& error) {
+    complain(fmt::format("not run: the source granted {}ms: {}", taken.grant->ttl.count(), error.what()));
+    return release([&] { return acquisition.source().release(taken.grant->claim); }, release_max,
+                   exit_own_fault);
+  }
+  supervisor.set_kill_after(time_to_stop);
+  Lease lease{acquisition.source(),
+              *taken.grant,
+              {.time_to_stop = time_to_stop,
+               .held_until = [&supervisor](BootClock::time_point moment) { supervisor.work_until(moment); }}};
   bool is_cut = false;
   const int number = cut_off_before(cut_off, signals, lease, taken.overtaken, is_cut);
   if (number == 0 && lease.lost().stop_requested()) {
@@ -346,13 +374,16 @@ int exec(const Settings& settings) {
 }  // namespace
 
 Command exec_command() {
-  const Setting kill_after{.name = "kill-after",
-                           .kind = Kind::duration,
-                           .placeholder = "TIME",
-                           .fallback = "5s",
-                           .help =
-                               "from SIGTERM to SIGKILL, where the command must end; afterwards the source "
-                               "has as long to take the lock back, and a second at least"};
+  const Setting kill_after{
+      .name = "kill-after",
+      .kind = Kind::duration,
+      .placeholder = "TIME",
+      .fallback = "5s",
+      .help =
+          "from SIGTERM to SIGKILL, where the command must end; taken off the end of the "
+          "lease, so at most half of --ttl, which is also the default where --ttl is "
+          "short. Afterwards the source has as long to take the lock back, and a second "
+          "at least"};
   const Setting conflict{.name = "conflict-exit-code",
                          .kind = Kind::number,
                          .placeholder = "N",

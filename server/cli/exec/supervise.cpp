@@ -6,9 +6,11 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -60,48 +62,78 @@ class Watch {
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     children_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    clock_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   }
 
   // Until nothing is left to watch.
   void run() {
     while (!is_over()) {
-      std::array<pollfd, 2> ready{{{has_parent_ ? socket_ : -1, POLLIN, 0}, {children_, POLLIN, 0}}};
-      const bool is_ending = has_ended_ || kill_at_;
-      ::poll(ready.data(), ready.size(), is_ending ? static_cast<int>(look_again.count()) : -1);
+      std::array<pollfd, 3> ready{
+          {{has_parent_ ? socket_ : -1, POLLIN, 0}, {children_, POLLIN, 0}, {clock_, POLLIN, 0}}};
+      const bool looks_again = has_ended_ || kill_at_ || clock_ < 0;
+      ::poll(ready.data(), ready.size(), looks_again ? static_cast<int>(look_again.count()) : -1);
       if (ready[0].revents != 0) listen();
+      check_time();
       if (ready[1].revents != 0) drop_signals();
       reap();
       if (has_ended_ && !kill_at_) ask_to_end();
       if (kill_at_ && BootClock::now() >= *kill_at_) kill_all();
     }
     const bool is_anything_left = has_children_ || is_group_alive();
-    if (group_ != 0 && has_parent_) tell({is_anything_left ? Kind::left : Kind::ended, status_});
+    if ((group_ != 0 || has_ended_) && has_parent_)
+      tell({is_anything_left ? Kind::left : Kind::ended, status_});
   }
 
  private:
+  // Takes all that exec has said. What moves the time counts first, because exec said it while the lease was
+  // held, however late it is heard; only then is it known what may still be continued.
   void listen() {
+    std::vector<std::vector<char>> packets;
+    while (has_parent_ && receive(packets)) {
+    }
+    for (const auto& packet : packets)
+      if (head_of(packet).kind == Kind::until) set_time(head_of(packet).value);
+    check_time();
+    for (const auto& packet : packets) obey(packet);
+  }
+
+  // False if nothing is there.
+  bool receive(std::vector<std::vector<char>>& packets) {
     // As long as it is: it may hold a long variable of the user's own.
-    const auto expected = ::recv(socket_, nullptr, 0, MSG_PEEK | MSG_TRUNC);
-    std::vector<char> packet(expected > 0 ? static_cast<std::size_t>(expected) : sizeof(SupervisorMessage));
-    const auto size = ::recv(socket_, packet.data(), packet.size(), 0);
-    SupervisorMessage message;
-    if (size < static_cast<ssize_t>(sizeof message)) {
+    const auto expected = ::recv(socket_, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+    if (expected < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    std::vector<char> packet(expected > 0 ? static_cast<std::size_t>(expected) : 0);
+    const auto size = ::recv(socket_, packet.data(), packet.size(), MSG_DONTWAIT);
+    if (size < static_cast<ssize_t>(sizeof(SupervisorMessage))) {
       has_parent_ = false;
       is_forced_ = true;
       kill_at_ = BootClock::now();
-      return;
+      return false;
     }
+    packets.push_back(std::move(packet));
+    return true;
+  }
+
+  static SupervisorMessage head_of(const std::vector<char>& packet) {
+    SupervisorMessage message;
     std::memcpy(&message, packet.data(), sizeof message);
+    return message;
+  }
+
+  void obey(const std::vector<char>& packet) {
+    const auto message = head_of(packet);
     switch (message.kind) {
       case Kind::run:
-        start({packet.data() + sizeof message, static_cast<std::size_t>(size) - sizeof message});
+        start({packet.data() + sizeof message, packet.size() - sizeof message});
         break;
       case Kind::signal:
-        signal_group(static_cast<int>(message.value));
+        if (message.value != SIGCONT || !is_forced_) signal_group(static_cast<int>(message.value));
         break;
       case Kind::end:
-        is_forced_ = true;
-        ask_to_end();
+        end_early();
+        break;
+      case Kind::grace:
+        kill_after_ = milliseconds{message.value};
         break;
       default:
         break;
@@ -109,6 +141,11 @@ class Watch {
   }
 
   void start(std::string_view variables) {
+    if (is_forced_) {  // exec was stopped between its lease and this
+      has_ended_ = true;
+      status_ = SIGKILL;
+      return;
+    }
     const auto supervisor = ::getpid();
     const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
     const bool is_in_foreground = terminal >= 0 && ::tcgetpgrp(terminal) == exec_group_;
@@ -138,11 +175,52 @@ class Watch {
 
   [[nodiscard]] bool is_group_alive() const { return group_ > 0 && (!has_ended_ || ::kill(-group_, 0) == 0); }
 
+  // Does not move what is over.
+  void set_time(std::int64_t boot_ns) {
+    if (is_forced_) return;
+    const std::chrono::nanoseconds left{boot_ns};
+    until_ = BootClock::time_point{left};
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+    const itimerspec at{{}, {seconds.count(), (left - seconds).count()}};
+    ::timerfd_settime(clock_, TFD_TIMER_ABSTIME, &at, nullptr);
+  }
+
+  void check_time() {
+    if (until_ && BootClock::now() >= *until_) end_overdue();
+  }
+
+  // The time is over: the lease is still held for as long as it takes to end the command.
+  void end_overdue() {
+    const auto last = *until_ + std::chrono::nanoseconds{kill_after_};
+    stop_clock();
+    tell({Kind::overdue, 0});
+    is_forced_ = true;
+    if (BootClock::now() < last) ask_to_end();
+    kill_at_ = std::min(kill_at_.value_or(last), last);
+  }
+
+  // Told to end it. The lease may be another holder's already: what is stopped stays so until it is killed.
+  void end_early() {
+    if (is_forced_) return;
+    stop_clock();
+    is_forced_ = true;
+    signal_group(SIGTERM);
+    const auto grace = is_stopped_ ? milliseconds{0} : kill_after_;
+    const auto last = BootClock::now() + std::chrono::nanoseconds{grace};
+    kill_at_ = std::min(kill_at_.value_or(last), last);
+  }
+
+  void stop_clock() {
+    until_.reset();
+    const itimerspec never{};
+    ::timerfd_settime(clock_, 0, &never, nullptr);
+  }
+
   void ask_to_end() {
     if (kill_at_) return;
     signal_group(SIGTERM);
     signal_group(SIGCONT);
-    kill_at_ = BootClock::now() + std::chrono::nanoseconds{command_.kill_after};
+    kill_at_ = BootClock::now() + std::chrono::nanoseconds{kill_after_};
   }
 
   void kill_all() {
@@ -161,12 +239,15 @@ class Watch {
     int status = 0;
     has_children_ = true;
     for (;;) {
-      const auto child = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+      const auto child = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
       if (child < 0) has_children_ = false;
       if (child <= 0) return;
       if (child != group_) continue;
       if (WIFSTOPPED(status)) {
+        is_stopped_ = true;
         tell({Kind::stopped, WSTOPSIG(status)});
+      } else if (WIFCONTINUED(status)) {
+        is_stopped_ = false;
       } else {
         has_ended_ = true;
         status_ = status;
@@ -196,13 +277,17 @@ class Watch {
   const pid_t exec_group_;
   const SupervisedCommand& command_;
   const sigset_t mask_;
+  milliseconds kill_after_ = command_.kill_after;
   int children_ = -1;
+  int clock_ = -1;
   pid_t group_ = 0;  // the command's process and group; 0: not started
   bool has_parent_ = true;
   bool has_children_ = false;
   bool has_ended_ = false;  // the command's own process
-  bool is_forced_ = false;  // told to end it, or exec is gone
+  bool is_stopped_ = false;
+  bool is_forced_ = false;  // told to end it, or its time is over, or exec is gone
   int status_ = 0;
+  std::optional<BootClock::time_point> until_;  // the command may work; none: not told, or over
   std::optional<BootClock::time_point> kill_at_;
   std::optional<BootClock::time_point> give_up_at_;
 };

@@ -18,12 +18,12 @@ namespace {
 
 using Kind = SupervisorMessage::Kind;
 
-void send(int socket, SupervisorMessage message, std::string_view rest = {}) {
+void send(int socket, SupervisorMessage message, std::string_view rest = {}, int flags = 0) {
   std::string packet(sizeof message, '\0');
   std::memcpy(packet.data(), &message, sizeof message);
   packet += rest;
   // A supervisor that is gone is noticed by receive().
-  static_cast<void>(::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL));
+  static_cast<void>(::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL | flags));
 }
 
 }  // namespace
@@ -60,12 +60,21 @@ void Supervisor::run(const std::vector<std::string>& variables) {
   send(socket_, {Kind::run, 0}, rest);
 }
 
+void Supervisor::set_kill_after(std::chrono::milliseconds kill_after) {
+  send(socket_, {Kind::grace, kill_after.count()});
+}
+
+void Supervisor::work_until(BootClock::time_point moment) {
+  send(socket_, {Kind::until, moment.time_since_epoch().count()}, {}, MSG_DONTWAIT);
+}
+
 void Supervisor::send_signal(int number) {
   send(socket_, {Kind::signal, number});
 }
 
 void Supervisor::end() {
   send(socket_, {Kind::end, 0});
+  ::kill(process_, SIGCONT);
 }
 
 SupervisorMessage Supervisor::receive() {

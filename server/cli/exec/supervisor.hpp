@@ -5,6 +5,16 @@
 // SIGKILL, the kernel closes that end, and the supervisor kills the command's process group and everything
 // else that it started. Should the supervisor itself be killed, the kernel kills the command with it.
 //
+// Nor does the command outlive exec's lease, should exec be stopped: the supervisor is told at each renewal
+// until when the command may work, and ends it then by itself:
+//   1. SIGTERM, and SIGCONT behind it, so that a stopped command runs nothing but its handler first. This is
+//      still within the lease.
+//   2. SIGKILL, kill_after later, before the source may grant the lock to another holder. A supervisor that
+//      was itself stopped or suspended past that moment sends it at once, and no SIGCONT.
+// Where exec tells it to end the command before that time, another holder may have the lock already: a
+// stopped command is killed without being continued, a running one has SIGTERM and kill_after. What is over
+// is never continued, whatever signals are forwarded.
+//
 // It is forked before exec has a second thread, is single-threaded, sits in a process group of its own (so
 // that a signal to exec's whole group leaves it alive), and has all signals blocked.
 //
@@ -17,6 +27,8 @@
 #include <string>
 #include <vector>
 
+#include "guard/support/clock.hpp"
+
 namespace fenceguard::cli {
 
 // What exec and its supervisor say to each other, one message per packet.
@@ -25,11 +37,14 @@ struct SupervisorMessage {
     run,  // to the supervisor: start the command; the packet goes on with NAME=VALUE lines, each ended by NUL
     signal,   // to the supervisor: send this signal to the command's process group
     end,      // to the supervisor: end everything, SIGTERM first, SIGKILL later
+    until,    // to the supervisor: the command may work until then, in nanoseconds of BootClock
+    grace,    // to the supervisor: another kill_after, in milliseconds
     started,  // to exec: the command's process group
     stopped,  // to exec: the command was stopped by this signal
     ended,    // to exec: nothing of the command is left; its wait status
     left,     // to exec: it has ended, with this wait status, and what left its group lives on, or what
               // SIGKILL does not end
+    overdue,  // to exec: the time was over, and the command, if it ran, is being ended
     gone,     // to exec, made up at its end of the socket: the supervisor died
   };
   Kind kind = Kind::gone;
@@ -55,7 +70,14 @@ class Supervisor {
 
   // Starts the command with these NAME=VALUE variables added to its environment.
   void run(const std::vector<std::string>& variables);
+  // From SIGTERM to SIGKILL, instead of what the command was given with.
+  void set_kill_after(std::chrono::milliseconds kill_after);
+  // The command may work until then. Later calls move that moment; one that comes after it changes nothing.
+  // Does not block: what a stopped supervisor cannot take is dropped, and the earlier moment counts. Any
+  // thread.
+  void work_until(BootClock::time_point moment);
   void send_signal(int number);
+  // Continues a supervisor that was stopped, too.
   void end();
 
   // Becomes readable when there is something to receive.

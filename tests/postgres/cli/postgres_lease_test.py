@@ -145,7 +145,7 @@ class Exec(PostgresTest):
 
     def test_a_lost_lease_ends_the_command_with_124(self):
         process = self.start("exec", "--source", self.url, "--storage", self.url, "--resource", "a",
-                             "--ttl", "4s", "--", "sh", "-c", "echo started; exec sleep 60")
+                             "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)

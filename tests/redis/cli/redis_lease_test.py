@@ -95,7 +95,7 @@ class Exec(RedisTest):
         self.expect(9, *way, "--conflict-exit-code", "9", "--", "true")
 
     def test_a_lease_that_is_lost_ends_the_command_with_124(self):
-        process = self.start("exec", "--source", self.url, "--resource", "a", "--ttl", "5s", "--", "sh", "-c",
+        process = self.start("exec", "--source", self.url, "--resource", "a", "--", "sh", "-c",
                              "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         self.server.cli("DEL", f"{self.prefix}lock:{{a}}")
@@ -103,7 +103,7 @@ class Exec(RedisTest):
 
     def test_a_server_that_stops_answering_ends_the_command_with_124(self):
         server = self.own_server()
-        process = self.start("exec", "--source", server.url("?timeout=2s"), "--resource", "a", "--ttl", "5s",
+        process = self.start("exec", "--source", server.url("?timeout=2s"), "--resource", "a",
                              "--", "sh", "-c", "echo started; exec sleep 60")
         self.assertEqual(process.stdout.readline(), "started\n")
         server.pause()
