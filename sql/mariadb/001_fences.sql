@@ -6,6 +6,12 @@
 -- the users that call them need EXECUTE and no right on any table. Each table is of one partition: a temporary one that
 -- has its name has none, and is found out by that (require_own_tables() in 002_rule.sql).
 
+-- While clients write: each routine takes the place of the one before in one step, and nothing is dropped. (MySQL has no such
+-- step.) A step waits for the transactions that have called what it replaces, and their callers wait behind it, so the wait has a limit.
+-- The first to be replaced is judge(), which every claim calls: where a transaction stands still, that fails, before anything changed.
+-- A routine whose parameters change gets another name, for those that run in between.
+SET SESSION lock_wait_timeout = 5, innodb_lock_wait_timeout = 5
+//
 -- Stored with every routine: no setting of a caller's is in force in one.
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'
 //
@@ -52,12 +58,21 @@ CREATE TABLE IF NOT EXISTS commit_marks (
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- Always empty. To delete from it gives a transaction a number of its own, by which InnoDB tells whose lock another waits
--- for: one that has only shared locks has none. Made anew, as it had no partition once.
-DROP TABLE IF EXISTS admissions
-//
-CREATE TABLE admissions (
+-- for: one that has only shared locks has none. An older one has no partition.
+CREATE TABLE IF NOT EXISTS admissions (
   id TINYINT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
+//
+SET @fenceguard_step = IF(
+  EXISTS (SELECT 1 FROM information_schema.partitions p WHERE p.table_schema = DATABASE() AND p.table_name = 'admissions'
+          AND p.partition_name IS NOT NULL),
+  'DO 0', 'ALTER TABLE admissions PARTITION BY KEY () PARTITIONS 1')
+//
+PREPARE fenceguard_step FROM @fenceguard_step
+//
+EXECUTE fenceguard_step
+//
+DEALLOCATE PREPARE fenceguard_step
 //
 -- What people look at. It names no holder: token and holder together are a claim.
 CREATE OR REPLACE VIEW fence AS
@@ -67,6 +82,4 @@ INSERT INTO namespace (only_row, version, floor_token) SELECT 1, 1, 0 FROM DUAL 
 //
 -- A floor without the fences above it is none.
 DELETE FROM namespace WHERE @fenceguard_tables <> '' AND NOT FIND_IN_SET('fences', @fenceguard_tables)
-//
-UPDATE namespace SET version = 1
 //

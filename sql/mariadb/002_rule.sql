@@ -2,9 +2,9 @@
 
 -- Judges a claim against what is on record (nulls: no record) and the floor. The twin of judge() in guard/judge.cpp; both
 -- answer the shared table of cases, tests/judge_cases.tsv. 'advance': admitted, and the fence is to be raised.
-DROP FUNCTION IF EXISTS judge
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS judge */
 //
-CREATE FUNCTION judge(
+CREATE /*M! OR REPLACE */ FUNCTION judge(
   record_token BIGINT, record_holder VARBINARY(128), record_sequence BIGINT, record_closed BOOLEAN,
   floor_token BIGINT, token BIGINT, holder VARBINARY(128), sequence BIGINT)
 RETURNS VARCHAR(16) CHARACTER SET ascii DETERMINISTIC NO SQL
@@ -23,9 +23,9 @@ END
 //
 -- A number of low to 9223372036854775807 in its only spelling; null for everything else. A parameter of type BIGINT would
 -- make the highest token of a number that is too large, and 12 of '12x', with a warning at most.
-DROP FUNCTION IF EXISTS read_number
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS read_number */
 //
-CREATE FUNCTION read_number(digits LONGTEXT CHARACTER SET utf8mb4, low INT) RETURNS BIGINT DETERMINISTIC NO SQL
+CREATE /*M! OR REPLACE */ FUNCTION read_number(digits LONGTEXT CHARACTER SET utf8mb4, low INT) RETURNS BIGINT DETERMINISTIC NO SQL
 RETURN CASE
   WHEN digits REGEXP '^(0|[1-9][0-9]{0,18})$' AND digits NOT REGEXP '[^0-9]'
        AND CAST(digits AS DECIMAL(20)) BETWEEN low AND 9223372036854775807
@@ -33,9 +33,9 @@ RETURN CASE
 END
 //
 -- What is wrong with the name of a resource, as a sentence; null if it is one. See guard/resource.hpp.
-DROP FUNCTION IF EXISTS objection
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS objection */
 //
-CREATE FUNCTION objection(resource LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ FUNCTION objection(resource LONGTEXT CHARACTER SET utf8mb4)
 RETURNS VARCHAR(100) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
 RETURN CASE
   WHEN resource IS NULL THEN 'a resource is missing: it is null'
@@ -46,17 +46,17 @@ RETURN CASE
   WHEN resource REGEXP '(^|/)[.]{1,2}(/|$)' THEN 'a resource has no dot segment (''.'' or ''..'')'
 END
 //
-DROP PROCEDURE IF EXISTS invalid
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS invalid */
 //
-CREATE PROCEDURE invalid(sentence VARCHAR(128) CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE invalid(sentence VARCHAR(128) CHARACTER SET utf8mb4)
 NO SQL
 SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = sentence
 //
 -- The parts of a claim as they are kept; raises 22023 for what is none. The text parameters have room for all that can be
 -- said: a session cuts off what is too long, or fails in strict mode, before the procedure sees it and can end the transaction.
-DROP PROCEDURE IF EXISTS read_claim
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_claim */
 //
-CREATE PROCEDURE read_claim(
+CREATE /*M! OR REPLACE */ PROCEDURE read_claim(
   resource_text LONGTEXT CHARACTER SET utf8mb4, token_text LONGTEXT CHARACTER SET utf8mb4,
   holder_text LONGTEXT CHARACTER SET utf8mb4, sequence_text LONGTEXT CHARACTER SET utf8mb4,
   OUT resource VARBINARY(512), OUT token BIGINT, OUT holder VARBINARY(128), OUT sequence BIGINT)
@@ -83,9 +83,9 @@ END
 -- Raises ZF001 (stale), ZF002 (conflict), ZF003 (missing), ZF004 (implausible), ZF007 (outside of a transaction) or 40001
 -- (advance first). The message is JSON of less than 128 characters, which is all that MySQL keeps; it never names the
 -- present holder.
-DROP PROCEDURE IF EXISTS refuse
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS refuse */
 //
-CREATE PROCEDURE refuse(verdict VARCHAR(16) CHARACTER SET utf8mb4, token BIGINT, highest BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE refuse(verdict VARCHAR(16) CHARACTER SET utf8mb4, token BIGINT, highest BIGINT)
 NO SQL
 BEGIN
   DECLARE message VARCHAR(128) CHARACTER SET utf8mb4;
@@ -101,17 +101,17 @@ BEGIN
   END CASE;
 END
 //
-DROP PROCEDURE IF EXISTS refuse_hidden
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS refuse_hidden */
 //
-CREATE PROCEDURE refuse_hidden()
+CREATE /*M! OR REPLACE */ PROCEDURE refuse_hidden()
 NO SQL
 SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a temporary table of this session hides one of the fences'' tables: drop it'
 //
 -- A temporary table of the session's hides the database's own of its name, from the procedures as well. It has no
 -- partitions, which tells. (A view over the table does not help: it can be hidden itself.)
-DROP PROCEDURE IF EXISTS require_own_fences
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_own_fences */
 //
-CREATE PROCEDURE require_own_fences()
+CREATE /*M! OR REPLACE */ PROCEDURE require_own_fences()
 READS SQL DATA
 BEGIN
   DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
@@ -120,9 +120,9 @@ BEGIN
   END IF;
 END
 //
-DROP PROCEDURE IF EXISTS require_own_tables
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_own_tables */
 //
-CREATE PROCEDURE require_own_tables()
+CREATE /*M! OR REPLACE */ PROCEDURE require_own_tables()
 READS SQL DATA
 BEGIN
   DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
@@ -135,9 +135,9 @@ END
 //
 -- Raises ZF008 where a fence that is raised here would not be there after a crash, or not be the one that counts: the
 -- procedures run with their definer's rights, which may well be above read_only.
-DROP PROCEDURE IF EXISTS require_fit_server
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_fit_server */
 //
-CREATE PROCEDURE require_fit_server()
+CREATE /*M! OR REPLACE */ PROCEDURE require_fit_server()
 NO SQL
 BEGIN
   IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
@@ -151,9 +151,9 @@ BEGIN
   END IF;
 END
 //
-DROP PROCEDURE IF EXISTS require_floor
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_floor */
 //
-CREATE PROCEDURE require_floor(floor_token BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE require_floor(floor_token BIGINT)
 NO SQL
 IF floor_token IS NULL THEN
   SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';

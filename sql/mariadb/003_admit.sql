@@ -9,16 +9,16 @@
 
 -- Whether others may write on another server at the same time, and a commit is refused only for a row that both wrote:
 -- Galera. There a lock is this server's alone, and each admission writes the fence's row.
-DROP FUNCTION IF EXISTS is_certified
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS is_certified */
 //
-CREATE FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL
+CREATE /*M! OR REPLACE */ FUNCTION is_certified() RETURNS BOOLEAN NOT DETERMINISTIC NO SQL
 RETURN FALSE /*M! OR @@global.wsrep_on */
 //
 -- Raises ZF008 within a stored function or trigger where a plain read there is a locking one, which does not tell an old snapshot:
 -- with a binary log, unless that is of rows. There the call of a procedure with a ROLLBACK in it is what fails (1422).
-DROP PROCEDURE IF EXISTS require_plain_reads
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_plain_reads */
 //
-CREATE PROCEDURE require_plain_reads()
+CREATE /*M! OR REPLACE */ PROCEDURE require_plain_reads()
 NO SQL
 BEGIN
   DECLARE EXIT HANDLER FOR 1422
@@ -26,16 +26,16 @@ BEGIN
   IF @@global.log_bin AND @@session.binlog_format <> 'ROW' THEN CALL fail_in_function(); END IF;
 END
 //
-DROP PROCEDURE IF EXISTS fail_in_function
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS fail_in_function */
 //
-CREATE PROCEDURE fail_in_function()
+CREATE /*M! OR REPLACE */ PROCEDURE fail_in_function()
 NO SQL
 IF FALSE THEN ROLLBACK; END IF
 //
 -- Writes the fence's row as it is, with its new sequence if there is one. A row that stays the same is not written.
-DROP PROCEDURE IF EXISTS write_fence
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS write_fence */
 //
-CREATE PROCEDURE write_fence(resource VARBINARY(512), sequence BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE write_fence(resource VARBINARY(512), sequence BIGINT)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 UPDATE fences f SET f.sequence = COALESCE(sequence, f.sequence),
@@ -44,9 +44,9 @@ WHERE f.resource = resource
 //
 -- Judges in the caller's transaction. verdict: 'admitted', 'duplicate', 'stale', 'conflict', 'advance' (advance first; or
 -- begin anew, if the snapshot is older than the advance), 'outside' (no transaction is open).
-DROP PROCEDURE IF EXISTS rule_in
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS rule_in */
 //
-CREATE PROCEDURE rule_in(
+CREATE /*M! OR REPLACE */ PROCEDURE rule_in(
   resource VARBINARY(512), token BIGINT, holder VARBINARY(128), sequence BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
 MODIFIES SQL DATA
@@ -98,9 +98,9 @@ END
 //
 -- Leaves an admitted claim for the triggers of protected tables, which judge it again (006_protect.sql). Of more than there
 -- is room for the older ones are forgotten: a write under them is refused then.
-DROP PROCEDURE IF EXISTS note_claim
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS note_claim */
 //
-CREATE PROCEDURE note_claim(resource VARBINARY(512), token BIGINT, holder VARBINARY(128))
+CREATE /*M! OR REPLACE */ PROCEDURE note_claim(resource VARBINARY(512), token BIGINT, holder VARBINARY(128))
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -118,9 +118,9 @@ END
 //
 -- After a refusal: rolls back, and leaves the session in a transaction that reads only. Where no procedure may do so (in an
 -- XA transaction; within a stored function or trigger, which may handle the error besides) the session ends.
-DROP PROCEDURE IF EXISTS doom
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS doom */
 //
-CREATE PROCEDURE doom()
+CREATE /*M! OR REPLACE */ PROCEDURE doom()
 NO SQL
 BEGIN
   DECLARE EXIT HANDLER FOR 1399, 1422 KILL CONNECTION_ID();
@@ -128,9 +128,9 @@ BEGIN
 END
 //
 -- A procedure of its own, as within a function the call of one that has such statements is what fails.
-DROP PROCEDURE IF EXISTS roll_back
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS roll_back */
 //
-CREATE PROCEDURE roll_back()
+CREATE /*M! OR REPLACE */ PROCEDURE roll_back()
 NO SQL
 BEGIN
   ROLLBACK AND NO CHAIN NO RELEASE;
@@ -138,9 +138,9 @@ BEGIN
 END
 //
 -- Judges a claim as rule_in() does, and dooms the transaction unless it is 'admitted' or a 'duplicate'.
-DROP PROCEDURE IF EXISTS admit_in
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS admit_in */
 //
-CREATE PROCEDURE admit_in(
+CREATE /*M! OR REPLACE */ PROCEDURE admit_in(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT)
@@ -170,9 +170,9 @@ END
 --   CALL fenceguard.admit('accounts/42', 34, 'h', NULL);
 --   UPDATE account SET balance = 70 WHERE id = 42;
 --   COMMIT;
-DROP PROCEDURE IF EXISTS admit
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS admit */
 //
-CREATE PROCEDURE admit(
+CREATE /*M! OR REPLACE */ PROCEDURE admit(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -185,9 +185,9 @@ BEGIN
 END
 //
 -- The same with every refusal as a row, after which the session is as above: for libraries.
-DROP PROCEDURE IF EXISTS try_admit
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS try_admit */
 //
-CREATE PROCEDURE try_admit(
+CREATE /*M! OR REPLACE */ PROCEDURE try_admit(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, sequence LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -201,9 +201,9 @@ END
 -- Before the COMMIT: raises unless the fence equals the claim still, and keeps it so until then. The lock that admit() took
 -- is gone after a rollback to a savepoint that is older than the transaction's first statement, a statement that commits
 -- by itself (DDL, LOCK TABLES, BEGIN), and a deadlock. For libraries, in one message: CALL fenceguard.confirm(...); COMMIT.
-DROP PROCEDURE IF EXISTS confirm
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS confirm */
 //
-CREATE PROCEDURE confirm(
+CREATE /*M! OR REPLACE */ PROCEDURE confirm(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -218,9 +218,9 @@ END
 -- own, where the claim must (see try_advance()). Fails with 1568 inside of another transaction. A row: verdict
 -- ('admitted', 'duplicate', 'stale', 'conflict', 'implausible') and highest. A transaction is open after 'admitted' and
 -- 'duplicate'; after all else the session is as after a refusal of admit().
-DROP PROCEDURE IF EXISTS start_admitted
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS start_admitted */
 //
-CREATE PROCEDURE start_admitted(
+CREATE /*M! OR REPLACE */ PROCEDURE start_admitted(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4,
   sequence LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
 MODIFIES SQL DATA
@@ -257,9 +257,9 @@ END
 -- The COMMIT of a transaction that start_admitted() began: raises ZF007 where that is over, or was rolled back to a
 -- savepoint before the admission, which both end this savepoint and the lock with it. With the caller's own rights, so that a
 -- server that has become read_only refuses it.
-DROP PROCEDURE IF EXISTS commit_admitted
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS commit_admitted */
 //
-CREATE PROCEDURE commit_admitted()
+CREATE /*M! OR REPLACE */ PROCEDURE commit_admitted()
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN

@@ -4,9 +4,9 @@
 
 -- What each begins with: a lock is to be had within so many seconds. No table is read before, which without autocommit
 -- begins a transaction. A procedure that fails sets no OUT parameter: it rolls back what it began.
-DROP PROCEDURE IF EXISTS begin_alone
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS begin_alone */
 //
-CREATE PROCEDURE begin_alone(lock_wait_s INT, OUT is_begun BOOLEAN)
+CREATE /*M! OR REPLACE */ PROCEDURE begin_alone(lock_wait_s INT, OUT is_begun BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -24,9 +24,9 @@ BEGIN
 END
 //
 -- What it ends with. wait_before_s: innodb_lock_wait_timeout, as the session had it.
-DROP PROCEDURE IF EXISTS commit_alone
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS commit_alone */
 //
-CREATE PROCEDURE commit_alone(wait_before_s INT)
+CREATE /*M! OR REPLACE */ PROCEDURE commit_alone(wait_before_s INT)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -35,9 +35,9 @@ BEGIN
 END
 //
 -- And after an error, which may be that it could not begin.
-DROP PROCEDURE IF EXISTS roll_back_alone
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS roll_back_alone */
 //
-CREATE PROCEDURE roll_back_alone(wait_before_s INT, is_begun BOOLEAN)
+CREATE /*M! OR REPLACE */ PROCEDURE roll_back_alone(wait_before_s INT, is_begun BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -46,9 +46,9 @@ BEGIN
 END
 //
 -- REQUIRES: a transaction is open. The floor, which stays as it is until the end of the transaction.
-DROP PROCEDURE IF EXISTS share_floor
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS share_floor */
 //
-CREATE PROCEDURE share_floor(OUT floor_token BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE share_floor(OUT floor_token BIGINT)
 READS SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -58,9 +58,9 @@ BEGIN
 END
 //
 -- REQUIRES: a transaction is open and reads what is committed. Makes its commit durable though it changes nothing else.
-DROP PROCEDURE IF EXISTS mark_commit
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS mark_commit */
 //
-CREATE PROCEDURE mark_commit()
+CREATE /*M! OR REPLACE */ PROCEDURE mark_commit()
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -71,9 +71,9 @@ END
 //
 -- REQUIRES: as above. Locks the fence alone, and judges; raises it where that is the verdict. overtaken: over which record, for
 -- whoever is to cut its holder off: its token, whether it is finished, and whether it is the same holder's; null: there was none.
-DROP PROCEDURE IF EXISTS raise_fence
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS raise_fence */
 //
-CREATE PROCEDURE raise_fence(
+CREATE /*M! OR REPLACE */ PROCEDURE raise_fence(
   resource VARBINARY(512), new_token BIGINT, new_holder VARBINARY(128), floor_token BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN,
   OUT overtaken VARCHAR(32) CHARACTER SET ascii)
@@ -117,9 +117,9 @@ END
 -- the fence was raised, and over which record (see raise_fence()). jump_max: a token that is more than this above the highest
 -- seen is 'implausible'; null is no bound.
 -- Raises 1205 where an older transaction is still open: nothing was done, and no writer is held up any more.
-DROP PROCEDURE IF EXISTS try_advance
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS try_advance */
 //
-CREATE PROCEDURE try_advance(
+CREATE /*M! OR REPLACE */ PROCEDURE try_advance(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT)
 MODIFIES SQL DATA
@@ -133,9 +133,9 @@ BEGIN
 END
 //
 -- The same, raising for a refusal.
-DROP PROCEDURE IF EXISTS advance
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS advance */
 //
-CREATE PROCEDURE advance(
+CREATE /*M! OR REPLACE */ PROCEDURE advance(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -149,9 +149,9 @@ BEGIN
   SELECT verdict, highest;
 END
 //
-DROP PROCEDURE IF EXISTS advance_alone
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS advance_alone */
 //
-CREATE PROCEDURE advance_alone(
+CREATE /*M! OR REPLACE */ PROCEDURE advance_alone(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT, jump_max BIGINT,
   OUT verdict VARCHAR(16) CHARACTER SET ascii, OUT highest BIGINT, OUT changed BOOLEAN,
@@ -193,9 +193,9 @@ END
 //
 -- A row: 1 where an advance to this claim would raise the fence, else 0. Locks nothing; a READ UNCOMMITTED session is answered
 -- by what is not committed yet.
-DROP PROCEDURE IF EXISTS would_raise
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS would_raise */
 //
-CREATE PROCEDURE would_raise(
+CREATE /*M! OR REPLACE */ PROCEDURE would_raise(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4)
 READS SQL DATA
 BEGIN
@@ -209,9 +209,9 @@ END
 //
 -- Closes a fence: its present token is refused from now on, and a higher one opens it again. lease_token, lease_holder: a
 -- lease that is cut off with it although it has not advanced yet; null: none. Waits as an advance does.
-DROP PROCEDURE IF EXISTS revoke_fence
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS revoke_fence */
 //
-CREATE PROCEDURE revoke_fence(
+CREATE /*M! OR REPLACE */ PROCEDURE revoke_fence(
   resource LONGTEXT CHARACTER SET utf8mb4, lease_token LONGTEXT CHARACTER SET utf8mb4,
   lease_holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -240,9 +240,9 @@ END
 //
 -- A holder gives its claim back, and writes no more under it: closes the fence if that still equals the claim. One without a
 -- name may be another's, and is not taken for finished.
-DROP PROCEDURE IF EXISTS finish
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS finish */
 //
-CREATE PROCEDURE finish(
+CREATE /*M! OR REPLACE */ PROCEDURE finish(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4, holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
@@ -264,9 +264,9 @@ BEGIN
 END
 //
 -- Sets a fence by hand, closed, and records the operator. Lowering one forfeits the guarantee that no stale write lands.
-DROP PROCEDURE IF EXISTS rebase
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS rebase */
 //
-CREATE PROCEDURE rebase(
+CREATE /*M! OR REPLACE */ PROCEDURE rebase(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   done_by VARCHAR(256) CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -298,9 +298,9 @@ END
 //
 -- Makes this number the floor, or leaves a higher one: after a restore, or for a source that issued tokens before. A row:
 -- the floor.
-DROP PROCEDURE IF EXISTS init
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS init */
 //
-CREATE PROCEDURE init(floor_text LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE init(floor_text LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -326,9 +326,9 @@ END
 -- Folds every record with a token lower than lowest_live into the floor. Only where all tokens of these fences come from
 -- one counter, and lowest_live is the lowest that is held or awaited there. It waits briefly, because others wait for it;
 -- 1205: another time. A row: how many were dropped, and the floor.
-DROP PROCEDURE IF EXISTS compact
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS compact */
 //
-CREATE PROCEDURE compact(lowest_live LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE compact(lowest_live LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN

@@ -21,14 +21,14 @@ CREATE TABLE IF NOT EXISTS leases (
 //
 -- The lock by which a lease lives that is kept by a session. Such a name has 64 characters at most in MySQL, and locks are
 -- the whole server's.
-DROP FUNCTION IF EXISTS lock_name
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS lock_name */
 //
-CREATE FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4 NO SQL
+CREATE /*M! OR REPLACE */ FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4 NO SQL
 RETURN SHA2(CONCAT(CAST(DATABASE() AS BINARY), '/', resource), 256)
 //
-DROP FUNCTION IF EXISTS is_live
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS is_live */
 //
-CREATE FUNCTION is_live(
+CREATE /*M! OR REPLACE */ FUNCTION is_live(
   resource VARBINARY(512), token BIGINT, expires_at DATETIME(6), keeper BIGINT, clock DATETIME(6)) RETURNS BOOLEAN NO SQL
 RETURN token IS NOT NULL AND COALESCE(expires_at > clock, FALSE)
        AND (keeper IS NULL OR COALESCE(IS_USED_LOCK(lock_name(resource)), 0) = keeper)
@@ -41,9 +41,9 @@ CREATE OR REPLACE VIEW lease AS
 //
 -- The server's time now, in UTC: no client sets it by SET timestamp (as UTC_TIMESTAMP), nor where a local hour comes twice.
 -- In MariaDB the zone is that of one statement, and no interruption leaves the session in it.
-DROP PROCEDURE IF EXISTS read_clock
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_clock */
 //
-CREATE PROCEDURE read_clock(OUT clock DATETIME(6))
+CREATE /*M! OR REPLACE */ PROCEDURE read_clock(OUT clock DATETIME(6))
 NO SQL
 BEGIN
   /*!80000 DECLARE zone VARCHAR(64) DEFAULT @@session.time_zone; */
@@ -52,9 +52,9 @@ BEGIN
   /*!80000 SET SESSION time_zone = zone; */
 END
 //
-DROP PROCEDURE IF EXISTS read_ttl
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_ttl */
 //
-CREATE PROCEDURE read_ttl(ttl_text LONGTEXT CHARACTER SET utf8mb4, OUT ttl_ms BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE read_ttl(ttl_text LONGTEXT CHARACTER SET utf8mb4, OUT ttl_ms BIGINT)
 NO SQL
 BEGIN
   SET ttl_ms = read_number(ttl_text, 10);
@@ -62,9 +62,9 @@ BEGIN
 END
 //
 -- Locks the counter and reads it.
-DROP PROCEDURE IF EXISTS read_counter
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_counter */
 //
-CREATE PROCEDURE read_counter(OUT last BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE read_counter(OUT last BIGINT)
 READS SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -76,9 +76,9 @@ BEGIN
 END
 //
 -- REQUIRES: a transaction is open. A number above all that were drawn, and above mark.
-DROP PROCEDURE IF EXISTS draw_above
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS draw_above */
 //
-CREATE PROCEDURE draw_above(mark BIGINT, OUT number BIGINT)
+CREATE /*M! OR REPLACE */ PROCEDURE draw_above(mark BIGINT, OUT number BIGINT)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -96,9 +96,9 @@ END
 -- from now, if the holder has it already; or 'held' by another holder, for retry_after_ms at most unless it is released.
 -- A row: verdict, token, is_new, retry_after_ms. Durable before it is answered. Nothing was advanced: call advance() with
 -- it before the first read.
-DROP PROCEDURE IF EXISTS acquire
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS acquire */
 //
-CREATE PROCEDURE acquire(
+CREATE /*M! OR REPLACE */ PROCEDURE acquire(
   resource LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -153,9 +153,9 @@ END
 //
 -- The same for a lease that lives as long as this session does, or until release_named(): by a lock of the session's
 -- (GET_LOCK), with the number beside it. One lease for each session.
-DROP PROCEDURE IF EXISTS acquire_named
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS acquire_named */
 //
-CREATE PROCEDURE acquire_named(
+CREATE /*M! OR REPLACE */ PROCEDURE acquire_named(
   resource LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -204,9 +204,9 @@ BEGIN
 END
 //
 -- In the session that has it. A row: whether it has it still.
-DROP PROCEDURE IF EXISTS confirm_named
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS confirm_named */
 //
-CREATE PROCEDURE confirm_named(
+CREATE /*M! OR REPLACE */ PROCEDURE confirm_named(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 READS SQL DATA
@@ -222,16 +222,16 @@ BEGIN
 END
 //
 -- In the session that has it: frees the lock. A row: whether it was held.
-DROP PROCEDURE IF EXISTS release_named
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS release_named */
 //
-CREATE PROCEDURE release_named(resource LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE release_named(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SELECT COALESCE(RELEASE_LOCK(lock_name(CAST(resource AS BINARY))), 0) AS was_held
 //
 -- Sets when the lease of this claim ends; ttl_text null: now. A row: whether the claim had it still.
-DROP PROCEDURE IF EXISTS set_end
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS set_end */
 //
-CREATE PROCEDURE set_end(
+CREATE /*M! OR REPLACE */ PROCEDURE set_end(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, ttl_text LONGTEXT CHARACTER SET utf8mb4, is_anybodys BOOLEAN)
 MODIFIES SQL DATA
@@ -267,18 +267,18 @@ BEGIN
 END
 //
 -- A lease of ttl_ms from now. A row: 0 where it was lost.
-DROP PROCEDURE IF EXISTS renew
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS renew */
 //
-CREATE PROCEDURE renew(
+CREATE /*M! OR REPLACE */ PROCEDURE renew(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4, ttl_ms LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 CALL set_end(resource, token, holder, COALESCE(ttl_ms, ''), FALSE)
 //
 -- Frees the lock if the claim still holds it. A row: 0 where it does not.
-DROP PROCEDURE IF EXISTS release_lease
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS release_lease */
 //
-CREATE PROCEDURE release_lease(
+CREATE /*M! OR REPLACE */ PROCEDURE release_lease(
   resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
   holder LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
@@ -286,17 +286,17 @@ CALL set_end(resource, token, holder, NULL, FALSE)
 //
 -- Ends the present lease, whichever claim has it. A row: 0 where there is none; and the session to be ended (KILL) where one
 -- keeps it, which goes on until then.
-DROP PROCEDURE IF EXISTS end_lease
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS end_lease */
 //
-CREATE PROCEDURE end_lease(resource LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE end_lease(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL set_end(resource, 1, '', NULL, TRUE)
 //
 -- Draws a number and grants nothing, or only lifts the counter to mark. A row: the number that was drawn last.
-DROP PROCEDURE IF EXISTS move_counter
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS move_counter */
 //
-CREATE PROCEDURE move_counter(mark_text LONGTEXT CHARACTER SET utf8mb4, is_drawn BOOLEAN)
+CREATE /*M! OR REPLACE */ PROCEDURE move_counter(mark_text LONGTEXT CHARACTER SET utf8mb4, is_drawn BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
@@ -324,25 +324,25 @@ BEGIN
 END
 //
 -- Lifts the counter, so that every number drawn from now on is higher than mark; never lowers it.
-DROP PROCEDURE IF EXISTS raise_counter
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS raise_counter */
 //
-CREATE PROCEDURE raise_counter(mark LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE raise_counter(mark LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL move_counter(COALESCE(mark, ''), FALSE)
 //
 -- A number, for 'fence init': every token granted before is lower.
-DROP PROCEDURE IF EXISTS draw
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS draw */
 //
-CREATE PROCEDURE draw()
+CREATE /*M! OR REPLACE */ PROCEDURE draw()
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL move_counter(NULL, TRUE)
 //
 -- A row: the lowest token that is held or still to be drawn. No grant is under way meanwhile.
-DROP PROCEDURE IF EXISTS lowest_live
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS lowest_live */
 //
-CREATE PROCEDURE lowest_live()
+CREATE /*M! OR REPLACE */ PROCEDURE lowest_live()
 MODIFIES SQL DATA
 BEGIN
   DECLARE number, live BIGINT;

@@ -6,9 +6,9 @@
 -- Of a trigger. The claim is what admit() left in a variable of the session, which any client can write: it is a claim and
 -- no proof, and judged at every row, by the fence as it is, locked to the end of the transaction. Each table that is named
 -- in here is locked by a LOCK TABLES of the protected one.
-DROP PROCEDURE IF EXISTS require_row
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_row */
 //
-CREATE PROCEDURE require_row(resource LONGTEXT CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE require_row(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
   DECLARE wrong VARCHAR(128) CHARACTER SET utf8mb4 DEFAULT objection(resource);
@@ -47,9 +47,9 @@ BEGIN
 END
 //
 -- Of a row that may have moved from one resource to another.
-DROP PROCEDURE IF EXISTS require_rows
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_rows */
 //
-CREATE PROCEDURE require_rows(
+CREATE /*M! OR REPLACE */ PROCEDURE require_rows(
   old_resource LONGTEXT CHARACTER SET utf8mb4, new_resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 BEGIN
@@ -58,18 +58,18 @@ BEGIN
 END
 //
 -- The same after it was written: only a later trigger can have moved it since the other was judged.
-DROP PROCEDURE IF EXISTS require_row_after
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_row_after */
 //
-CREATE PROCEDURE require_row_after(
+CREATE /*M! OR REPLACE */ PROCEDURE require_row_after(
   old_resource LONGTEXT CHARACTER SET utf8mb4, new_resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 IF NOT CAST(old_resource AS BINARY) <=> CAST(new_resource AS BINARY) THEN CALL require_row(new_resource); END IF
 //
 -- What is wrong is told twice: as a statement that fails with it, because in a pipe the second client's end is the one that
 -- counts, and as an error.
-DROP PROCEDURE IF EXISTS fail_protect
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS fail_protect */
 //
-CREATE PROCEDURE fail_protect(sentence VARCHAR(128) CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE fail_protect(sentence VARCHAR(128) CHARACTER SET utf8mb4)
 NO SQL
 BEGIN
   SELECT CONCAT('SIGNAL SQLSTATE ''22023'' SET MESSAGE_TEXT = ''', REPLACE(sentence, '''', ''''''), ''';') AS statement;
@@ -82,9 +82,9 @@ END
 -- setting of a session may alter. It is judged before the row is written, because within a stored function or trigger that
 -- handles errors the server keeps a row that is refused afterwards; and afterwards, because a later trigger may have made
 -- another row of it.
-DROP PROCEDURE IF EXISTS protect
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS protect */
 //
-CREATE PROCEDURE protect(
+CREATE /*M! OR REPLACE */ PROCEDURE protect(
   db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4,
   expression VARCHAR(2000) CHARACTER SET utf8mb4)
 READS SQL DATA
@@ -136,21 +136,23 @@ BEGIN
   UNION ALL SELECT 'UNLOCK TABLES;' FROM DUAL WHERE NOT can_replace;
 END
 //
-DROP FUNCTION IF EXISTS trigger_name
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS trigger_name */
 //
-CREATE FUNCTION trigger_name(
+CREATE /*M! OR REPLACE */ FUNCTION trigger_name(
   db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4,
   event VARCHAR(8) CHARACTER SET utf8mb4) RETURNS VARCHAR(200) CHARACTER SET utf8mb4 DETERMINISTIC NO SQL
 RETURN CONCAT('`', REPLACE(db, '`', '``'), '`.fenceguard_', event, '_', MD5(table_name))
 //
 -- Rows: the statements that take the protection off.
-DROP PROCEDURE IF EXISTS unprotect
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS unprotect */
 //
-CREATE PROCEDURE unprotect(db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4)
+CREATE /*M! OR REPLACE */ PROCEDURE unprotect(db VARCHAR(64) CHARACTER SET utf8mb4, table_name VARCHAR(64) CHARACTER SET utf8mb4)
 NO SQL
 SELECT CONCAT('DROP TRIGGER IF EXISTS ', trigger_name(db, table_name, e.event), ';') AS statement
 FROM (SELECT 'insert' AS event UNION ALL SELECT 'update' UNION ALL SELECT 'delete' UNION ALL SELECT 'inserted'
       UNION ALL SELECT 'updated') e
+//
+SET SESSION lock_wait_timeout = DEFAULT, innodb_lock_wait_timeout = DEFAULT
 //
 -- Tells the one who installs what was lost.
 CALL require_floor((SELECT n.floor_token FROM namespace n))
