@@ -3,8 +3,8 @@
 // The token source sqlite:PATH: a lease table and one counter in a file. Several processes may use the file
 // at once; SQLite's write lock orders their grants. Calls of one process share commits.
 //
-// Times to live are counted by the machine's clock since boot, so that a change of the wall clock moves no
-// lease; a reboot ends all leases. The file must be on a local disk.
+// Times to live are counted by the machine's clock since boot, so that a change of the wall clock or another
+// time namespace moves no lease; a reboot ends all leases. The file must be on a local disk.
 
 #include <memory>
 

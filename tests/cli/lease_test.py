@@ -44,6 +44,27 @@ class OverASource(support.BinaryTest):
         self.assertIn('"held"', done.stdout)
         self.assertIn("held", done.stderr)
 
+    def test_a_lease_is_held_in_every_time_namespace_for_the_same_time(self):
+        root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        tomorrow = ["unshare", *root, "--time", "--monotonic", "86400", "--boottime", "86400", "--fork"]
+        tried = support.subprocess.run([*tomorrow, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode == 1:
+            self.skipTest(f"this machine does not allow a time namespace: {tried.stderr.strip()}")
+
+        def there(status, *arguments):
+            done = support.subprocess.run([*tomorrow, support.BINARY, *arguments, "--json"], cwd=self.folder,
+                                          env=support.environment(), capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            return support.json.loads(done.stdout)
+        for resource, granting, other in (("here", self.expect_json, there), ("there", there, self.expect_json)):
+            lease = granting(0, "lease", "acquire", *self.WAY, "--resource", resource, "--ttl", "24m")
+            held = other(1, "lease", "acquire", *self.WAY, "--resource", resource, "--wait", "0s")
+            self.assertEqual(held["verdict"], "held")
+            shown = other(0, "lease", "show", *self.WAY, "--resource", resource)
+            self.assertEqual(shown["token"], lease["token"])
+            self.assertLessEqual(shown["remaining_ms"], lease["ttl_ms"])
+            self.assertIn(resource, [one["resource"] for one in other(0, "lease", "list", *self.WAY)["leases"]])
+
     def test_waiting_takes_the_lock_when_it_is_free(self):
         first = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a", "--ttl", "24m")
         waiter = self.start("lease", "acquire", *self.WAY, "--resource", "a", "--wait", "30s", "--json")

@@ -1,6 +1,7 @@
 #include "adapters/sqlite/lock/lease_table.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -19,10 +20,29 @@ std::string read_boot_id() {
   return id;
 }
 
+// By how much this process's time namespace shows more than the machine's clock since boot.
+std::chrono::nanoseconds read_clock_offset() {
+  static constexpr auto of_the_machine = "time:[4026531834]";  // PROC_TIME_INIT_INO of the kernel
+  std::error_code error;
+  const auto name = std::filesystem::read_symlink("/proc/self/ns/time", error);
+  if (error == std::errc::no_such_file_or_directory || name == of_the_machine) return {};
+  // The offsets in the file are those of the namespace that children get.
+  if (!error && name == std::filesystem::read_symlink("/proc/self/ns/time_for_children", error)) {
+    std::ifstream file{"/proc/self/timens_offsets"};
+    std::string clock;
+    for (std::int64_t seconds = 0, rest = 0; file >> clock >> seconds >> rest;)
+      if (clock == "boottime") return std::chrono::seconds{seconds} + std::chrono::nanoseconds{rest};
+  }
+  throw Unavailable(
+      "this process has a time namespace of its own, and /proc/self/timens_offsets does not tell its offset "
+      "from the machine's clock: leases need it to know when they end");
+}
+
 }  // namespace
 
 LeaseTable::LeaseTable(sqlite3* connection)
     : boot_id_{read_boot_id()},
+      clock_offset_{read_clock_offset()},
       find_{connection,
             "SELECT token, holder, expires_ms FROM fenceguard_lease WHERE resource = ?1 AND boot_id = ?2 AND "
             "expires_ms > ?3"},
@@ -35,8 +55,9 @@ LeaseTable::LeaseTable(sqlite3* connection)
       load_counter_{connection, "SELECT last, checksum FROM fenceguard_counter WHERE id = 1"},
       store_counter_{connection, "INSERT OR REPLACE INTO fenceguard_counter VALUES (1, ?1, ?2)"} {}
 
-std::int64_t LeaseTable::now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(BootClock::now().time_since_epoch()).count();
+std::int64_t LeaseTable::now_ms() const {
+  const auto now = BootClock::now().time_since_epoch() - clock_offset_;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
 std::optional<LeaseRecord> LeaseTable::find(const Resource& resource) {

@@ -3,6 +3,10 @@
 // LeaseTable: the lease recipe in SQLite. A lease is a row with an expiry; a token is drawn from one counter
 // of the file in the transaction that grants. All within the caller's write transaction, which orders grants.
 //
+// A row's time is that of the machine, whatever time namespace a process is in: each takes its namespace's
+// offset off what its clock shows. Were the namespace a part of the row's key, as the boot is, a lease of
+// another one would count as one from an earlier boot, and be granted again.
+//
 // Not thread-safe.
 
 #include <chrono>
@@ -17,10 +21,8 @@ namespace fenceguard::sqlite {
 
 class LeaseTable {
  public:
+  // Throws Unavailable where the machine's boot or the namespace's offset cannot be read.
   explicit LeaseTable(sqlite3* connection);
-
-  // Milliseconds of the machine's clock since boot.
-  [[nodiscard]] static std::int64_t now_ms();
 
   [[nodiscard]] std::variant<Grant, Held> acquire(const Resource& resource, const Holder& holder,
                                                   std::chrono::milliseconds ttl);
@@ -44,11 +46,14 @@ class LeaseTable {
   [[nodiscard]] std::int64_t last_drawn() { return counter(); }
 
  private:
+  // Milliseconds of the machine's clock since boot.
+  [[nodiscard]] std::int64_t now_ms() const;
   void store(const Claim& claim, std::chrono::milliseconds ttl);
   [[nodiscard]] std::int64_t counter();
   void store_counter(std::int64_t last);
 
   std::string boot_id_;
+  std::chrono::nanoseconds clock_offset_;  // of the process's time namespace
   Statement find_;
   Statement store_;
   Statement remove_;

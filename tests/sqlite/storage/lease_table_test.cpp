@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "adapters/sqlite/file/schema.hpp"
+#include "guard/support/clock.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -37,6 +40,22 @@ TEST(LeaseTable, AListingRemovesTheExpiredRowsThatItMeets) {
   EXPECT_EQ(live, (std::vector<std::string>{"b/0000", "b/1500x", "b/x"}));
   EXPECT_EQ(parts, 3);
   EXPECT_EQ(rows_in(database.handle()), 5);
+}
+
+TEST(LeaseTable, ARowOfAnOlderVersionIsALeaseUntilItsTimeOfThisBoot) {
+  Database database{":memory:", Database::Mode::create};
+  install(database.handle());
+  std::string boot_id;
+  std::ifstream{"/proc/sys/kernel/random/boot_id"} >> boot_id;
+  const auto now = BootClock::now().time_since_epoch();
+  const auto in_an_hour = std::chrono::floor<std::chrono::milliseconds>(now + std::chrono::hours{1}).count();
+  Statement row{database.handle(), "INSERT INTO fenceguard_lease VALUES (?1, 7, 'h', ?2, ?3)"};
+  row.bind(std::string_view{"held"}, in_an_hour, std::string_view{boot_id}).run();
+  row.bind(std::string_view{"expired"}, std::int64_t{1}, std::string_view{boot_id}).run();
+  LeaseTable table{database.handle()};
+  ASSERT_TRUE(table.find(Resource{"held"}));
+  EXPECT_LE(table.find(Resource{"held"})->remaining, std::chrono::hours{1});
+  EXPECT_FALSE(table.find(Resource{"expired"}));
 }
 
 TEST(LeaseTable, AListingEndsWithTheFirstLeaseBeyondItsPage) {
