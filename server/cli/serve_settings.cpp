@@ -203,7 +203,10 @@ std::vector<Setting> serve_settings() {
        "how long a connection may stay idle; left out, without end in front of Redis, whose clients pool "
        "them"},
       {"header-timeout", duration, "TIME", "10s", "how long a header block may take"},
-      {"body-timeout", duration, "TIME", "60s", "how long a body may take"},
+      {"body-timeout", duration, "TIME", "60s",
+       "how long a body may take; in front of PostgreSQL and Redis, how long the server may say nothing to a "
+       "client "
+       "that has gone, of what it had sent before"},
       {"log-level", text, "LEVEL", "info", "trace, debug, info, warning, error or off; on stderr"},
       {"example-config", flag, "", "", "print an INI file with every default, commented out"},
       config_setting,

@@ -14,6 +14,7 @@ constexpr std::size_t linger_bytes_max = 32 * 1024 * 1024;
 // A cancel between the end of a wait and the coroutine that goes on hits nothing, and the next wait would be
 // one without a deadline.
 constexpr std::chrono::milliseconds cancel_again_after{20};
+constexpr std::chrono::milliseconds look_for_end_after{500};
 
 }  // namespace
 
@@ -64,7 +65,7 @@ Task<void> Connection::linger() {
 }
 
 bool Connection::is_peer_gone() noexcept {
-  return is_peer_gone_ || is_cut_ || transport_.is_ended();
+  return is_peer_gone_ || is_cut_ || transport_.is_ended() || transport_.is_hung_up();
 }
 
 void Connection::watch(std::shared_ptr<void> owner, std::size_t bytes_max, std::function<void()> gone) {
@@ -91,6 +92,7 @@ Task<void> Connection::watch_peer(std::shared_ptr<void> owner, std::size_t bytes
       tell_gone();
       break;
     }
+    if (is_watch_wanted_) co_await look_for_end();
   } catch (...) {
     // Out of memory: the connection is not watched then.
   }
@@ -105,9 +107,23 @@ Task<void> Connection::watch_peer(std::shared_ptr<void> owner, std::size_t bytes
   if (!is_posted) wakeup_.wake();
 }
 
+// The end behind bytes that are left where they are.
+Task<void> Connection::look_for_end() {
+  Timer pause{loop_.context()};
+  pause_ = &pause;
+  while (is_watch_wanted_ && !is_peer_gone_) {
+    pause.expires_after(look_for_end_after);
+    (void)co_await pause.async_wait(as_result);
+    is_peer_gone_ = is_watch_wanted_ && transport_.is_hung_up();
+  }
+  pause_ = nullptr;
+  if (is_peer_gone_) tell_gone();
+}
+
 Task<void> Connection::stop_watching() {
   is_watch_wanted_ = false;
   gone_ = nullptr;
+  if (pause_ != nullptr) pause_->cancel();
   transport_.cancel();
   while (is_watching_) co_await wakeup_.wait();
 }

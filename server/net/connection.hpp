@@ -48,7 +48,8 @@ class Connection {
   [[nodiscard]] Task<void> linger();
 
   // Has gone called if the client goes away before stop_watching(). It reads ahead, up to bytes_max in the
-  // buffer, because bytes that stay in the socket would hide the client's end. owner is kept meanwhile.
+  // buffer, because bytes that stay in the socket hide the client's end; behind those it looks now and then.
+  // owner is kept meanwhile.
   void watch(std::shared_ptr<void> owner, std::size_t bytes_max, std::function<void()> gone);
   [[nodiscard]] bool is_watching() const noexcept { return is_watching_; }
   [[nodiscard]] Task<void> stop_watching();
@@ -71,6 +72,7 @@ class Connection {
 
  private:
   Task<void> watch_peer(std::shared_ptr<void> owner, std::size_t bytes_max);
+  Task<void> look_for_end();
   void tell_gone() noexcept;
 
   Loop& loop_;
@@ -78,6 +80,7 @@ class Connection {
   ReadBuffer buffer_;
   Wakeup wakeup_;
   std::function<void()> gone_;
+  Timer* pause_ = nullptr;  // of the watch, between two looks
   SteadyTime deadline_ = SteadyTime::max();
   bool is_late_ = false;
   bool is_watching_ = false;

@@ -25,8 +25,12 @@ constexpr std::int64_t beyond_limit_max = 16;
 constexpr std::chrono::milliseconds pause_when_out_of_resources{100};
 
 using ReuseAddress = asio::detail::socket_option::boolean<SOL_SOCKET, SO_REUSEADDR>;
-// Connections inherit it.
+// Connections inherit these.
 using NoDelay = asio::detail::socket_option::boolean<IPPROTO_TCP, TCP_NODELAY>;
+using KeepAlive = asio::detail::socket_option::boolean<SOL_SOCKET, SO_KEEPALIVE>;
+using ProbeAfter = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
+using ProbeEach = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
+using ProbesMax = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
 
 std::string sentence(const boost::system::error_code& code) {
   if (code == error::address_in_use)
@@ -99,6 +103,11 @@ void Listener::bind_to(const Endpoint& endpoint, boost::system::error_code& code
   if (endpoint.protocol().family() != AF_UNIX) {
     acceptor_.set_option(ReuseAddress{true}, ignored);
     acceptor_.set_option(NoDelay{true}, ignored);
+    // A client whose machine has gone says nothing, and is found out within a minute and a half.
+    acceptor_.set_option(KeepAlive{true}, ignored);
+    acceptor_.set_option(ProbeAfter{60}, ignored);
+    acceptor_.set_option(ProbeEach{10}, ignored);
+    acceptor_.set_option(ProbesMax{3}, ignored);
   }
   acceptor_.bind(endpoint, code);
   if (!code) acceptor_.listen(backlog, code);

@@ -21,7 +21,7 @@ constexpr std::size_t kept_bytes_max = 4 * 1024;
 constexpr std::chrono::seconds login_max{60};  // as PostgreSQL's authentication_timeout
 // For what is left to be sent to a client whose session is over.
 constexpr std::chrono::seconds parting_max{10};
-constexpr std::chrono::seconds server_look_after{2};
+constexpr std::chrono::seconds server_look_after{2}, client_look_after{1};
 
 void free_memory(std::string& text) {
   text.clear();
@@ -71,7 +71,7 @@ void Session::finish() {
 }
 
 net::SteadyTime Session::deadline() const noexcept {
-  return std::min(client_->deadline(), looks_at_server_);
+  return std::min({client_->deadline(), looks_at_server_, looks_at_client_});
 }
 
 // One deadline for whatever is waited for: before the client is let in that may be the server.
@@ -81,10 +81,15 @@ void Session::expire(net::SteadyTime now) {
     is_look_due_ = true;
     wake();
   }
+  if (looks_at_client_ <= now) {
+    looks_at_client_ = net::SteadyTime::max();
+    wake();
+  }
   const bool is_due = client_->deadline() <= now;
   client_->expire(now);
-  if (!is_due || is_reading_server_) return;
-  server_->cancel();
+  if (!is_due) return;
+  if (is_client_gone_) return cut();
+  if (!is_reading_server_) server_->cancel();
 }
 
 net::Task<void> Session::run() {
@@ -105,7 +110,7 @@ net::Task<void> Session::run() {
         flush();
       }
     }
-    // What a client sent that has gone is done, however long that takes.
+    // What a client sent that has gone is done, for as long as the server goes on with it.
     if (!is_client_gone_ || to_client_.is_sending) client_->set_deadline(parting_max);
     if (!refusal_.empty()) (void)co_await client_->transport().write_all(refusal_, {});
     // What was said last is sent, unless it cannot be.
@@ -142,9 +147,13 @@ void Session::begin(Startup startup) {
 // Until nothing more is to be taken from the client.
 net::Task<void> Session::read_client() {
   for (;;) {
-    while (!is_cut_ && !relay_->is_over() && !is_server_gone_ &&
-           (!relay_->takes_client() || to_server_.sending.size() + relay_->to_server().size() > pause_bytes))
+    while (
+        !is_cut_ && !relay_->is_over() && !is_server_gone_ &&
+        (!relay_->takes_client() || to_server_.sending.size() + relay_->to_server().size() > pause_bytes)) {
+      look_at_client();
       co_await client_->wakeup().wait();
+    }
+    looks_at_client_ = net::SteadyTime::max();
     if (is_cut_ || relay_->is_over() || is_server_gone_) break;
     if (client_->buffer().empty()) {
       client_->buffer().shrink();
@@ -153,6 +162,7 @@ net::Task<void> Session::read_client() {
         if (arrival == net::Connection::Arrival::late && !relay_->is_ready())
           relay_->end("08006", "canceling authentication due to timeout");
         is_client_gone_ = !relay_->is_over() && !is_server_gone_;
+        if (is_client_gone_) client_->set_deadline(shared_->context.limits.body_max);
         break;
       }
     }
@@ -209,6 +219,16 @@ void Session::look_at_server() {
   loop_.arm(looks_at_server_);
 }
 
+// While nothing is read from the client, its end does not come through. What it sent before is done, for as
+// long as the server goes on with it.
+void Session::look_at_client() {
+  if (is_client_gone_ || looks_at_client_ != net::SteadyTime::max()) return;
+  is_client_gone_ = client_->transport().is_hung_up();
+  if (is_client_gone_) return client_->set_deadline(shared_->context.limits.body_max);
+  looks_at_client_ = std::chrono::steady_clock::now() + client_look_after;
+  loop_.arm(looks_at_client_);
+}
+
 void Session::stop_reading_client() noexcept {
   if (!to_client_.is_sending) return client_->cancel();
   try {
@@ -226,6 +246,7 @@ void Session::relay_safely(bool is_from_client, std::string_view bytes) noexcept
       relay_->from_client(bytes);
     } else {
       relay_->from_server(bytes);
+      if (is_client_gone_) client_->set_deadline(shared_->context.limits.body_max);
     }
     if (!was_ready && relay_->is_ready()) client_->clear_deadline();
     look_again();

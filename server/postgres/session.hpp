@@ -72,6 +72,7 @@ class Session final : public net::Session, private RelayObserver {
   [[nodiscard]] net::Task<void> send_rest(net::Transport& transport, std::string& out, Outlet& outlet);
   void look_again();
   void look_at_server();
+  void look_at_client();
   // Ends the present wait for the client's bytes; what is being sent to it goes on, for a while.
   void stop_reading_client() noexcept;
   void wake();
@@ -92,6 +93,7 @@ class Session final : public net::Session, private RelayObserver {
   std::string refusal_;                                       // before there is a relay
   std::string peer_;
   std::size_t host_ = 0;  // that it is connected to
+  net::SteadyTime looks_at_client_ = net::SteadyTime::max();
   bool is_look_due_ = false;
   bool is_client_gone_ = false, is_server_gone_ = false;
   bool is_reading_server_ = false, is_draining_ = false, is_cut_ = false, is_over_ = false;

@@ -22,6 +22,7 @@ constexpr std::size_t output_pause_bytes = 1024 * 1024;
 constexpr std::size_t request_bytes_a_read = 16 * 1024;
 constexpr std::size_t subscriber_bytes_max = 32 * 1024 * 1024;  // that wait for one; as Redis has it
 constexpr std::size_t kept_answer_bytes_max = 4 * 1024;
+constexpr std::chrono::milliseconds client_look_after{1000};  // whether it has gone, while it is not read
 // As Redis has them.
 constexpr RequestLimits limits_before_login{
     .bytes_max = 16 * 1024, .words_max = 10, .which = "unauthenticated"};
@@ -80,8 +81,11 @@ net::Task<void> Session::run() {
       goes_on = co_await read();
       if (goes_on) pump();
     }
-    // A client that has ended its side is still answered; what waits for others ends with it.
-    while (!is_ending_ && !connection_.is_cut() && (relay_.is_answering() || is_sending_ || !out_.empty()))
+    // A client that has ended its side is still answered, where that comes; what waits for others ends with
+    // it.
+    if (!is_ending_) connection_.set_deadline(shared_->context.limits.body_max);
+    while (!is_ending_ && !connection_.is_cut() && !connection_.is_late() &&
+           (relay_.is_answering() || is_sending_ || !out_.empty()))
       co_await connection_.wakeup().wait();
     // What was answered is sent, unless the client is gone, or takes nothing.
     if (is_ending_) connection_.set_deadline(shared_->context.limits.write_max);
@@ -118,12 +122,29 @@ bool Session::borrow_claims() {
   return false;
 }
 
+bool Session::is_full() noexcept {
+  return !is_ending_ && !connection_.is_cut() && !takes_requests() &&
+         connection_.buffer().size() >= ahead_bytes_max;
+}
+
+// While nothing is read from the client its end does not come through. False: it has gone, and what it sent
+// last waits for others, or for a server that does not answer.
+net::Task<bool> Session::wait_for_room() {
+  for (auto left = shared_->context.limits.body_max; is_full();) {
+    connection_.set_deadline(client_look_after);
+    co_await connection_.wakeup().wait();
+    const bool is_gone = connection_.is_late() && connection_.transport().is_hung_up();
+    connection_.clear_deadline();
+    if (is_gone) left -= client_look_after;
+    if (is_gone && (!relay_.is_answering() || left.count() <= 0)) co_return false;
+  }
+  co_return true;
+}
+
 // False: the end.
 net::Task<bool> Session::read() {
-  while (!is_ending_ && !connection_.is_cut() && !takes_requests() &&
-         connection_.buffer().size() >= ahead_bytes_max)
-    co_await connection_.wakeup().wait();
-  if (is_ending_ || connection_.is_cut()) co_return false;
+  const bool has_room = !is_full() || co_await wait_for_room();
+  if (!has_room || is_ending_ || connection_.is_cut()) co_return false;
   const auto idle = shared_->context.limits.idle_max;
   if (idle.count() > 0 && relay_.is_idle()) connection_.set_deadline(idle);
   auto& buffer = connection_.buffer();
@@ -137,7 +158,9 @@ net::Task<bool> Session::read() {
 }
 
 void Session::expire(net::SteadyTime now) {
+  const bool is_due = connection_.deadline() <= now;
   connection_.expire(now);
+  if (is_due && !is_over_) schedule();
 }
 
 void Session::begin_drain() {

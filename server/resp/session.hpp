@@ -77,6 +77,8 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   // False, and the client is told: what is to be held for it is not held.
   [[nodiscard]] bool borrow_claims();
   [[nodiscard]] net::Task<bool> read();
+  [[nodiscard]] net::Task<bool> wait_for_room();
+  [[nodiscard]] bool is_full() noexcept;
   void finish();
   // Takes what requests there are, as far as the relay takes them now.
   void pump();

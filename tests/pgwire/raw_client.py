@@ -1,5 +1,6 @@
 """A client that speaks PostgreSQL's protocol message by message, for what no driver does."""
 
+import contextlib
 import socket
 import struct
 
@@ -66,6 +67,11 @@ class RawClient:
         body = struct.pack("!i", 196608) + b"".join(text(name) + text(value) for name, value in parameters) + b"\0"
         self.send(struct.pack("!i", len(body) + 4) + body)
         return self.until(b"Z")
+
+    def end_sending(self):
+        """Its own side ends; it still reads."""
+        with contextlib.suppress(OSError):  # the other side was faster
+            self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self):
         """Closes it so that the other side sees a broken connection."""

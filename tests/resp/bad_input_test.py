@@ -352,6 +352,37 @@ class Connections(RespTest):
             client.close()
         wait_until(lambda: self.is_served(sidecar), what="a place for a client")
 
+    def has_clients(self, sidecar):
+        port = f":{int(sidecar.data.rpartition(':')[2]):04X}"
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            links = [line.split() for line in file]
+        return any(link[1].endswith(port) and link[3] in ("01", "08") for link in links)  # ESTABLISHED, CLOSE-WAIT
+
+    def test_client_that_goes_while_its_command_waits_leaves_nothing(self):
+        """Behind more than is read ahead, too, which hides its end."""
+        sidecar = self.sidecar()
+        for pipelined in (0, 8_000):
+            client = self.client(sidecar)
+            client.send(("XREAD", "BLOCK", "0", "STREAMS", "nosuch", "$"))
+            wait_until(lambda: "cmd=xread" in self.server.cli("CLIENT", "LIST"), what="a command that waits")
+            client.send_bytes(encoded("PING") * pipelined)
+            client.close()
+            wait_until(lambda: "cmd=xread" not in self.server.cli("CLIENT", "LIST"), what="an end of what waits for nobody")
+            wait_until(lambda: not self.has_clients(sidecar), what="an end of its connection")
+
+    def test_client_that_goes_while_the_server_says_nothing_leaves_nothing(self):
+        server = self.own_server()
+        self.initialise(server)
+        sidecar = self.sidecar("--body-timeout", "1s", url=server.url("/0?timeout=2m"))
+        server.pause()
+        for pipelined in (0, 8_000):
+            client = self.client(sidecar)
+            client.send(("GET", "k"))
+            client.send_bytes(encoded("PING") * pipelined)
+            client.close()
+        wait_until(lambda: not self.has_clients(sidecar), what="an end of their connections")
+        server.resume()
+
     def is_served(self, sidecar):
         with Client(sidecar.data) as client:
             try:

@@ -67,7 +67,10 @@ std::size_t Relay::take_client_message(char type, std::string_view in, std::size
   if (type == 'd' || type == 'c' || type == 'f') {
     // Before the server has said that it copies, it is not known which Sync it swallows; and half of one
     // would take in what we say next. What is left over from a COPY that failed, the server ignores.
-    is_copy_waiting_ = !is_copying_in_ && (is_held() || !expected_.empty());
+    const bool was_held = is_held();
+    is_copy_waiting_ = !is_copying_in_ && (was_held || !expected_.empty());
+    // What it waits for comes only if it is asked for: no Sync of the client's may follow.
+    if (is_copy_waiting_ && !was_held) add_message(to_server_, 'H', {});
     if (is_copy_waiting_) return 0;
     if (type != 'd') is_copying_in_ = false;
     return pass();

@@ -88,6 +88,35 @@ TEST_F(WatchTest, DisconnectBehindPipelinedBytesIsSeen) {
   held.reply({});
 }
 
+TEST_F(WatchTest, DisconnectBehindMoreThanIsReadAheadIsSeen) {
+  const std::string request =
+      fmt::format("GET /next HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", std::string(8000, 'x'));
+  RawClient client{address};
+  auto held = ask(client);
+  held.caller->watch([this] { ++gone; });
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(client.send(request));
+  client.close();
+  EXPECT_TRUE(eventually([&] { return gone == 1; }));
+  held.reply(lease());
+  EXPECT_TRUE(eventually([&] { return undelivered == 1; }));
+}
+
+TEST_F(WatchTest, AnswerWaitsForNoLookBehindPipelinedBytes) {
+  const std::string request =
+      fmt::format("GET /next HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", std::string(8000, 'x'));
+  RawClient client{address};
+  auto held = ask(client);
+  held.caller->watch([this] { ++gone; });
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(client.send(request));
+  held.reply(lease());
+  EXPECT_EQ(client.receive().body, "lease");
+  for (int i = 0; i < 10; ++i) {
+    handler.take().reply(text_response("next"));
+    EXPECT_EQ(client.receive().body, "next");
+  }
+  EXPECT_EQ(gone, 0);
+}
+
 TEST_F(WatchTest, WatchingAClosedConnectionReportsAtOnce) {
   RawClient client{address};
   auto held = ask(client);

@@ -353,6 +353,19 @@ TEST_F(RelayTest, CopyGoesOnAfterASyncThatTheServerSwallows) {
   EXPECT_TRUE(relay->is_idle());
 }
 
+TEST_F(RelayTest, CopyDataOfNoCopyAsksForTheAnswersThatItWaitsFor) {
+  for (const Message& stray : {Message{'d', "1\n"}, Message{'c', ""}, Message{'f', text({"no"})}}) {
+    begin_fenced();
+    client({parse("", "INSERT"), bind("", ""), execute()});
+    (void)sent();
+    client({stray});
+    EXPECT_EQ(sent(), (Messages{{'H', ""}}));
+    server(joined(opening_answers(), {{'1', ""}, {'2', ""}, done("INSERT 0 1")}));
+    EXPECT_EQ(sent(), Messages{stray});
+    EXPECT_TRUE(relay->has_relayed_all());
+  }
+}
+
 TEST_F(RelayTest, SyncBehindWhatMakesACopyFailIsNotSwallowed) {
   begin_fenced();
   client({parse("", "copy t from stdin"), bind("", ""), execute(), parse("", "select 1"), bind("", ""),
