@@ -55,6 +55,7 @@ struct SidecarOptions {
   // data side is PostgreSQL's or Redis's.
   std::vector<Resource> hold{};
   std::chrono::milliseconds hold_ttl{10'000};
+  bool hold_takes_any_program = false;  // also one that may have begun before the lease was taken
   // Cuts old holders off, where the storage is behind lanes; null: they are only refused. REQUIRES: it
   // outlives the storage.
   std::shared_ptr<Fencer> fencer{};

@@ -71,6 +71,8 @@ bool is_postgres(const Url& storage) {
 void require_hold_usable(const Settings& settings, const Url& storage, const SidecarOptions& options) {
   if (options.hold.empty()) {
     if (settings.text("hold-ttl") != "10s") throw InvalidInput("--hold-ttl is for the leases of --hold");
+    if (settings.text("hold-reconnect") != "refuse")
+      throw InvalidInput("--hold-reconnect is for the clients of --hold");
     return;
   }
   if (!is_postgres(storage) && !is_redis(storage))
@@ -80,6 +82,11 @@ void require_hold_usable(const Settings& settings, const Url& storage, const Sid
   if (is_postgres(storage) && settings.text("unfenced") != "read")
     throw InvalidInput("--unfenced has nothing to say beside --hold: every session has the held claims");
   require_sensible_ttl(options.hold_ttl);
+}
+
+bool takes_any_program(const std::string& reconnect) {
+  if (reconnect != "refuse" && reconnect != "allow") throw InvalidInput("--hold-reconnect: refuse or allow");
+  return reconnect == "allow";
 }
 
 Permissions permissions_of(const Settings& settings, const Url& storage) {
@@ -141,6 +148,11 @@ std::vector<Setting> serve_settings() {
        "writes under it, or is refused while another holds it",
        true},
       {"hold-ttl", duration, "TIME", "10s", "time to live of the leases of --hold"},
+      {"hold-reconnect", text, "WHICH", "refuse",
+       "a program that may have begun before the lease of --hold was taken: refuse it until it says that it "
+       "begins anew, or allow. Danger: its driver connects again unnoticed after a loss, and writes from "
+       "what "
+       "was read before are admitted. Allow only where each transaction reads what it writes from"},
       {"init", flag, "", "", "create missing state: draw a number from --source and make it the floor"},
       {"resource-depth", number, "N", "0",
        "the first N segments of a path are the resource; 0: all of them. Kept with the fences: another is "
@@ -252,6 +264,7 @@ SidecarOptions sidecar_options(const Settings& settings, const Url& storage) {
   options.permissions = permissions_of(settings, storage);
   for (const auto& name : settings.list("hold")) options.hold.emplace_back(name);
   options.hold_ttl = settings.duration("hold-ttl");
+  options.hold_takes_any_program = takes_any_program(settings.text("hold-reconnect"));
   require_hold_usable(settings, storage, options);
   options.data_password = password_in(settings.text("data-password-file"));
   options.data_limits.idle_max = settings.duration("idle-timeout");

@@ -204,9 +204,20 @@ void Metrics::set_held(std::int64_t token) {
     held_ = &add_gauge(*registry_, "fenceguard_held", "1 while the leases of --hold are held, else 0");
     held_token_ =
         &add_gauge(*registry_, "fenceguard_held_token", "The highest token of those leases; 0: none");
+    older_programs_ = &prometheus::BuildCounter()
+                           .Name("fenceguard_hold_refusals_total")
+                           .Help(
+                               "Connections that were refused what --hold holds, because their program began "
+                               "before the lease, or cannot be seen")
+                           .Register(*registry_)
+                           .Add({});
   }
   held_->Set(token > 0 ? 1 : 0);
   held_token_->Set(static_cast<double>(token));
+}
+
+void Metrics::count_older_program() {
+  older_programs_->Increment();
 }
 
 Metrics::VerdictCounts Metrics::verdict_counts() const {

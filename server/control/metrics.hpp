@@ -85,6 +85,9 @@ class Metrics {
   // The highest token that is held for all clients; 0: none is. Not told before the first call, which comes
   // before all others.
   void set_held(std::int64_t token);
+  // A connection was refused what is held, because its program may be older. REQUIRES: set_held() came
+  // before.
+  void count_older_program();
 
   // How often each verdict was given since the start, in the order of verdict_words().
   static constexpr std::size_t verdict_count = 9;
@@ -111,6 +114,7 @@ class Metrics {
   prometheus::Gauge* ready_;
   prometheus::Gauge* held_ = nullptr;
   prometheus::Gauge* held_token_ = nullptr;
+  prometheus::Counter* older_programs_ = nullptr;
   prometheus::Gauge* in_flight_;
   prometheus::Gauge* resources_;
   prometheus::Gauge* floor_;

@@ -115,6 +115,15 @@ void RefusalLog::missing(std::string_view operation, const Resource& resource, c
                trace_of(requester));
 }
 
+void RefusalLog::program_refused(const Resource& resource, std::string_view why, const Requester& requester) {
+  if (!spdlog::should_log(spdlog::level::warn)) return;
+  const auto allowance = take(resource.name(), BootClock::now());
+  if (!allowance.granted) return;
+  spdlog::warn("event=\"connection refused\" resource={} reason={} client={} suppressed={}",
+               fenceguard::quoted(resource.name()), fenceguard::quoted(why), requester.client(),
+               allowance.suppressed);
+}
+
 void RefusalLog::taken_over(const Claim& claim) {
   record([&] {
     return Event{.kind = EventKind::takeover,

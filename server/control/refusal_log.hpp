@@ -54,6 +54,9 @@ class RefusalLog {
   // A write without a token.
   void missing(std::string_view operation, const Resource& resource, const Requester& requester);
 
+  // A connection was not let in under what the sidecar holds; at warning.
+  void program_refused(const Resource& resource, std::string_view why, const Requester& requester);
+
   // A fence was raised, where the ruling that is told does not say so. An event only.
   void taken_over(const Claim& claim);
 

@@ -1,5 +1,6 @@
 #include "server/leases/lease_holder.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -46,7 +47,23 @@ std::string reason_of(const Loss& loss) {
   return "its source says that it is over: it expired there, was released, or was ended";
 }
 
+std::string text_of(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
 }  // namespace
+
+HeldClaims::HeldClaims(std::vector<Claim> held, std::stop_source end,
+                       std::optional<std::chrono::system_clock::time_point> lost_before)
+    : claims{std::move(held)},
+      highest{std::ranges::max(claims, {}, [](const Claim& c) { return c.token; }).token},
+      is_first{!lost_before},
+      history{lost_before
+                  ? fmt::format("the lease was lost at {}; start again from the read", text_of(*lost_before))
+                  : fmt::format("the lease was taken at {}, and what was read before may be older; start "
+                                "again from the read",
+                                text_of(std::chrono::system_clock::now()))},
+      end_{std::move(end)} {}
 
 Ruling LeaseHolder::OwnGuard::advance(const Claim& claim) {
   const auto ruling = StoreGuard{holder_.fences_}.advance(claim.as_own_grant());
@@ -68,7 +85,8 @@ LeaseHolder::LeaseHolder(TokenSource& source, FenceStore& fences, Metrics& metri
       log_{log},
       options_{in_order(std::move(options))},
       absence_{
-          fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources))} {
+          fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources))},
+      programs_{options_.takes_any_program ? nullptr : std::make_unique<ProgramCheck>()} {
   metrics_.set_held(0);
 }
 
@@ -86,6 +104,17 @@ void LeaseHolder::start(std::function<void()> lost, milliseconds limit) {
 std::shared_ptr<HeldClaims> LeaseHolder::present() const {
   const std::scoped_lock lock{mutex_};
   return present_;
+}
+
+net::Task<std::string> LeaseHolder::objection_to(net::Loop& loop, int socket,
+                                                 std::shared_ptr<const HeldClaims> held,
+                                                 std::string client) const {
+  if (!programs_) co_return "";
+  const auto objection = co_await programs_->objection_to(loop, socket, {held->begun});
+  if (objection.empty()) co_return "";
+  metrics_.count_older_program();
+  log_.program_refused(held->claims.front().resource, objection, client);
+  co_return fmt::format("{} ({})", held->history, objection);
 }
 
 void LeaseHolder::stop_taking() {
@@ -150,11 +179,13 @@ bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& 
 
 // Until one of them is lost, or they are to be given back.
 void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source& end) {
-  const auto held = std::make_shared<HeldClaims>(claims, end);
+  const auto held = std::make_shared<HeldClaims>(claims, end, lost_at_);
+  // A program that is started as soon as this is told is seen to have begun later.
+  if (programs_) std::this_thread::sleep_for(net::process_tick());
   {
     const std::scoped_lock lock{mutex_};
     if (!takes_ || end.stop_requested()) return;
-    metrics_.set_held(std::ranges::max(claims, {}, [](const Claim& c) { return c.token; }).token.value());
+    metrics_.set_held(held->highest.value());
     present_ = held;
     has_tried_ = true;
   }
@@ -168,6 +199,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
     metrics_.set_held(0);
   }
   held->is_over_.store(true);
+  lost_at_ = std::chrono::system_clock::now();
   log("\"held no longer\"", claims);
   lost_();
 }

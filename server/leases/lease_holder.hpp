@@ -8,6 +8,10 @@
 // ones never wait for each other. As every loss, ours is a courtesy: what keeps a stale session out is the
 // storage, which has seen the newer token.
 //
+// A connection is of the tenure in which it was opened, and ends with it. But a driver opens the next one by
+// itself, and its program goes on with what it has read: so a connection is let in only where its program is
+// seen to have begun after the tenure did. See ProgramCheck.
+//
 // Thread safety: all calls may be made from any thread.
 
 #include <atomic>
@@ -16,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -27,15 +32,25 @@
 #include "guard/store/storage.hpp"
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
+#include "server/leases/program_check.hpp"
+#include "server/net/loop.hpp"
 
 namespace fenceguard {
 
-// The claims of one time of holding. Clients that began under it end with it.
+// The claims of one tenure. Clients that began under it end with it.
 class HeldClaims {
  public:
-  HeldClaims(std::vector<Claim> held, std::stop_source end) : claims{std::move(held)}, end_{std::move(end)} {}
+  // lost_before: when the tenure before ended; nothing: this is the first.
+  HeldClaims(std::vector<Claim> held, std::stop_source end,
+             std::optional<std::chrono::system_clock::time_point> lost_before);
 
   const std::vector<Claim> claims;  // by their resources' names; at least one
+  const Token highest;              // of theirs; no two tenures have the same
+  // From here on nothing is read that an earlier holder may still overwrite.
+  const BootClock::time_point begun = BootClock::now();
+  const bool is_first;
+  // A sentence for a program that may be older: what happened, and that it starts again from the read.
+  const std::string history;
   // It is lost, or about to be given back.
   [[nodiscard]] bool is_over() const noexcept { return is_over_.load(); }
   // A fence has refused one of them: they are given back, and taken anew. Does not block.
@@ -52,6 +67,7 @@ class LeaseHolder {
   struct Options {
     std::vector<Resource> resources{};  // at least one; each counts once
     std::chrono::milliseconds ttl{10'000};
+    bool takes_any_program = false;  // also one that may be older than the tenure
   };
 
   // All outlive it. Throws InvalidInput for a time to live that makes no sense.
@@ -69,6 +85,11 @@ class LeaseHolder {
   [[nodiscard]] std::shared_ptr<HeldClaims> present() const;
   // A sentence for the client that comes meanwhile.
   [[nodiscard]] const std::string& absence() const noexcept { return absence_; }
+  // Why the program at the other end of socket may not write under held before it says that it begins anew;
+  // empty: it may. client: the host that it comes from. REQUIRES: awaited on the loop's thread.
+  [[nodiscard]] net::Task<std::string> objection_to(net::Loop& loop, int socket,
+                                                    std::shared_ptr<const HeldClaims> held,
+                                                    std::string client) const;
 
   // Takes no lease any more; what is held stays held.
   void stop_taking();
@@ -103,8 +124,10 @@ class LeaseHolder {
   OwnGuard guard_{*this};
   std::string absence_;
   std::function<void()> lost_;
-  std::string last_failure_;  // that was logged; the thread's own
-  mutable std::mutex mutex_;  // guards the next four
+  std::string last_failure_;                                      // that was logged; the thread's own
+  std::optional<std::chrono::system_clock::time_point> lost_at_;  // likewise
+  const std::unique_ptr<ProgramCheck> programs_;                  // null: any may
+  mutable std::mutex mutex_;                                      // guards the next four
   std::shared_ptr<HeldClaims> present_;
   bool takes_ = true;
   bool has_tried_ = false;

@@ -3,8 +3,8 @@
 // server/net moves bytes and knows no protocol: a server has loops, one thread each, and listeners, which
 // accept for a service and spread its sessions over the loops; a connection is a transport (clear or TLS), a
 // read buffer and one deadline, kept by the loop's alarm. Connections without a coroutine are the loop's
-// poller's. tls/ has certificates, read/ what was read and what is left, address.hpp names, client/ how a
-// connection to a server begins, wakeup.hpp a wait between coroutines.
+// poller's. tls/ has certificates, read/ what was read and what is left, address.hpp names, peer/ which
+// process a client is, client/ how a connection to a server begins, wakeup.hpp a wait between coroutines.
 //
 // Here are its Asio types: one thread per io_context, so executors need no type erasure; TCP and Unix sockets
 // share one generic protocol, so that a session is compiled once.

@@ -1,5 +1,7 @@
 #include "server/postgres/session.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -99,7 +101,7 @@ net::Task<void> Session::run() {
     if (startup && is_declined_) {
       refuse("53300", "sorry, too many clients already");
     } else if (startup && !loop_.is_draining()) {
-      begin(*std::move(startup));
+      co_await begin(*std::move(startup));
       if (relay_ && !relay_->is_over() && co_await connect()) {
         is_reading_server_ = true;
         asio::co_spawn(loop_.context(), read_server(), asio::detached);
@@ -131,17 +133,40 @@ net::Task<void> Session::run() {
   finish();
 }
 
-void Session::begin(Startup startup) {
+net::Task<void> Session::begin(Startup startup) {
   auto& options = shared_->options.relay;
   auto& observer = static_cast<RelayObserver&>(*this);
   const auto* holder = shared_->context.holder;
   if (holder == nullptr) {
     relay_.emplace(options, observer, std::move(startup));
-  } else if ((held_claims_ = holder->present())) {
-    relay_.emplace(options, observer, std::move(startup), held_claims_->claims);
-  } else {
-    refuse("57P03", holder->absence());
+    co_return;
   }
+  held_claims_ = holder->present();
+  std::string objection;
+  if (held_claims_ && take_begin(startup) != to_string(held_claims_->highest))
+    objection = co_await holder->objection_to(loop_, client_->transport().descriptor(), held_claims_, peer_);
+  if (is_cut_) co_return;
+  // It may have been lost meanwhile.
+  if (!held_claims_ || held_claims_->is_over()) {
+    refuse("57P03", holder->absence());
+  } else if (!objection.empty()) {
+    refuse_older_program(objection);
+  } else {
+    relay_.emplace(options, observer, std::move(startup), held_claims_->claims);
+  }
+}
+
+// The token is the tenure's alone: what a driver says by itself as it connects again is of an earlier one.
+void Session::refuse_older_program(std::string_view why) {
+  const auto token = to_string(held_claims_->highest);
+  add_error(refusal_, {.severity = "FATAL",
+                       .state = "ZF009",
+                       .message = why,
+                       .detail = fmt::format(R"({{"verdict": "lost", "token": "{}"}})", token),
+                       .hint = fmt::format(
+                           "Start the program anew; or let it forget what it has read, and connect with "
+                           "options='-c fenceguard.begin={}', which holds until this lease is lost.",
+                           token)});
 }
 
 // Until nothing more is to be taken from the client.

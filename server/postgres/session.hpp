@@ -53,7 +53,7 @@ class Session final : public net::Session, private RelayObserver {
   // The message with which the client begins; nothing: there is none, or it was answered.
   [[nodiscard]] net::Task<std::optional<Startup>> read_startup_message();
   // Makes the relay; the client was told why where there is none.
-  void begin(Startup startup);
+  [[nodiscard]] net::Task<void> begin(Startup startup);
   // TLS from the first byte on, with the protocol named (sslnegotiation=direct), or nothing of it.
   [[nodiscard]] net::Task<bool> take_direct_tls();
   [[nodiscard]] net::Task<bool> answer_tls(const Startup& startup);
@@ -67,6 +67,7 @@ class Session final : public net::Session, private RelayObserver {
   [[nodiscard]] net::Task<void> read_server();
   void relay_safely(bool is_from_client, std::string_view bytes) noexcept;
   void refuse(std::string_view state, std::string_view message);
+  void refuse_older_program(std::string_view why);
   void flush();
   void flush(net::Transport& transport, std::string& out, Outlet& outlet);
   [[nodiscard]] net::Task<void> send_rest(net::Transport& transport, std::string& out, Outlet& outlet);

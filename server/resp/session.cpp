@@ -100,26 +100,37 @@ net::Task<void> Session::run() {
 
 net::Task<bool> Session::begin() {
   if (connection_.loop().is_draining()) co_return false;
-  if (!shared_->context.tls) co_return borrow_claims();
-  connection_.set_deadline(shared_->context.limits.header_max);
-  const auto error = co_await connection_.transport().handshake();
-  connection_.clear_deadline();
-  co_return !error && borrow_claims();
+  if (shared_->context.tls) {
+    connection_.set_deadline(shared_->context.limits.header_max);
+    const auto error = co_await connection_.transport().handshake();
+    connection_.clear_deadline();
+    if (error) co_return false;
+  }
+  if (shared_->context.holder == nullptr) co_return true;
+  co_return co_await borrow_claims();
 }
 
-bool Session::borrow_claims() {
-  const auto* holder = shared_->context.holder;
-  if (holder == nullptr) return true;
-  held_claims_ = holder->present();
+net::Task<bool> Session::borrow_claims() {
+  const auto& holder = *shared_->context.holder;
+  held_claims_ = holder.present();
   if (held_claims_) {
-    relay_.hold(held_claims_->claims);
-    return true;
+    const auto objection = co_await holder.objection_to(
+        connection_.loop(), connection_.transport().descriptor(), held_claims_, peer_);
+    // It may have been lost meanwhile.
+    if (!held_claims_->is_over()) {
+      if (objection.empty()) {
+        relay_.hold(held_claims_->claims);
+      } else {
+        relay_.hold_until_begun(held_claims_->claims, objection);
+      }
+      co_return true;
+    }
   }
   std::string text;
-  add_error(text, "UNAVAILABLE " + holder->absence());
+  add_error(text, "UNAVAILABLE " + holder.absence());
   answer(text);
   end();
-  return false;
+  co_return false;
 }
 
 bool Session::is_full() noexcept {

@@ -75,7 +75,7 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   [[nodiscard]] net::Task<void> run();
   [[nodiscard]] net::Task<bool> begin();
   // False, and the client is told: what is to be held for it is not held.
-  [[nodiscard]] bool borrow_claims();
+  [[nodiscard]] net::Task<bool> borrow_claims();
   [[nodiscard]] net::Task<bool> read();
   [[nodiscard]] net::Task<bool> wait_for_room();
   [[nodiscard]] bool is_full() noexcept;

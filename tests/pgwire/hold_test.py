@@ -3,10 +3,14 @@ the lease meanwhile.
 
 The leases come from the database itself, or, where the source is to fail alone, from a Redis beside it. An advance waits a
 moment only for older transactions before it cuts them.
+
+Clients of this process are older than every tenure. Where a test is about something else the sidecar takes any program;
+ProgramTest is about which are let in.
 """
 
 import base64
 import os
+import re
 import signal
 import ssl
 import unittest
@@ -14,6 +18,7 @@ import unittest
 import redis_server
 from certificates import Certificates
 from demo_case import status_of
+from programs.held_program import Program
 from raw_client import SYNC, RawClient, has_ended, query, run, states
 from sidecar_case import SidecarTest
 from waiting import wait_until
@@ -27,12 +32,14 @@ LATE = ("--hold-ttl", "10m")
 
 
 class HoldCase(SidecarTest):
+    TAKES = ("--hold-reconnect", "allow")
+
     def setUp(self):
         super().setUp()
         self.run_directly(f"alter database {self.database} set fenceguard.drain = '200ms'")
 
     def hold(self, *arguments, resources=(RESOURCE,)):
-        return self.start_sidecar(*(word for name in resources for word in ("--hold", name)), *arguments)
+        return self.start_sidecar(*(word for name in resources for word in ("--hold", name)), *self.TAKES, *arguments)
 
     def is_held(self, sidecar):
         return sidecar.call("GET", "/readyz").status == 200
@@ -362,6 +369,81 @@ class ResourcesTest(HoldCase):
         self.await_held(other)
 
 
+class ProgramTest(HoldCase):
+    """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its pool has
+    connected again unnoticed; one that was started since need not say anything."""
+
+    TAKES = ()
+
+    def setUp(self):
+        super().setUp()
+        self.run_directly("create table accounts (balance int); insert into accounts values (100)")
+
+    def balance(self):
+        return int(self.run_directly("select balance from accounts"))
+
+    def program(self, sidecar):
+        return Program(self, "postgres", f"postgresql+psycopg2://postgres@{sidecar.data}/{self.database}")
+
+    def add_30(self, sidecar):
+        """Another program, which comes and goes."""
+        other = self.program(sidecar)
+        self.assertEqual(other.ask("write", int(other.ask("read")) + 30), "None")
+        other.end()
+
+    def test_pool_that_reconnects_unnoticed_does_not_write_what_is_outdated(self):
+        first = self.hold(*SOON)
+        self.await_held(first)
+        second = self.hold(*LATE)
+        account = self.program(first)
+        self.assertEqual(account.ask("read"), "100")
+        self.pause(first)
+        self.await_held(second)
+        self.add_30(second)
+        self.assertEqual(second.stop(), 0)
+        self.resume(first)
+        wait_until(lambda: "event=held " in first.log().partition("held no longer")[2], what="a sidecar that holds again")
+        lost = r"FATAL:\s+the lease was lost at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ; start again from the read \(process "
+        for words in (("write", 150), ("read",), ("forked", "write", 150), ("begin", self.token() - 1), ("write", 150)):
+            said = account.ask(*words)
+            self.assertEqual(said, "None") if words[0] == "begin" else self.assertRegex(said, lost)
+        self.assertEqual(self.balance(), 130)
+        self.assertIn("fenceguard_hold_refusals_total 4\n", first.call("GET", "/metrics").body.decode())
+        token = re.search(r"fenceguard\.begin=(\d+)", said)[1]
+        self.assertEqual(int(token), self.token())
+        self.assertEqual(account.ask("begin", token), "None")
+        self.assertEqual(account.ask("write", int(account.ask("read")) + 50), "None")
+        self.add_30(first)
+        # What it said is of that tenure: its pool, which repeats it, is refused in the next one.
+        self.expect(0, "fence", "revoke", "--server", first.url, "--resource", RESOURCE)
+        self.assertIn("is stale", account.ask("write", 0))
+        wait_until(lambda: self.token() > int(token))
+        self.await_held(first)
+        self.assertRegex(account.ask("write", 0), lost)
+        self.assertEqual(self.balance(), 210)
+
+    def test_sidecar_that_was_started_anew_lets_no_older_program_in(self):
+        serve = self.serve_here("--storage", self.postgres.url(self.database), "--hold", RESOURCE, *LATE)
+        first = serve()
+        self.await_held(first)
+        account = self.program(first)
+        self.assertEqual(account.ask("read"), "100")
+        self.assertEqual(first.stop(), 0)
+        second = self.hold(*LATE)
+        self.await_held(second)
+        self.add_30(second)
+        self.assertEqual(second.stop(), 0)
+        again = serve()
+        self.await_held(again)
+        self.assertRegex(account.ask("write", 150), "the lease was taken at .*; start again from the read ")
+        self.add_30(again)
+        self.assertEqual(self.balance(), 160)
+        self.connect(again, ("fenceguard.begin", str(self.token() + 1)))
+        self.assertEqual((states(self.start), has_ended(self.start)), (["ZF009"], True))
+        client = self.connect(again, ("fenceguard.begin", str(self.token())))
+        self.assertEqual(states(client.ask(query(INSERT.format("a")))), [])
+
+
 class OptionsTest(HoldCase):
     def test_held_claim_needs_no_signature(self):
         key = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
@@ -379,6 +461,7 @@ class OptionsTest(HoldCase):
                 ((*postgres, *listening, "--hold-ttl", "1ms"), "time to live"),
                 ((*postgres, *listening, "--hold", "a//b"), "--hold"),
                 (("--hold-ttl", "1s"), "--hold-ttl is for"),
+                (("--hold-reconnect", "allow"), "--hold-reconnect is for"),
                 (("--storage", "sqlite:data.db", "--hold", "a"), "--hold is for a postgres: or redis: storage"),
                 (("--storage", "http://127.0.0.1:1", "--hold", "a"), "--hold is for a postgres: or redis: storage")):
             with self.subTest(arguments=arguments):

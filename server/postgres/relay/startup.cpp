@@ -15,7 +15,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::uint32_t cancel_code = 80'877'102, tls_code = 80'877'103, gss_code = 80'877'104;
-constexpr std::string_view claims_name = "fenceguard.session_claims";
+constexpr std::string_view claims_name = "fenceguard.session_claims", begin_name = "fenceguard.begin";
 constexpr std::size_t claims_bytes_max = 16'384;
 
 bool is_space(char c) noexcept {
@@ -47,7 +47,7 @@ std::vector<Word> words_of(std::string_view text) {
 }
 
 // The server takes '-' for '_' in a name that was given so.
-std::optional<std::string> claims_in(std::string_view assignment) {
+std::optional<std::string> value_in(std::string_view assignment, std::string_view wanted) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos) return std::nullopt;
   std::string name{assignment.substr(0, equals)};
@@ -55,32 +55,47 @@ std::optional<std::string> claims_in(std::string_view assignment) {
     if (c == '-') return '_';
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  if (name != claims_name) return std::nullopt;
+  if (name != wanted) return std::nullopt;
   return std::string{assignment.substr(equals + 1)};
 }
 
 // Takes it out of 'options'; of several the last counts, as at the server.
-std::optional<std::string> take_out(std::string& options) {
+std::optional<std::string> take_out(std::string& options, std::string_view name) {
   std::optional<std::string> found;
   std::string rest;
   std::size_t kept = 0;
   const auto words = words_of(options);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto& word = words[i];
-    std::optional<std::string> claims;
+    std::optional<std::string> value;
     auto end = word.end;
     if (word.value == "-c" && i + 1 < words.size()) {
-      claims = claims_in(words[i + 1].value);
+      value = value_in(words[i + 1].value, name);
       end = words[++i].end;
     } else if (word.value.starts_with("-c") || word.value.starts_with("--")) {
-      claims = claims_in(std::string_view{word.value}.substr(2));
+      value = value_in(std::string_view{word.value}.substr(2), name);
     }
-    if (!claims) continue;
-    found = std::move(claims);
+    if (!value) continue;
+    found = std::move(value);
     rest.append(options, kept, word.begin - kept);
     kept = end;
   }
   if (found) options = rest.append(options, kept);
+  return found;
+}
+
+std::optional<std::string> take_setting(Startup& startup, std::string_view name) {
+  std::optional<std::string> found;
+  for (auto& [parameter, value] : startup.parameters)
+    if (parameter == "options") {
+      if (auto taken = take_out(value, name)) found = std::move(taken);
+    }
+  // After 'options' the server looks at the parameters by their names.
+  std::erase_if(startup.parameters, [&](const auto& parameter) {
+    const auto value = value_in(parameter.first + "=" + parameter.second, name);
+    if (value) found = value;
+    return value.has_value();
+  });
   return found;
 }
 
@@ -169,18 +184,11 @@ Startup read_startup(std::string_view bytes) {
 }
 
 std::optional<std::string> take_claims(Startup& startup) {
-  std::optional<std::string> found;
-  for (auto& [name, value] : startup.parameters)
-    if (name == "options") {
-      if (auto claims = take_out(value)) found = std::move(claims);
-    }
-  // After 'options' the server looks at the parameters by their names.
-  std::erase_if(startup.parameters, [&found](const auto& parameter) {
-    const auto claims = claims_in(parameter.first + "=" + parameter.second);
-    if (claims) found = claims;
-    return claims.has_value();
-  });
-  return found;
+  return take_setting(startup, claims_name);
+}
+
+std::optional<std::string> take_begin(Startup& startup) {
+  return take_setting(startup, begin_name);
 }
 
 std::vector<SignedClaim> read_claims(std::string_view text) {

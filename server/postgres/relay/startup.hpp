@@ -41,7 +41,9 @@ struct SignedClaim {
 // Takes the setting fenceguard.session_claims out of the parameters, 'options' included. Nothing where it was
 // not given.
 [[nodiscard]] std::optional<std::string> take_claims(Startup& startup);
-// Of the JSON of it. Throws InvalidInput with a sentence.
+// Likewise fenceguard.begin: the token under which the program says that it begins anew.
+[[nodiscard]] std::optional<std::string> take_begin(Startup& startup);
+// Of the JSON of the claims. Throws InvalidInput with a sentence.
 [[nodiscard]] std::vector<SignedClaim> read_claims(std::string_view json);
 
 }  // namespace fenceguard::pgwire

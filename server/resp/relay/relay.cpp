@@ -62,6 +62,11 @@ void Relay::hold(std::vector<Claim> claims) {
   take_held_claims();
 }
 
+void Relay::hold_until_begun(std::vector<Claim> claims, std::string_view why) {
+  reserved_ = std::move(claims);
+  lost_ = fmt::format("LOST {}: start the program anew, or let it say FENCE.BEGIN", why);
+}
+
 void Relay::take_held_claims() {
   for (const auto& claim : held_) claims_.hold(options_.database, std::make_shared<HeldClaim>(claim));
 }
@@ -114,6 +119,7 @@ bool Relay::take_command(const Request& request) {
     if (const auto word = word_of(request.words)) return take_word(*word, request);
   }
   if (!login_.is_let_in()) return answer_error("NOAUTH Authentication required.");
+  if (!lost_.empty()) return answer_error(lost_);
   if (facts == nullptr) return take_unknown(request);
   has_learned_ = false;
   const auto rule = rule_for(*facts, request.words, options_.permissions);

@@ -34,6 +34,9 @@ class Relay {
   // Before all others: the claims that the sidecar holds for its clients, which then bring none, in the
   // database of its URL.
   void hold(std::vector<Claim> claims);
+  // Likewise, but the client gets them only when it says FENCE.BEGIN: until then it may do nothing but log
+  // in, and is told why.
+  void hold_until_begun(std::vector<Claim> claims, std::string_view why);
   // They were lost: no request is taken any more, and the connection ends when what was begun is answered.
   void lose_claims();
 
@@ -133,6 +136,7 @@ class Relay {
   [[nodiscard]] bool take_under(const Facts& facts, const Request& request, HeldClaimPtr claim);
   [[nodiscard]] bool take_unfence(redis::Arguments words);
   [[nodiscard]] bool take_show(redis::Arguments words);
+  [[nodiscard]] bool take_begin(redis::Arguments words);
   [[nodiscard]] bool take_multi(redis::Arguments words);
   [[nodiscard]] bool take_exec(redis::Arguments words);
   [[nodiscard]] bool take_discard(redis::Arguments words);
@@ -149,7 +153,9 @@ class Relay {
   const RelayOptions& options_;
   RelayPort& port_;
   RelayObserver& observer_;
-  std::vector<Claim> held_;  // for the client; none: it brings its own
+  std::vector<Claim> held_;      // for the client; none: it brings its own
+  std::vector<Claim> reserved_;  // likewise, once it says that it begins anew
+  std::string lost_;             // the error that it gets until then
   Claims claims_;
   Login login_;
   OwedReplies owed_;

@@ -18,6 +18,7 @@ enum class Relay::Word : std::uint8_t {
   unfence,
   fences,
   fence_show,
+  fence_begin,
   reset,
   quit,
   auth,
@@ -52,6 +53,7 @@ std::optional<Relay::Word> Relay::word_of(redis::Arguments words) noexcept {
                            {"UNFENCE", unfence},
                            {"FENCES", fences},
                            {"FENCE.SHOW", fence_show},
+                           {"FENCE.BEGIN", fence_begin},
                            {"RESET", reset},
                            {"QUIT", quit},
                            {"AUTH", auth},
@@ -82,6 +84,7 @@ bool Relay::take_word(Word word, const Request& request) {
   if (word == quit) return take_quit();
   if (word == reset) return take_reset();
   if (!login_.is_let_in()) return answer_error("NOAUTH Authentication required.");
+  if (!lost_.empty() && word != fence_begin && word != select && word != client) return answer_error(lost_);
   if (queue_ && word != exec && word != discard && word != multi && word != watch && word != unwatch)
     return answer_error(fmt::format("ERR fenceguard: {} is not permitted inside MULTI", words[0]));
   if (!held_.empty() && (word == fence || word == fenced || word == unfence))
@@ -100,6 +103,8 @@ bool Relay::take_word(Word word, const Request& request) {
       return true;
     case fence_show:
       return take_show(words);
+    case fence_begin:
+      return take_begin(words);
     case multi:
       return take_multi(words);
     case exec:
@@ -221,6 +226,21 @@ bool Relay::take_show(redis::Arguments words) {
   if (!is_cluster) add_bulk(reply.call.rest, options_.keys.name_space());
   reply.call.words = is_cluster ? 2 : 3;
   owed_.send(std::move(reply));
+  return true;
+}
+
+// The program says that nothing is in its memory that it read before this connection's tenure.
+bool Relay::take_begin(redis::Arguments words) {
+  if (words.size() != 1) return answer_error("ERR fenceguard: write FENCE.BEGIN");
+  if (held_.empty() && reserved_.empty())
+    return answer_error(
+        "ERR fenceguard: FENCE.BEGIN is for a sidecar that holds the claims of its clients (--hold); here a "
+        "connection says FENCE");
+  if (!lost_.empty()) {
+    lost_.clear();
+    hold(std::exchange(reserved_, {}));
+  }
+  answer(ok_reply);
   return true;
 }
 

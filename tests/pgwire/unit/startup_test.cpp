@@ -61,6 +61,17 @@ TEST(StartupTest, ClaimsAreReadAsTheDatabaseReadsThem) {
   EXPECT_EQ(claims[1].claim.holder.id(), "");
 }
 
+TEST(StartupTest, TokenUnderWhichTheProgramBeginsIsTakenOut) {
+  Startup startup;
+  startup.parameters = {{"options", "-c a=b -c fenceguard.begin=34 -c c=d"}, {"user", "u"}};
+  EXPECT_EQ(take_begin(startup), "34");
+  EXPECT_EQ(*startup.find("options"), "-c a=b  -c c=d");
+  EXPECT_EQ(take_begin(startup), std::nullopt);
+  startup.parameters = {{"Fenceguard.Begin", "35"}, {"user", "u"}};
+  EXPECT_EQ(take_begin(startup), "35");
+  EXPECT_EQ(startup.parameters.size(), 1U);
+}
+
 TEST(StartupTest, WhatIsNoClaimIsRefused) {
   for (const auto* text :
        {"", "x", "{}", "[]", "[1]", "[{}]", R"([{"resource": "a"}])", R"([{"resource": "a", "token": "0"}])",

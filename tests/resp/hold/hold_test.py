@@ -1,6 +1,9 @@
 """'serve --hold' in front of Redis: clients that say no FENCE write under what the sidecar holds, or not at all, whatever
 becomes of the lease meanwhile. The leases come from the Redis of the data, or, where the source is to fail alone, from one
-beside it."""
+beside it.
+
+Clients of this process are older than every tenure. Where a test is about something else the sidecar takes any program;
+ProgramTest is about which are let in."""
 
 import contextlib
 import os
@@ -14,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import redis_server  # noqa: E402
 from certificates import Certificates  # noqa: E402
 from demo_case import status_of  # noqa: E402
+from programs.held_program import Program  # noqa: E402
 from resp_case import Client, RespTest, setUpModule, wait_until  # noqa: E402, F401
 
 RESOURCE = "accounts/1"
@@ -25,8 +29,10 @@ LATE = ("--hold-ttl", "10m")
 
 
 class HoldCase(RespTest):
+    TAKES = ("--hold-reconnect", "allow")
+
     def hold(self, *arguments, **options):
-        return self.sidecar("--hold", RESOURCE, *arguments, **options)
+        return self.sidecar("--hold", RESOURCE, *self.TAKES, *arguments, **options)
 
     def is_held(self, sidecar):
         return sidecar.call("GET", "/readyz").status == 200
@@ -234,7 +240,8 @@ class ClusterTest(HoldCase):
     def setUp(self):
         super().setUp()
         url = self.cluster.url()
-        self.hold = lambda *arguments: self.sidecar("--hold", RESOURCE, "--hold", "accounts/2", *arguments, url=url)
+        self.hold = lambda *arguments: self.sidecar("--hold", RESOURCE, "--hold", "accounts/2", *self.TAKES, *arguments,
+                                                    url=url)
 
     def fences(self, sidecar):
         return dict(self.client(sidecar).call("FENCES"))
@@ -268,10 +275,116 @@ class ClusterTest(HoldCase):
         self.assertEqual(self.client(first).call("APPEND", KEY, "c"), 3)
 
 
+class ProgramTest(HoldCase):
+    """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its driver has
+    connected again unnoticed; one that was started since need not say anything."""
+
+    TAKES = ()
+    BALANCE = "{accounts/1}:balance"
+    LOST = r"^failed: LOST the lease was lost at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ; start again from the read \(process "
+
+    def setUp(self):
+        super().setUp()
+        self.redis().call("SET", self.BALANCE, "100")
+
+    def balance(self):
+        return int(self.redis().call("GET", self.BALANCE))
+
+    def program(self, sidecar):
+        return Program(self, "redis", sidecar.data)
+
+    def add_30(self, sidecar):
+        """Another program, which comes and goes."""
+        other = self.program(sidecar)
+        self.assertEqual(other.ask("write", int(other.ask("read")) + 30), "True")
+        other.end()
+
+    def refusals(self, sidecar):
+        metrics = sidecar.call("GET", "/metrics").body.decode()
+        return int(next(line.split()[1] for line in metrics.splitlines()
+                        if line.startswith("fenceguard_hold_refusals_total ")))
+
+    def test_driver_that_reconnects_unnoticed_does_not_write_what_is_outdated(self):
+        first = self.hold(*SOON)
+        self.await_held(first)
+        second = self.hold(*LATE)
+        account = self.program(first)
+        self.assertEqual(account.ask("read"), "100")
+        first.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: status_of(first.process.pid, "State").startswith("T"), what="a sidecar that has stopped")
+        self.addCleanup(os.kill, first.process.pid, signal.SIGCONT)
+        self.await_held(second)
+        self.add_30(second)
+        self.assertEqual(second.stop(), 0)
+        first.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: "event=held " in first.log().partition("held no longer")[2], what="a sidecar that holds again")
+        self.assertRegex(account.ask("write", 150), self.LOST)
+        self.assertRegex(account.ask("read"), self.LOST)
+        # What was forked from it has its memory.
+        self.assertRegex(account.ask("forked", "write", 150), self.LOST)
+        self.assertEqual((self.balance(), self.refusals(first)), (130, 2))
+        self.assertIn('event="connection refused"', first.log())
+        self.assertEqual(account.ask("begin"), "OK")
+        self.assertEqual(account.ask("write", int(account.ask("read")) + 50), "True")
+        self.add_30(first)
+        self.assertEqual((self.balance(), self.refusals(first)), (210, 2))
+
+    def test_sidecar_that_was_started_anew_lets_no_older_program_in(self):
+        for address in (None, f"unix:{self.folder}/data"):
+            with self.subTest(address=address):
+                self.redis().call("SET", self.BALANCE, "100")
+                serve = self.serve_here("--storage", self.server.url("/0?timeout=20s"), "--hold", RESOURCE, *LATE)
+                if address:
+                    serve = lambda: self.hold(*LATE, "--listen", address)  # noqa: E731  pylint: disable=unnecessary-lambda-assignment
+                first = serve()
+                self.await_held(first)
+                account = self.program(first)
+                self.assertEqual(account.ask("read"), "100")
+                self.assertEqual(first.stop(), 0)
+                second = self.hold(*LATE)
+                self.await_held(second)
+                self.add_30(second)
+                self.assertEqual(second.stop(), 0)
+                again = serve()
+                self.await_held(again)
+                expected = r"^failed: LOST the lease was taken at .*; start again from the read \(process \d+ began before"
+                self.assertRegex(account.ask("write", 150), expected)
+                self.assertRegex(account.ask("forked", "write", 150), expected)
+                self.add_30(again)
+                self.assertEqual(self.balance(), 160)
+                self.assertEqual(again.stop(), 0)
+
+    def test_connection_may_log_in_and_nothing_else_before_it_begins_anew(self):
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        client = self.client(sidecar)
+        for words in (("CLIENT", "SETNAME", "a"), ("SELECT", "0")):
+            self.assertEqual(client.call(*words), "OK")
+        for words in (("GET", KEY), ("APPEND", KEY, "x"), ("PING",), ("INFO",), ("MULTI",), ("SUBSCRIBE", "news"), ("NONE",),
+                      ("FENCE", RESOURCE, 2**40, "h"), ("FENCED", RESOURCE, 2**40, "h", "SET", KEY, "x")):
+            self.assertFailure(client.call(*words), "LOST the lease was taken at")
+        self.assertFailure(client.call("FENCE.BEGIN", "now"), "ERR fenceguard: write FENCE.BEGIN")
+        self.assertEqual(client.call("RESET"), "RESET")
+        self.assertFailure(client.call("APPEND", KEY, "x"), "LOST")
+        self.assertEqual(client.calls(("FENCE.BEGIN",), ("APPEND", KEY, "a"), ("FENCE.BEGIN",)), ["OK", 1, "OK"])
+        self.assertEqual(client.call("RESET"), "RESET")
+        self.assertEqual(client.call("APPEND", KEY, "b"), 2)
+        # A connection that was not let in ends with the tenure as well.
+        waiting = self.client(sidecar)
+        self.assertFailure(waiting.call("GET", KEY), "LOST")
+        self.expect(0, "fence", "revoke", "--server", sidecar.url, "--resource", RESOURCE)
+        self.assertFailure(client.call("APPEND", KEY, "x"), "STALE")
+        self.assert_ends(waiting)
+        self.assertFailure(self.client(self.sidecar()).call("FENCE.BEGIN"), "ERR fenceguard: FENCE.BEGIN is for a sidecar")
+
+
 class OptionsTest(HoldCase):
     def test_what_does_not_go_together_gets_a_sentence(self):
         done = self.expect(2, "serve", "--storage", self.server.url(), "--listen", "none", "--hold", "a")
         self.assertIn("give --listen", done.stderr)
+        for arguments, sentence in ((("--hold", "a", "--hold-reconnect", "never"), "--hold-reconnect: refuse or allow"),
+                                    (("--hold-reconnect", "allow"), "--hold-reconnect is for")):
+            self.assertIn(sentence, self.expect(2, "serve", "--storage", self.server.url(), *arguments).stderr)
 
 
 if __name__ == "__main__":
