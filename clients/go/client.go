@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -20,9 +21,12 @@ const (
 	DefaultControl = "http://127.0.0.1:7421"
 )
 
+// DefaultTimeout is the time for an answer of the data side: a write may wait in its lane.
+const DefaultTimeout = 60 * time.Second
+
 const (
 	waitMax    = 600 * time.Second
-	answerMax  = 10 * time.Second
+	answerMax  = 10 * time.Second // of the control side
 	releaseMax = 5 * time.Second
 	retryPause = 100 * time.Millisecond
 )
@@ -33,9 +37,23 @@ type Client struct {
 	Data, Control string      // URLs
 	Token         string      // the bearer token, which goes to the control side alone
 	TLS           *tls.Config // for https
+	// Timeout is for an answer of the data side; 0 is DefaultTimeout. What was sent is then ErrUnknown.
+	Timeout time.Duration
 
 	mu   sync.Mutex
 	idle map[string][]*link
+}
+
+// Format shows the sides and not the bearer token, whatever the verb.
+func (c *Client) Format(state fmt.State, _ rune) {
+	data, control := c.Data, c.Control
+	if data == "" {
+		data = DefaultData
+	}
+	if control == "" {
+		control = DefaultControl
+	}
+	fmt.Fprintf(state, "client of %s and %s", data, control)
 }
 
 type wish struct {
@@ -184,7 +202,7 @@ func (c *Client) runOnce(ctx context.Context, resource string, body func(context
 
 // Adopt is a claim that was granted elsewhere, such as to 'fenceguard exec'. It is not renewed and does not expire.
 func (c *Client) Adopt(claim Claim) *Lease {
-	lease := &Lease{client: c, claim: claim}
+	lease := &Lease{client: c, claim: &claim}
 	lease.ctx, lease.cancel = context.WithCancel(context.Background())
 	return lease
 }
@@ -192,11 +210,19 @@ func (c *Client) Adopt(claim Claim) *Lease {
 // Read is a plain read, without a claim; nil where there is no object.
 func (c *Client) Read(ctx context.Context, resource string) ([]byte, error) {
 	answer, err := c.perform(ctx, &call{side: dataSide, method: http.MethodGet, target: "/" + quote(resource),
-		resource: resource, limit: answerMax})
+		resource: resource, limit: c.AnswerTimeout()})
 	if err != nil {
 		return nil, err
 	}
 	return answer.object(), nil
+}
+
+// AnswerTimeout is Timeout, or its default.
+func (c *Client) AnswerTimeout() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return DefaultTimeout
 }
 
 // perform sends the call once, a read once more where no complete answer came, and judges the answer.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -11,6 +13,7 @@ import (
 )
 
 // Claim is what a write is judged by. A sequence rises with each write under one token, so that a duplicate is told.
+// Package fmt shows no holder and no signature of it or of a Lease: with the token they are a claim, and logs are read.
 type Claim struct {
 	Resource  string
 	Token     int64
@@ -18,6 +21,11 @@ type Claim struct {
 	Signature string
 	Sequence  *int64
 }
+
+func (c Claim) String() string { return fmt.Sprintf("claim of %s, token %d", c.Resource, c.Token) }
+
+// Format shows String, whatever the verb.
+func (c Claim) Format(state fmt.State, _ rune) { io.WriteString(state, c.String()) }
 
 // Sequence is a number as a pointer, for Claim and Operation.
 func Sequence(number int64) *int64 { return &number }
@@ -31,7 +39,7 @@ type Lease struct {
 	cancel context.CancelFunc
 
 	mu                sync.Mutex
-	claim             Claim
+	claim             *Claim // a pointer, which fmt does not follow in what it has no access to
 	reason            string // of its loss
 	renewedAt, overAt time.Duration
 }
@@ -48,8 +56,16 @@ type Operation struct {
 func (l *Lease) Claim() Claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.claim
+	return *l.claim
 }
+
+func (l *Lease) String() string {
+	claim := l.Claim()
+	return fmt.Sprintf("lease of %s, token %d", claim.Resource, claim.Token)
+}
+
+// Format shows String, whatever the verb.
+func (l *Lease) Format(state fmt.State, _ rune) { io.WriteString(state, l.String()) }
 
 // Lost is true when the lease is not known to be held any more. It looks at the clock, so that a process that was
 // stopped knows when it goes on.
@@ -104,7 +120,7 @@ func (l *Lease) Do(ctx context.Context, operation Operation) (*Answer, error) {
 		header.Set("Fencing-Sequence", strconv.FormatInt(*operation.Sequence, 10))
 	}
 	return l.client.perform(ctx, &call{side: dataSide, method: operation.Method, target: "/" + quote(target),
-		resource: claim.Resource, header: header, body: operation.Body, limit: answerMax})
+		resource: claim.Resource, header: header, body: operation.Body, limit: l.client.AnswerTimeout()})
 }
 
 func (c *Claim) addTo(header http.Header) http.Header {

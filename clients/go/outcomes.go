@@ -41,11 +41,19 @@ type Refusal struct {
 	Kind           error // ErrStale or ErrConflict
 	Resource       string
 	Token, Highest int64 // of the claim, and of the fence; 0 is not known
+	// Err is set where no verdict came: the session ended inside a transaction, before COMMIT.
+	Err error
 }
 
 func (r *Refusal) Error() string {
+	if r.Err != nil {
+		return fmt.Sprintf("fenceguard: %s: %v: the session ended inside the transaction, before COMMIT: nothing was "+
+			"committed: %v", r.Resource, r.Kind, r.Err)
+	}
 	return fmt.Sprintf("fenceguard: %s: %v, token %d, highest %d", r.Resource, r.Kind, r.Token, r.Highest)
 }
+
+func (r *Refusal) Unwrap() error { return r.Err }
 
 func (r *Refusal) Is(target error) bool { return target == r.Kind }
 

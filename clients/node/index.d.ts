@@ -86,6 +86,7 @@ export class Lease {
   private constructor();
   readonly resource: string;
   readonly token: bigint;
+  /** It and the signature are not shown where a lease is printed or logged: with the token they are a claim. */
   readonly holder: string;
   readonly signature?: string;
   readonly ttl?: number;
@@ -104,6 +105,8 @@ export class Lease {
   renew(options?: Abortable): Promise<void>;
   /** It ends the lease for this client whatever becomes of the call. */
   release(options?: Abortable): Promise<void>;
+  /** Without the holder. */
+  toJSON(): { resource: string; token: string; ttl?: number; reason: 'ended' | 'expired' | null };
   /** release() without its failures. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -115,12 +118,15 @@ export interface ClientOptions {
   token?: string;
   /** Options of tls.connect, for https. */
   tls?: object;
+  /** For an answer of the data side, 60 s: a write may wait in its lane. What was sent is then Unknown. */
+  timeout?: number;
 }
 
 export type Body<T> = (lease: Lease) => Promise<T> | T;
 
 export class Client {
   constructor(options?: ClientOptions);
+  readonly timeout: number;
   /** Takes the lock, which is to be released. Held: it was waited for in vain. Unknown: a lease may stand. */
   acquire(resource: string, options?: LeaseOptions): Promise<Lease>;
   /** body under the lock, which is released at its end. */

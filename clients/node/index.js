@@ -11,7 +11,8 @@ export * from './outcomes.js';
 export { Lease };
 
 const WAIT_MAX_MS = 600_000;
-const ANSWER_MAX_MS = 10_000;
+const ANSWER_MAX_MS = 10_000; // of the control side
+const DATA_ANSWER_MAX_MS = 60_000; // a write may wait in its lane
 const PAUSE_MS = 100;
 
 const isOneOf = (error, ...kinds) => kinds.some((kind) => error instanceof kind);
@@ -23,7 +24,10 @@ export class Client {
   #sides;
   #bearer;
 
-  constructor({ data = 'http://127.0.0.1:7420', control = 'http://127.0.0.1:7421', token, tls } = {}) {
+  constructor({ data = 'http://127.0.0.1:7420', control = 'http://127.0.0.1:7421', token, tls,
+    timeout = DATA_ANSWER_MAX_MS } = {}) {
+    if (!(timeout > 0)) throw new RangeError(`timeout is a number of milliseconds above 0, not ${timeout}`);
+    this.timeout = timeout;
     this.#sides = { data: new Links(data, tls), control: new Links(control, tls) };
     this.#bearer = token ? { Authorization: `Bearer ${token}` } : {};
   }
@@ -99,12 +103,14 @@ export class Client {
 
   async read(resource, { signal } = {}) {
     const answer = await this.#perform({ side: 'data', method: 'GET', target: '/' + quote(resource), headers: {},
-      body: Buffer.alloc(0), limit: ANSWER_MAX_MS, resource, signal });
+      body: Buffer.alloc(0), resource, signal });
     return answer.status === 404 ? null : answer.body;
   }
 
   // Sends the call once, a read once more where no complete answer came, and judges the answer.
-  async #perform(call) {
+  // The time limit of the data side is the client's.
+  async #perform(asked) {
+    const call = { limit: this.timeout, ...asked };
     const links = this.#sides[call.side];
     const answer = await links.send(call, false).catch((error) => {
       if (!isRead(call) || !(error instanceof Unknown)) throw error;

@@ -2,7 +2,7 @@ import { TIMER_MAX_MS } from './link.js';
 import { Lost } from './outcomes.js';
 import { leaseIn, quote } from './wire.js';
 
-const ANSWER_MAX_MS = 10_000;
+const RENEWAL_MAX_MS = 10_000;
 const RELEASE_MAX_MS = 5_000;
 
 // Milliseconds. It may stand still while the machine sleeps: Node has no clock that goes on.
@@ -14,16 +14,33 @@ const later = (ms, act) => setTimeout(act, Math.min(Math.max(ms, 0), TIMER_MAX_M
 export class Lease {
   #perform;
   #bearer;
+  #holder; // not a property, nor is the signature: with the token they are a claim, and what is printed is read
+  #signature;
   #ending = new AbortController();
   #overAt = Infinity;
   #renewedAt = now();
   #timers = {};
 
   constructor(perform, bearer, { resource, token, holder, signature, ttl }) {
-    Object.assign(this, { resource, token: BigInt(token), holder, signature, ttl });
+    Object.assign(this, { resource, token: BigInt(token), ttl });
+    this.#holder = holder;
+    this.#signature = signature;
     this.#perform = perform;
     this.#bearer = bearer;
     this.reason = null;
+  }
+
+  get holder() {
+    return this.#holder;
+  }
+
+  get signature() {
+    return this.#signature;
+  }
+
+  // What JSON.stringify() and loggers show.
+  toJSON() {
+    return { resource: this.resource, token: String(this.token), ttl: this.ttl, reason: this.reason };
   }
 
   get isLost() {
@@ -52,7 +69,7 @@ export class Lease {
     const fields = { ...headers, ...this.#fields() };
     if (sequence !== undefined) fields['Fencing-Sequence'] = sequence;
     const answer = await this.#perform({ side: 'data', method, target: '/' + quote(path), headers: fields,
-      body: Buffer.from(body), limit: ANSWER_MAX_MS, resource: this.resource, signal });
+      body: Buffer.from(body), resource: this.resource, signal });
     return { ...answer, verdict: answer.headers['fencing-verdict'] };
   }
 
@@ -66,11 +83,11 @@ export class Lease {
   }
 
   async #renew(options) {
-    const ttl = this.ttl ?? ANSWER_MAX_MS;
+    const ttl = this.ttl ?? RENEWAL_MAX_MS;
     const sentAt = now();
     let answer;
     try {
-      answer = await this.#control('PUT', { ttl_ms: ttl }, { ...options, limit: Math.min(ttl / 3, ANSWER_MAX_MS) });
+      answer = await this.#control('PUT', { ttl_ms: ttl }, { ...options, limit: Math.min(ttl / 3, RENEWAL_MAX_MS) });
     } catch (error) {
       if (error instanceof Lost) this.#end('ended');
       throw error;
@@ -80,7 +97,7 @@ export class Lease {
 
   // Counts the term from the moment before the grant or renewal was sent. A lease that was lost stays lost.
   extend(sentAt, grant) {
-    this.signature = grant.signature ?? this.signature;
+    this.#signature = grant.signature ?? this.#signature;
     if (this.ttl === undefined || this.isLost) return;
     this.#renewedAt = sentAt;
     this.#overAt = sentAt + (grant.expires_in_ms ?? this.ttl);
@@ -110,8 +127,8 @@ export class Lease {
   }
 
   #fields() {
-    const fields = { 'Fencing-Token': this.token, 'Fencing-Holder': this.holder };
-    return this.signature ? { ...fields, 'Fencing-Signature': this.signature } : fields;
+    const fields = { 'Fencing-Token': this.token, 'Fencing-Holder': this.#holder };
+    return this.#signature ? { ...fields, 'Fencing-Signature': this.#signature } : fields;
   }
 
   #control(method, wish, options) {

@@ -11,20 +11,25 @@ import support
 from scenario import Scenario
 
 SCENARIOS = pathlib.Path(__file__).resolve().parents[2] / "clients" / "conformance.json"
+# In turn: digits of their own, and an 'i' without a dot; a clock an uneven time away from UTC. Java asks no LC_ALL.
+LOCALES = (("ar", "EG", "Africa/Cairo"), ("fa", "IR", "Asia/Tehran"), ("tr", "TR", "Asia/Kathmandu"))
 DRIVER = shlex.split(os.environ["FENCEGUARD_CLIENT_DRIVER"])
 
 
 class Conformance(support.BinaryTest):
     """One test per scenario."""
 
-    def run_scenario(self, data):
-        Scenario(self, data, DRIVER).run()
+    def run_scenario(self, data, locale):
+        language, country, zone = locale
+        Scenario(self, data, DRIVER, {
+            "LC_ALL": f"{language}_{country}.UTF-8", "TZ": zone,
+            "JAVA_TOOL_OPTIONS": f"-Duser.language={language} -Duser.country={country}"}).run()
 
 
 def add_tests():
-    for data in json.loads(SCENARIOS.read_text(encoding="utf-8"))["scenarios"]:
-        def test(self, data=data):
-            self.run_scenario(data)
+    for number, data in enumerate(json.loads(SCENARIOS.read_text(encoding="utf-8"))["scenarios"]):
+        def test(self, data=data, locale=LOCALES[number % len(LOCALES)]):
+            self.run_scenario(data, locale)
         test.__doc__ = data["shows"]
         setattr(Conformance, "test_" + data["name"].replace("-", "_"), test)
 

@@ -14,11 +14,11 @@ ANSWER_MAX_S = 90
 
 
 class Driver:
-    def __init__(self, name, command, folder):
+    def __init__(self, name, command, folder, variables=None):
         self.name = name
         self._errors_path = os.path.join(folder, f"driver-{name}.log")
         with open(self._errors_path, "wb") as errors:
-            self.process = subprocess.Popen(command, cwd=folder, env=environment(), stdin=subprocess.PIPE,
+            self.process = subprocess.Popen(command, cwd=folder, env=environment(variables), stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=errors)
         self._lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -32,6 +32,11 @@ import (
 )
 
 """
+POOL = """func guard(ctx context.Context, db *sql.DB, claim fenceguard.Claim) error {
+	_, err := fencesql.Admit(ctx, db, claim)
+	return err
+}
+"""
 
 
 class GoClient(support.BinaryTest):
@@ -73,7 +78,15 @@ class GoClient(support.BinaryTest):
         self.write("go.mod", MODULE)
         self.write("deposit.go", SNIPPET_HEAD + snippets("go", "go")[1])
         self.write("fencesql_test.go", (HERE / "go" / "fencesql_test.go").read_text())
-        self.run_go("go", "test", "-race", "-count=1", ".", env={"FENCEGUARD_POSTGRES_URL": server.url(database)})
+        guard = self.serve("--storage", server.url(database), listen=False)
+        self.run_go("go", "test", "-race", "-count=1", ".", env={
+            "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
+
+    def test_a_pool_is_refused_by_its_type(self):
+        self.write("go.mod", MODULE)
+        self.write("pool.go", SNIPPET_HEAD + POOL)
+        with self.assertRaisesRegex(AssertionError, r"\*sql.DB does not implement fencesql.Transaction"):
+            self.run_go("go", "vet", ".")
 
 
 if __name__ == "__main__":

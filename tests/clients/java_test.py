@@ -67,6 +67,19 @@ class JavaClientTest(support.BinaryTest):
         self.expect_passed("jdbc", url)
         self.assertEqual(self.balance(name), "130")
 
+    def test_a_session_that_was_ended_is_stale_before_commit_and_unknown_after(self):
+        name, url = self.make_account()
+        guard = self.serve("--storage", self.database.url(name), listen=False)
+        self.expect_passed("ended", url, f"http://{guard.control}")
+        self.assertEqual(self.balance(name), "130")
+
+    def test_nothing_depends_on_the_locale(self):
+        self.expect_passed("locales", *self.sides())
+        for path in CLIENT.rglob("*.java"):
+            found = re.search(r"String\.format\((?!Locale\.ROOT)|\.formatted\(|\.to(Lower|Upper)Case\(\)",
+                              re.sub(r"//.*", "", path.read_text(encoding="utf-8")))
+            self.assertIsNone(found, f"{path} formats by the default locale: {found}")
+
     def test_tasks_of_shedlock_have_a_token(self):
         self.expect_passed("shedlock", *self.sides())
 

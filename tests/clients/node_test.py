@@ -112,8 +112,10 @@ class NodeClient(support.BinaryTest):
         database = server.create_database(install=True)
         self.write("deposit.mjs", snippets("node", "js")[1])
         self.write("pg.test.mjs", (HERE / "pg.test.js").read_text())
-        told = self.run_node("--test", "pg.test.mjs", env={"FENCEGUARD_POSTGRES_URL": server.url(database)})
-        self.assertIn("pass 5", told)
+        guard = self.serve("--storage", server.url(database), listen=False)
+        told = self.run_node("--test", "pg.test.mjs", env={
+            "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
+        self.assertIn("pass 11", told)
 
     def test_a_lease_does_not_keep_the_process_alive(self):
         self.start_guard()

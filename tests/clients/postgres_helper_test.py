@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import tempfile
 import threading
+import traceback
 import unittest
 
 import django.conf
@@ -19,7 +20,7 @@ import fenceguard
 import fenceguard.postgres
 import postgres_server
 import support
-from fenceguard.postgres import admit, admit_async, refusals
+from fenceguard.postgres import admit, admit_async, refusals, transaction, transaction_async
 
 
 def setUpModule():
@@ -149,6 +150,87 @@ class Helper:
             self.execute(handle, "select no_such_thing")
         self.assertNotIsInstance(caught.exception, fenceguard.FenceguardError)
 
+    def terminate(self, handle):
+        self.ask(f"select pg_terminate_backend({self.backend(handle)}, 30000)")
+
+    def expect_cut_off(self, caught):
+        self.assertEqual(caught.exception.problem, "session-ended")
+        self.assertIn("nothing was committed", str(caught.exception))
+        self.assertNotIn(self.granted.holder, "".join(traceback.format_exception(caught.exception)))
+        self.assertEqual(self.balance(), 100)
+
+    def test_a_session_that_was_ended_inside_the_transaction_is_stale(self):
+        """A holder that stopped inside its transaction is cut off by the next: what it hears on waking."""
+        self.granted = self.lease()
+        with self.assertRaises(fenceguard.Stale) as caught, self.fresh() as handle, transaction(handle, self.granted):
+            self.terminate(handle)
+            self.write(handle, 150)
+        self.assertEqual(caught.exception.token, self.granted.token)
+        self.expect_cut_off(caught)
+        with self.assertRaises(fenceguard.Stale) as caught, self.fresh() as handle, transaction(handle, self.granted):
+            self.terminate(handle)
+            with contextlib.suppress(Exception):
+                self.write(handle, 150)
+            self.write(handle, 150)  # the driver itself has closed the connection
+        self.expect_cut_off(caught)
+        with self.assertRaises(fenceguard.Unknown) as caught, self.fresh() as handle, transaction(handle, self.granted):
+            self.write(handle, 150)
+            self.terminate(handle)  # which COMMIT is the first to hear
+        self.assertEqual(self.balance(), 100)
+        with self.assertRaises(fenceguard.Stale) as caught, self.fresh() as handle, transaction(handle, self.granted):
+            self.execute(handle, "set local idle_in_transaction_session_timeout = '1 ms'")
+            backend = self.backend(handle)
+            support.wait_until(lambda: self.ask(f"select count(*) from pg_stat_activity where pid = {backend}") == "0",
+                               what="the limit's end of the session")
+            self.write(handle, 150)
+        self.expect_cut_off(caught)
+        with self.assertRaises(ZeroDivisionError), self.fresh() as handle, transaction(handle, self.granted):
+            self.write(handle, 150)
+            self.terminate(handle)
+            raise ZeroDivisionError
+        with self.assertRaises(fenceguard.Unknown), refusals(), self.transaction() as handle:
+            admit(handle, self.granted)
+            self.terminate(handle)
+            self.write(handle, 150)
+
+    def test_run_takes_the_lock_again_after_its_session_was_ended(self):
+        tokens = []
+
+        def add(lease):
+            tokens.append(lease.token)
+            with self.fresh() as handle, transaction(handle, lease) as verdict:
+                self.assertEqual(verdict, "admitted")
+                if len(tokens) == 1:
+                    self.terminate(handle)
+                self.write(handle, 130)
+        self.client.run(self.resource, add, ttl=60)
+        self.assertEqual((len(tokens), self.balance(), self.fence()), (2, 130, tokens[1]))
+
+    def test_a_commit_that_would_be_a_rollback_is_rejected(self):
+        with self.assertRaises(fenceguard.Rejected) as caught, self.fresh() as handle, transaction(handle, self.lease()):
+            self.write(handle, 150)
+            with contextlib.suppress(Exception):
+                self.execute(handle, "select no_such_thing")
+        self.assertEqual((caught.exception.problem, self.balance()), ("aborted", 100))
+
+    def test_what_a_commit_itself_refuses_passes_through(self):
+        self.ask("create or replace function refuse() returns trigger language plpgsql as "
+                 "$$ begin raise exception 'no' using errcode = '23514'; end $$; "
+                 "create constraint trigger refuse after update on account deferrable initially deferred "
+                 "for each row execute function refuse()")
+        self.addCleanup(self.ask, "drop trigger refuse on account")
+        with self.assertRaises(Exception) as caught, self.fresh() as handle, transaction(handle, self.lease()):
+            self.write(handle, 150)
+        self.assertNotIsInstance(caught.exception, fenceguard.FenceguardError)
+        self.assertEqual(self.balance(), 100)
+
+    def test_an_open_transaction_is_not_taken_over(self):
+        if type(self) is Psycopg:
+            return  # a statement before it has begun it
+        with self.assertRaisesRegex(RuntimeError, "open already"), self.transaction() as handle, \
+                transaction(handle, self.lease()):
+            self.fail("it was taken over")
+
     def test_a_transaction_of_its_own_is_told(self):
         with self.autocommit() as handle, self.assertRaisesRegex(RuntimeError, "autocommit"):
             admit(handle, self.lease())
@@ -168,8 +250,38 @@ class Psycopg(Helper, Case):
     def autocommit(self):
         yield self.connect(autocommit=True)
 
+    def fresh(self):
+        return contextlib.closing(self.connect())
+
+    def backend(self, handle):
+        return handle.info.backend_pid
+
     def execute(self, handle, sql):
         handle.execute(sql)
+
+    def test_autocommit_and_asyncio(self):
+        self.granted = self.lease()
+        with transaction(self.connect(autocommit=True), self.granted) as verdict:
+            self.assertEqual(verdict, "admitted")
+
+        async def write(is_ended):
+            async with await psycopg.AsyncConnection.connect(self.url) as connection:
+                async with transaction_async(connection, self.granted):
+                    await connection.execute(f"update account set balance = 130 where id = {self.id}")
+                    if is_ended:
+                        self.terminate(connection)
+                        await connection.execute("select 1")
+        with self.assertRaises(fenceguard.Stale) as caught:
+            asyncio.run(write(True))
+        self.expect_cut_off(caught)
+        asyncio.run(write(False))
+        self.assertEqual(self.balance(), 130)
+
+    def test_a_pool_is_refused(self):
+        lease = self.lease()
+        for function in (admit, lambda pool, lease: transaction(pool, lease).__enter__()):
+            with self.assertRaisesRegex(TypeError, "takes"):
+                function(object(), lease)
 
     def test_a_transaction_begun_by_itself_is_one(self):
         lease = self.lease()
@@ -225,8 +337,27 @@ class SqlAlchemy(Helper, Case):
         with self.engine(isolation_level="AUTOCOMMIT").connect() as connection:
             yield connection
 
+    def fresh(self):
+        return self.engine().connect()
+
+    def backend(self, handle):
+        return handle.connection.driver_connection.info.backend_pid
+
     def execute(self, handle, sql):
         handle.execute(sqlalchemy.text(sql))
+
+    def test_a_session_in_a_transaction_of_its_own(self):
+        self.granted = self.lease()
+        with sqlalchemy.orm.Session(self.engine()) as session:
+            with transaction(session, self.granted):
+                self.write(session, 130)
+            self.assertEqual(self.balance(), 130)
+            with self.assertRaises(fenceguard.Stale) as caught, transaction(session, self.granted):
+                self.terminate(session.connection())
+                self.write(session, 150)
+            self.assertEqual(caught.exception.problem, "session-ended")
+        with self.assertRaisesRegex(TypeError, "Engine"):
+            admit(self.engine(), self.granted)
 
     def test_a_session(self):
         old, new = self.pair()
@@ -254,6 +385,14 @@ class Django(Helper, Case):
     def transaction(self):
         with django.db.transaction.atomic():
             yield django.db.connection
+
+    @contextlib.contextmanager
+    def fresh(self):
+        django.db.connection.ensure_connection()
+        yield django.db.connection
+
+    def backend(self, handle):
+        return handle.connection.info.backend_pid
 
     @contextlib.contextmanager
     def autocommit(self):

@@ -55,7 +55,7 @@ class Readme(support.BinaryTest):
             guard = self.serve("--control", "127.0.0.1:0", "--storage", server.url(database), listen=False)
             (code,) = [code for code in snippets() if "psycopg" in code]
             self.run_snippet(code, guard, "127.0.0.1:1", server.url(database))
-            self.assertEqual(server.psql("select balance from account", database), "70")
+            self.assertEqual(server.psql("select balance from account", database), "130")
 
 
 class Package(support.BinaryTest):

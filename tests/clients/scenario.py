@@ -1,19 +1,22 @@
 """Runs one scenario of clients/conformance.json; clients/README.md says what each of its words means."""
 
 import re
+import time
 
 import places
 from driver import Driver
 
 SUCCESS = {"ok", "granted", "renewed", "released", "admitted", "done"}
-STEP_WORDS = {"client", "gives", "as", "begin", "end", "event", "send"}
+STEP_WORDS = {"client", "gives", "as", "begin", "end", "event", "send", "within_ms"}
+TIMEOUT_MS = 60_000  # of the data side, in a client that was told none
 
 
 class Scenario:
     """One run. The test case starts what it needs, and ends all of it."""
 
-    def __init__(self, test, data, command):
+    def __init__(self, test, data, command, environment=None):
         self._test = test
+        self._environment = environment
         self._data = data
         self._answers = {}
         self._faults = []
@@ -22,11 +25,12 @@ class Scenario:
         self._drivers = {name: self._start(name, command, wish) for name, wish in data["clients"].items()}
 
     def _start(self, name, command, wish):
-        driver = Driver(name, command, self._test.folder)
+        driver = Driver(name, command, self._test.folder, self._environment)
         self._test.addCleanup(driver.kill)
         where = {side: self._guard.url(side, wish.get(side, "proxy")) for side in places.SIDES}
-        bearer = {"bearer": wish["bearer"]} if "bearer" in wish else {}
-        self._test.assertEqual(driver.call({"do": "client", **where, **bearer}), {"outcome": "ok"})
+        more = {word: wish[word] for word in ("bearer", "timeout_ms") if word in wish}
+        self._test.assertEqual(driver.call({"do": "client", **where, **more}),
+                               {"outcome": "ok", "timeout_ms": more.get("timeout_ms", TIMEOUT_MS)})
         return driver
 
     def run(self):
@@ -58,7 +62,10 @@ class Scenario:
             driver.send(self._resolve({word: value for word, value in step.items() if word not in STEP_WORDS}))
         if "begin" in step:
             return None
+        sent_at = time.monotonic()
         answer = driver.receive()
+        if "within_ms" in step:
+            self._test.assertLess((time.monotonic() - sent_at) * 1000, step["within_ms"], self._where)
         self._expect(step["gives"], answer)
         self._refusals += answer["outcome"] not in SUCCESS
         self._answers[step.get("as")] = answer

@@ -19,6 +19,7 @@ type command struct {
 	TTL                                                             int64 `json:"ttl_ms"`
 	Wait                                                            int64 `json:"wait_ms"`
 	Limit                                                           int64 `json:"limit_ms"`
+	Timeout                                                         int64 `json:"timeout_ms"`
 	Renew                                                           *bool
 	Sequence                                                        *int64
 	Attempts, Add                                                   int
@@ -153,8 +154,9 @@ func (d *driver) answer(c *command) answer {
 	lease := d.leases[c.Lease]
 	switch c.Do {
 	case "client":
-		d.client = &fenceguard.Client{Data: c.Data, Control: c.Control, Token: c.Bearer}
-		return answer{"outcome": "ok"}
+		d.client = &fenceguard.Client{Data: c.Data, Control: c.Control, Token: c.Bearer,
+			Timeout: time.Duration(c.Timeout) * time.Millisecond}
+		return answer{"outcome": "ok", "timeout_ms": d.client.AnswerTimeout().Milliseconds()}
 	case "acquire":
 		return d.take(c)
 	case "adopt":

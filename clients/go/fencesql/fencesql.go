@@ -6,29 +6,92 @@ package fencesql
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 
 	fenceguard "github.com/fenceguard/fenceguard/clients/go"
 )
 
-// Querier is *sql.Tx or a *sql.Conn with an open transaction.
-type Querier interface {
+// Transaction is what a claim can be admitted in. Not *sql.DB, which runs each query on any connection, so that an
+// admission would guard nothing. A *sql.Conn needs an open transaction.
+type Transaction interface {
+	*sql.Tx | *sql.Conn
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Beginner is *sql.DB or *sql.Conn.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// Transact begins a transaction, admits the claim, calls body, and commits. After an error it rolls back. Where a write
+// of the claim's sequence took effect before, body is not called. body is not to end the transaction itself.
+//
+// What ends the session before COMMIT was sent (the next holder's drain, an administrator, the network) is
+// fenceguard.ErrStale: nothing was committed, and Client.Run takes the lock again. fenceguard.ErrUnknown: COMMIT was
+// sent, and its answer did not come. Other errors of body pass through, but for what Outcome maps.
+func Transact(ctx context.Context, db Beginner, claim fenceguard.Claim, body func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		if isLost(err) {
+			return &fenceguard.Fault{Kind: fenceguard.ErrUnavailable, Resource: claim.Resource, Detail: "begin", Err: err}
+		}
+		return err
+	}
+	isOpen := true
+	defer func() {
+		if isOpen { // body panicked
+			_ = tx.Rollback()
+		}
+	}()
+	verdict, err := Admit(ctx, tx, claim)
+	if err == nil && verdict == fenceguard.Admitted {
+		err = body(tx)
+	}
+	isOpen = false
+	if err == nil {
+		return Commit(tx)
+	}
+	// A rollback that the server answers shows that its session is alive; one that the context made needs none.
+	ended := tx.Rollback()
+	if ended != nil && !errors.Is(ended, sql.ErrTxDone) && isLost(err) && !isJudged(err) {
+		return endedInside(err, claim)
+	}
+	return Outcome(err)
 }
 
 // Admit judges the claim in the transaction, and for it. It is to be called before the first savepoint, before anything
 // is read that the writes depend on, and in READ COMMITTED for a claim that is newer than the fence: there it waits for
 // older transactions. It answers fenceguard.Admitted, or fenceguard.Duplicate: a write of this sequence took effect
-// before, so nothing is to be written. After an error the transaction is to be rolled back.
-func Admit(ctx context.Context, tx Querier, claim fenceguard.Claim) (verdict string, err error) {
+// before, so nothing is to be written. After an error the transaction is to be rolled back. Where no transaction is open
+// on a *sql.Conn it fails, and nothing is guarded.
+func Admit[T Transaction](ctx context.Context, tx T, claim fenceguard.Claim) (verdict string, err error) {
 	row := tx.QueryRowContext(ctx, "select fenceguard.admit($1, $2, $3, $4)", claim.Resource, claim.Token, claim.Holder,
 		claim.Sequence)
 	if err := row.Scan(&verdict); err != nil {
+		if isLost(err) {
+			return "", endedInside(err, claim)
+		}
 		return "", Outcome(err)
+	}
+	if _, isTransaction := any(tx).(*sql.Tx); isTransaction || verdict != fenceguard.Admitted {
+		return verdict, nil
+	}
+	// Every admission assigns its transaction a number; one that was a transaction of its own guards nothing.
+	isOpen := false
+	row = tx.QueryRowContext(ctx, "select pg_catalog.pg_current_xact_id_if_assigned() is not null")
+	if err := row.Scan(&isOpen); err != nil {
+		return "", Outcome(err)
+	}
+	if !isOpen {
+		return "", errors.New("fencesql: Admit belongs into the transaction that writes, and none is open on this *sql.Conn")
 	}
 	return verdict, nil
 }
@@ -37,18 +100,22 @@ func Admit(ctx context.Context, tx Querier, claim fenceguard.Claim) (verdict str
 func Commit(tx *sql.Tx) error {
 	err := tx.Commit()
 	state := stateOf(err)
-	isKnown := state != "" && state != "40003" && !strings.HasPrefix(state, "08") && !strings.HasPrefix(state, "57P")
+	isKnown := state != "" && state != "40003" && !isOfClass(state, "08", "57P", "58", "XX")
 	if err == nil || isKnown || errors.Is(err, sql.ErrTxDone) {
 		return Outcome(err)
 	}
 	return &fenceguard.Fault{Kind: fenceguard.ErrUnknown, Detail: "commit", Err: err}
 }
 
-// Outcome is what an error of a statement says about the claim: a *fenceguard.Refusal for stale and conflict; a
-// *fenceguard.Fault for a write without a claim (Problem "missing"), an implausible token, a malformed claim, and for
-// older transactions that may not be ended (fenceguard.ErrUnavailable). Every other error, 40001 among them, is
-// returned as it is.
+// Outcome is what an error of a statement in the transaction, before COMMIT, says about the claim: a
+// *fenceguard.Refusal for stale (also where the server ended the session, 57P01) and conflict; a *fenceguard.Fault for a
+// write without a claim (Problem "missing"), an implausible token, a malformed claim, and for older transactions that
+// may not be ended (fenceguard.ErrUnavailable). Every other error, 40001 among them, is returned as it is. An error of
+// COMMIT itself is for Commit to judge.
 func Outcome(err error) error {
+	if isJudged(err) {
+		return err
+	}
 	var told struct{ Resource, Token, Highest string }
 	// Without a detail, or with another, the numbers stay unknown.
 	_ = json.Unmarshal([]byte(detailOf(err)), &told)
@@ -58,6 +125,8 @@ func Outcome(err error) error {
 		return refusal(fenceguard.ErrStale, told.Resource, told.Token, told.Highest)
 	case "ZF002":
 		return refusal(fenceguard.ErrConflict, told.Resource, told.Token, told.Highest)
+	case "57P01", "25P03", "25P04":
+		return endedInside(err, fenceguard.Claim{})
 	case "ZF003":
 		fault.Problem = "missing"
 	case "ZF004":
@@ -77,6 +146,42 @@ func refusal(kind error, resource, token, highest string) error {
 	r.Token, _ = strconv.ParseInt(token, 10, 64)
 	r.Highest, _ = strconv.ParseInt(highest, 10, 64)
 	return r
+}
+
+func endedInside(err error, claim fenceguard.Claim) error {
+	return &fenceguard.Refusal{Kind: fenceguard.ErrStale, Resource: claim.Resource, Token: claim.Token, Err: err}
+}
+
+// isJudged is whether the error is one of ours already.
+func isJudged(err error) bool {
+	var refusal *fenceguard.Refusal
+	var fault *fenceguard.Fault
+	return errors.As(err, &refusal) || errors.As(err, &fault)
+}
+
+// isLost is whether the error can be that of a session that has ended: the table 'In a transaction of PostgreSQL' of
+// clients/README.md.
+func isLost(err error) bool {
+	if state := stateOf(err); state != "" {
+		return isOfClass(state, "08", "57P", "25P03", "25P04")
+	}
+	for _, ended := range []error{driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		syscall.ECONNRESET, syscall.EPIPE, syscall.ETIMEDOUT} {
+		if errors.Is(err, ended) {
+			return true
+		}
+	}
+	var failure *net.OpError
+	return errors.As(err, &failure) || err.Error() == "conn closed" // the last is pgx's
+}
+
+func isOfClass(state string, classes ...string) bool {
+	for _, class := range classes {
+		if strings.HasPrefix(state, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // stateOf is the SQLSTATE of an error of the database, or "".

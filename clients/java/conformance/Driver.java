@@ -10,6 +10,7 @@ import java.net.URI;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -48,7 +49,8 @@ public final class Driver {
     switch (command.get("do")) {
       case "client" -> {
         client = new Client(URI.create(command.get("data")), URI.create(command.get("control")), command.get("bearer"));
-        return outcome("ok");
+        if (command.containsKey("timeout_ms")) client = client.withTimeout(ms(command, "timeout_ms"));
+        return outcome("ok", "timeout_ms", client.timeout().toMillis());
       }
       case "acquire" -> {
         boolean isRenewed = !"false".equals(command.get("renew"));
@@ -66,15 +68,15 @@ public final class Driver {
       }
       case "wait_lost" -> {
         Optional<Lease.End> end = lease.awaitLost(ms(command, "limit_ms"));
-        return end.isEmpty() ? outcome("timeout") : outcome("lost", "reason", end.get().name().toLowerCase());
+        return end.isEmpty() ? outcome("timeout") : outcome("lost", "reason", end.get().name().toLowerCase(Locale.ROOT));
       }
       case "write" -> {
         String sequence = command.get("sequence");
         OptionalLong number = sequence == null ? OptionalLong.empty() : OptionalLong.of(Long.parseLong(sequence));
-        return outcome(lease.write(command.get("body").getBytes(UTF_8), number).name().toLowerCase());
+        return outcome(lease.write(command.get("body").getBytes(UTF_8), number).name().toLowerCase(Locale.ROOT));
       }
       case "delete" -> {
-        return outcome(lease.delete().name().toLowerCase());
+        return outcome(lease.delete().name().toLowerCase(Locale.ROOT));
       }
       case "read" -> {
         return object(lease.read());
@@ -112,7 +114,7 @@ public final class Driver {
   }
 
   private static Map<String, Object> told(FenceguardException error) {
-    Map<String, Object> answer = outcome(error.getClass().getSimpleName().toLowerCase(), "detail", error.getMessage());
+    Map<String, Object> answer = outcome(error.getClass().getSimpleName().toLowerCase(Locale.ROOT), "detail", error.getMessage());
     if (error.token > 0) answer.put("token", error.token + "");
     if (error.highest > 0) answer.put("highest", error.highest + "");
     if (error.retryAfter != null) answer.put("retry_after_ms", error.retryAfter.toMillis());
@@ -144,7 +146,7 @@ public final class Driver {
 
   private static String quoted(String text) {
     StringBuilder out = new StringBuilder("\"");
-    text.chars().forEach(c -> out.append(c < ' ' || c == '"' || c == '\\' || c > 126 ? String.format("\\u%04x", c) : (char) c + ""));
+    text.chars().forEach(c -> out.append(c < ' ' || c == '"' || c == '\\' || c > 126 ? String.format(Locale.ROOT, "\\u%04x", c) : (char) c + ""));
     return out.append('"').toString();
   }
 

@@ -46,9 +46,9 @@ async function run(command) {
 }
 
 const commands = {
-  client({ data, control, bearer }) {
-    client = new Client({ data, control, token: bearer });
-    return { outcome: 'ok' };
+  client({ data, control, bearer, timeout_ms: timeout }) {
+    client = new Client({ data, control, token: bearer, timeout });
+    return { outcome: 'ok', timeout_ms: client.timeout };
   },
   async acquire(command) {
     const lease = await client.acquire(command.resource, { ...times(command), renew: command.renew });

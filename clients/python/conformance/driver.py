@@ -67,8 +67,9 @@ class Driver:
         return {"outcome": "admitted", "body": None if body is None else body.decode()}
 
     async def client(self, command):
-        self._client = self.Client(command["data"], command["control"], token=command.get("bearer"))
-        return {"outcome": "ok"}
+        limit = {"timeout": command["timeout_ms"] / 1000} if "timeout_ms" in command else {}
+        self._client = self.Client(command["data"], command["control"], token=command.get("bearer"), **limit)
+        return {"outcome": "ok", "timeout_ms": round(self._client.timeout * 1000)}
 
     async def acquire(self, command):
         lease = await settled(self._client.acquire(command["resource"], renew=command.get("renew", True),

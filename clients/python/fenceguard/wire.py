@@ -20,8 +20,8 @@ class Call:
     side: str
     method: str
     target: str
-    headers: dict
-    body: bytes
+    headers: dict = dataclasses.field(repr=False)  # of a claim, and of the bearer token
+    body: bytes = dataclasses.field(repr=False)
     limit: float
     resource: str
 

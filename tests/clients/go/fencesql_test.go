@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	fenceguard "github.com/fenceguard/fenceguard/clients/go"
@@ -138,4 +140,145 @@ func TestACommitWhoseConnectionEndedIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectBalance(t, db, 100)
+}
+
+const plusOne = "update account set balance = balance + 1"
+
+// terminate ends the session of a transaction.
+func terminate(t *testing.T, db *sql.DB, tx *sql.Tx) {
+	t.Helper()
+	var backend int
+	if err := tx.QueryRowContext(ctx, "select pg_backend_pid()").Scan(&backend); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(ctx, "select pg_terminate_backend($1, 30000)", backend); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectCutOff(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, fenceguard.ErrStale) || !strings.Contains(err.Error(), "nothing was committed") {
+		t.Fatal(err)
+	}
+}
+
+// What is shown: a holder that stopped inside its transaction is cut off by the next, and what it hears on waking says
+// that nothing was committed.
+func TestASessionThatWasEndedInsideTheTransactionIsStale(t *testing.T) {
+	db := open(t)
+	expectCutOff(t, fencesql.Transact(ctx, db, claim(33, "first"), func(tx *sql.Tx) error {
+		terminate(t, db, tx)
+		_, err := tx.ExecContext(ctx, plusOne)
+		return err
+	}))
+	expectCutOff(t, fencesql.Transact(ctx, db, claim(33, "first"), func(tx *sql.Tx) error {
+		terminate(t, db, tx)
+		tx.ExecContext(ctx, plusOne)
+		_, err := tx.ExecContext(ctx, plusOne) // the driver itself has no SQLSTATE any more
+		return fmt.Errorf("depositing: %w", err)
+	}))
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminate(t, db, tx)
+	_, err = fencesql.Admit(ctx, tx, claim(33, "first"))
+	expectCutOff(t, err)
+	expectBalance(t, db, 100)
+}
+
+func TestASessionThatWasEndedBeforeItsCommitWasAnsweredIsUnknown(t *testing.T) {
+	db := open(t)
+	err := fencesql.Transact(ctx, db, claim(33, "first"), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, plusOne)
+		terminate(t, db, tx)
+		return err
+	})
+	if !errors.Is(err, fenceguard.ErrUnknown) {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatTheBodyReturnsPassesThroughARollback(t *testing.T) {
+	db := open(t)
+	short := errors.New("not enough")
+	for _, ends := range []bool{false, true} {
+		err := fencesql.Transact(ctx, db, claim(33, "first"), func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, plusOne); err != nil {
+				return err
+			}
+			if ends {
+				terminate(t, db, tx)
+			}
+			return short
+		})
+		if err != short {
+			t.Fatal(err)
+		}
+	}
+	expectBalance(t, db, 100)
+}
+
+func TestRunTakesTheLockAgainAfterItsSessionWasEnded(t *testing.T) {
+	db := open(t)
+	var tokens []int64
+	client := &fenceguard.Client{Control: os.Getenv("GUARD_CONTROL")}
+	err := client.Run(ctx, "accounts/42", func(ctx context.Context, lease *fenceguard.Lease) error {
+		return fencesql.Transact(ctx, db, lease.Claim(), func(tx *sql.Tx) error {
+			tokens = append(tokens, lease.Claim().Token)
+			if len(tokens) == 1 {
+				terminate(t, db, tx)
+			}
+			_, err := tx.ExecContext(ctx, plusOne)
+			return err
+		})
+	})
+	if err != nil || len(tokens) != 2 || tokens[1] <= tokens[0] {
+		t.Fatal(err, tokens)
+	}
+	expectBalance(t, db, 101)
+}
+
+func TestAConnectionWithoutATransactionIsRefused(t *testing.T) {
+	db := open(t)
+	connection, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := fencesql.Admit(ctx, connection, claim(33, "first")); err == nil || !strings.Contains(err.Error(), "none is open") {
+		t.Fatal(err)
+	}
+	if _, err := connection.ExecContext(ctx, "begin"); err != nil {
+		t.Fatal(err)
+	}
+	if verdict, err := fencesql.Admit(ctx, connection, claim(33, "first")); err != nil || verdict != fenceguard.Admitted {
+		t.Fatal(err)
+	}
+	if _, err := connection.ExecContext(ctx, "rollback"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsPrintedIsNoClaim(t *testing.T) {
+	client := &fenceguard.Client{Token: "bearer"}
+	secret := fenceguard.Claim{Resource: "accounts/42", Token: 33, Holder: "who", Signature: "sealed"}
+	lease := client.Adopt(secret)
+	fields := struct {
+		Lease *fenceguard.Lease
+		Claim fenceguard.Claim
+		own   *fenceguard.Lease
+	}{lease, secret, lease}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%q"} {
+		text := fmt.Sprintf(verb+" "+verb+" "+verb+" "+verb, client, lease, secret, fields)
+		for _, word := range []string{"who", "sealed", "bearer"} {
+			if strings.Contains(text, word) {
+				t.Fatal(text)
+			}
+		}
+		if strings.Count(text, "accounts/42") < 3 {
+			t.Fatal(text)
+		}
+	}
 }

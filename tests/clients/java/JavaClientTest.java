@@ -1,3 +1,5 @@
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import io.github.fenceguard.Client;
 import io.github.fenceguard.FenceguardException;
 import io.github.fenceguard.FenceguardException.Stale;
@@ -6,10 +8,13 @@ import io.github.fenceguard.jdbc.Fence;
 import java.net.URI;
 import java.sql.Connection;
 import java.sql.DriverManager;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.Callable;
@@ -17,8 +22,11 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.IntStream;
+import javax.sql.DataSource;
 import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
+import org.postgresql.PGConnection;
+import org.postgresql.ds.PGSimpleDataSource;
 
 /** What the scenarios do not reach: JDBC, ShedLock's provider, many threads. usage: CASE URL… */
 public final class JavaClientTest {
@@ -27,6 +35,8 @@ public final class JavaClientTest {
   public static void main(String[] arguments) throws Exception {
     switch (arguments[0]) {
       case "jdbc" -> jdbc(arguments[1]);
+      case "ended" -> ended(arguments[1], arguments[2]);
+      case "locales" -> locales(client(arguments));
       case "shedlock" -> shedlock(client(arguments));
       case "threads" -> threads(client(arguments));
       default -> throw new IllegalArgumentException(arguments[0]);
@@ -99,6 +109,92 @@ public final class JavaClientTest {
     second.unlock();
     expect(Optional.empty(), provider.lock(task("reports", Duration.ZERO))); // for the least that it is held
     expect(Optional.empty(), first.extend(TTL, Duration.ZERO));
+  }
+
+  /** A holder that stopped inside its transaction is cut off by the next: what it hears on waking. */
+  private static void ended(String url, String control) throws Exception {
+    Client client = new Client(URI.create(control), URI.create(control), null);
+    Lease lease = client.adopt("accounts/42", 1, "a");
+    DataSource pool = pool(url);
+    Stale stale = thrown(Stale.class, () -> Fence.transaction(pool, lease, connection -> {
+      update(connection, 150);
+      terminate(url, connection);
+      return update(connection, 151);
+    }));
+    expect(List.of("session-ended", 1L), List.of(stale.problem, stale.token));
+    thrown(Stale.class, () -> Fence.transaction(pool, lease, connection -> {
+      terminate(url, connection);
+      thrown(SQLException.class, () -> update(connection, 150));
+      try {
+        return update(connection, 150); // the driver itself has closed the connection
+      } catch (SQLException error) {
+        throw new IllegalStateException("as frameworks do", error);
+      }
+    }));
+    try (Connection connection = pool.getConnection()) {
+      connection.setAutoCommit(false);
+      terminate(url, connection);
+      thrown(Stale.class, () -> admit(connection, 1, "a", OptionalLong.empty()));
+    }
+    thrown(FenceguardException.Unknown.class, () -> Fence.transaction(pool, lease, connection -> {
+      update(connection, 150);
+      terminate(url, connection);
+      return null;
+    }));
+    for (boolean ends : List.of(false, true)) {
+      thrown(IllegalArgumentException.class, () -> Fence.transaction(pool, lease, connection -> {
+        update(connection, 150);
+        if (ends) terminate(url, connection);
+        throw new IllegalArgumentException("not enough");
+      }));
+    }
+    try (Connection connection = pool.getConnection()) {
+      expect("100", balance(connection));
+      Fence.transaction(connection, lease, open -> update(open, 101));
+      expect(true, connection.getAutoCommit());
+      expect("101", balance(connection));
+    }
+    List<Long> tokens = new ArrayList<>();
+    client.run("accounts/42", TTL, TTL, 5, granted -> Fence.transaction(pool, granted, connection -> {
+      tokens.add(granted.token());
+      if (tokens.size() == 1) terminate(url, connection);
+      return update(connection, 130);
+    }));
+    expect(true, tokens.size() == 2 && tokens.get(1) > tokens.get(0));
+  }
+
+  private static DataSource pool(String url) {
+    PGSimpleDataSource pool = new PGSimpleDataSource();
+    pool.setURL(url);
+    return pool;
+  }
+
+  private static void terminate(String url, Connection connection) throws SQLException {
+    int backend = connection.unwrap(PGConnection.class).getBackendPID();
+    try (Connection other = DriverManager.getConnection(url)) {
+      other.createStatement().execute("select pg_terminate_backend(" + backend + ", 30000)");
+    }
+  }
+
+  private static String balance(Connection connection) throws SQLException {
+    ResultSet rows = connection.createStatement().executeQuery("select balance from account");
+    rows.next();
+    return rows.getString(1);
+  }
+
+  /** A lease, its renewal and writes where numbers have digits of their own, and where 'I' has no dot. */
+  private static void locales(Client client) throws Exception {
+    for (String tag : List.of("ar-EG", "fa-IR", "tr-TR")) {
+      Locale.setDefault(Locale.forLanguageTag(tag));
+      String resource = "IJ ß/" + tag; // to be encoded
+      int value = client.run(resource, TTL, TTL, 1, lease -> {
+        lease.renew();
+        lease.write("1".getBytes(UTF_8), OptionalLong.of(7));
+        expect(Lease.Verdict.DUPLICATE, lease.write("2".getBytes(UTF_8), OptionalLong.of(7)));
+        return Integer.parseInt(new String(lease.read().orElseThrow(), UTF_8));
+      });
+      expect(1, value);
+    }
   }
 
   private static LockConfiguration task(String name, Duration atLeast) {

@@ -12,6 +12,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpResponse;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
@@ -24,7 +25,8 @@ import java.util.concurrent.TimeUnit;
  */
 public final class Client {
   private static final Duration ANSWER_MAX = Duration.ofSeconds(10);
-  private static final Duration DATA_ANSWER_MAX = Duration.ofSeconds(60); // a write may wait in its lane
+  /** The time for an answer of the data side: a write may wait in its lane. */
+  public static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(60);
   private static final Duration WAIT_MAX = Duration.ofSeconds(600);
   private static final long PAUSE_NS = TimeUnit.MILLISECONDS.toNanos(100);
 
@@ -32,6 +34,7 @@ public final class Client {
   private final URI control;
   private final String bearer;
   private final HttpClient http;
+  private final Duration timeout;
 
   /** A guard on the default ports of this machine. */
   public Client() {
@@ -50,6 +53,25 @@ public final class Client {
     this.bearer = bearer;
     this.http = http.version(HttpClient.Version.HTTP_1_1).followRedirects(HttpClient.Redirect.NEVER)
         .connectTimeout(Duration.ofSeconds(5)).build();
+    this.timeout = DEFAULT_TIMEOUT;
+  }
+
+  private Client(Client other, Duration timeout) {
+    data = other.data;
+    control = other.control;
+    bearer = other.bearer;
+    http = other.http;
+    this.timeout = timeout;
+  }
+
+  /** The same with another time for an answer of the data side. What was sent is then Unknown. */
+  public Client withTimeout(Duration limit) {
+    if (limit.isNegative() || limit.isZero()) throw new IllegalArgumentException("a time-out is above 0, not " + limit);
+    return new Client(this, limit);
+  }
+
+  public Duration timeout() {
+    return timeout;
   }
 
   /** What run() runs under a lease. */
@@ -97,8 +119,9 @@ public final class Client {
 
   private Lease ask(String resource, Duration ttl, long waitNs, String holder) {
     long waitMs = Math.min(TimeUnit.NANOSECONDS.toMillis(waitNs), WAIT_MAX.toMillis());
-    String wish = String.format("{\"resource\":%s,\"ttl_ms\":%d,\"wait_ms\":%d,\"holder\":\"%s\"}", quoted(resource),
-        ttl.toMillis(), waitMs, holder);
+    // Not String.format(), which writes numbers with the digits of the default locale.
+    String wish = "{\"resource\":" + quoted(resource) + ",\"ttl_ms\":" + ttl.toMillis() + ",\"wait_ms\":" + waitMs
+        + ",\"holder\":\"" + holder + "\"}";
     long sentAt = System.nanoTime();
     HttpResponse<byte[]> answer = control("POST", null, resource, Map.of(), wish, ANSWER_MAX.plusMillis(waitMs));
     Lease lease = new Lease(this, resource, Call.lease(answer), ttl, sentAt);
@@ -139,7 +162,7 @@ public final class Client {
   }
 
   HttpResponse<byte[]> data(String method, String resource, Map<String, String> fields, byte[] body) {
-    return new Call(true, method, data.resolve("/" + encoded(resource)), fields, resource, DATA_ANSWER_MAX).send(http, body);
+    return new Call(true, method, data.resolve("/" + encoded(resource)), fields, resource, timeout).send(http, body);
   }
 
   /** path: null for the collection. */
@@ -156,14 +179,14 @@ public final class Client {
     StringBuilder out = new StringBuilder();
     for (byte octet : resource.getBytes(UTF_8)) {
       boolean isPlain = octet > 0 && (Character.isLetterOrDigit(octet) || "-._~/".indexOf(octet) >= 0);
-      out.append(isPlain ? String.valueOf((char) octet) : String.format("%%%02X", octet));
+      out.append(isPlain ? String.valueOf((char) octet) : String.format(Locale.ROOT, "%%%02X", octet));
     }
     return out.toString();
   }
 
   private static String quoted(String text) {
     StringBuilder out = new StringBuilder("\"");
-    text.chars().forEach(c -> out.append(c < ' ' || c == '"' || c == '\\' ? String.format("\\u%04x", c) : (char) c + ""));
+    text.chars().forEach(c -> out.append(c < ' ' || c == '"' || c == '\\' ? String.format(Locale.ROOT, "\\u%04x", c) : (char) c + ""));
     return out.append('"').toString();
   }
 }

@@ -41,6 +41,13 @@ public abstract class FenceguardException extends RuntimeException {
     public Stale(String message, long token, long highest) {
       this(message, new Facts(token, highest, null, "stale", 0, null));
     }
+
+    /** The session ended inside a transaction, before COMMIT. Its problem is 'session-ended'. */
+    public Stale(String message, long token, Throwable cause) {
+      this("the session ended inside the transaction, before COMMIT: nothing was committed (" + message + ")",
+          new Facts(token, 0, null, "session-ended", 0, null));
+      initCause(cause);
+    }
   }
 
   /** Another holder uses the same token: the token source issued it twice. */
@@ -65,11 +72,21 @@ public abstract class FenceguardException extends RuntimeException {
   /** Nothing was written: there is no server, or it says so. */
   public static final class Unavailable extends FenceguardException {
     Unavailable(String message, Facts facts) { super(message, facts); }
+
+    public Unavailable(String message, Throwable cause) {
+      this(message, Facts.NONE);
+      initCause(cause);
+    }
   }
 
   /** It may or may not have taken effect, and was not repeated. Read before you decide. */
   public static final class Unknown extends FenceguardException {
     Unknown(String message, Facts facts) { super(message, facts); }
+
+    public Unknown(String message, Throwable cause) {
+      this(message, Facts.NONE);
+      initCause(cause);
+    }
   }
 
   /** Something else answered: found is 'data' or 'control' (the wrong side), or 'other', which judged nothing. */
@@ -85,5 +102,10 @@ public abstract class FenceguardException extends RuntimeException {
   /** A clear no of another kind, with nothing written. */
   public static final class Rejected extends FenceguardException {
     Rejected(String message, Facts facts) { super(message, facts); }
+
+    public Rejected(String message, String problem, Throwable cause) {
+      this(message, new Facts(0, 0, null, problem, 0, null));
+      initCause(cause);
+    }
   }
 }
