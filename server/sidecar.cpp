@@ -58,7 +58,7 @@ std::unique_ptr<LeaseHolder> open_holder(const SidecarOptions& options, TokenSou
   if (source == nullptr) throw InvalidInput("--hold takes leases from a token source: give --source URL");
   return std::make_unique<LeaseHolder>(
       *source, fences, metrics, log,
-      LeaseHolder::Options{options.hold, options.hold_ttl, options.hold_takes_any_program});
+      LeaseHolder::Options{options.hold, options.hold_ttl, options.hold_takes_any_program, options.hold_for});
 }
 
 }  // namespace

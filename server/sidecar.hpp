@@ -23,6 +23,7 @@
 namespace fenceguard {
 
 class Fencer;
+class TenureProgram;
 
 struct SidecarOptions {
   std::string listen = "127.0.0.1:7420";  // empty: no data side
@@ -56,6 +57,8 @@ struct SidecarOptions {
   std::vector<Resource> hold{};
   std::chrono::milliseconds hold_ttl{10'000};
   bool hold_takes_any_program = false;  // also one that may have begun before the lease was taken
+  std::shared_ptr<TenureProgram>
+      hold_for{};  // the one program whose connections are let in; null: any newer one
   // Cuts old holders off, where the storage is behind lanes; null: they are only refused. REQUIRES: it
   // outlives the storage.
   std::shared_ptr<Fencer> fencer{};

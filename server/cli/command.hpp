@@ -39,4 +39,8 @@ struct Command {
 // All of them, in the order of --help.
 [[nodiscard]] const std::vector<Command>& commands();
 
+// The variables of the environment that may hold a password or a token of ours, which is not the business of
+// a program that is run here.
+[[nodiscard]] std::vector<std::string> hidden_variables();
+
 }  // namespace fenceguard::cli

@@ -1,5 +1,7 @@
 #include "server/cli/command.hpp"
 
+#include "server/cli/target/open_target.hpp"
+
 namespace fenceguard::cli {
 
 const std::vector<Command>& commands() {
@@ -13,6 +15,19 @@ const std::vector<Command>& commands() {
     return list;
   }();
   return all;
+}
+
+std::vector<std::string> hidden_variables() {
+  // The signature of an outer exec is not for this claim.
+  std::vector<std::string> names{"FENCING_SIGNATURE", variable_name("fence-method")};
+  for (const auto& command : commands()) {
+    for (const auto& setting : command.settings) {
+      const bool is_private = setting.kind == Kind::url || setting.kind == Kind::secret ||
+                              setting.kind == Kind::token || setting.name == signature_setting.name;
+      if (is_private) names.push_back(variable_name(setting.name));
+    }
+  }
+  return names;
 }
 
 }  // namespace fenceguard::cli

@@ -13,6 +13,7 @@
 #include "guard/error.hpp"
 #include "guard/support/wait_for.hpp"
 #include "server/cli/command.hpp"
+#include "server/cli/exec/hold_for.hpp"
 #include "server/cli/output.hpp"
 #include "server/cli/serve_settings.hpp"
 #include "server/cli/target/open_fencer.hpp"
@@ -292,11 +293,14 @@ int serve(const Settings& settings) {
     return exit_done;
   }
   start_log(settings.text("log-level"));
+  const auto program =
+      open_program(settings.text("hold-for"), hidden_variables());  // before there are threads
   const auto signals = block_signals();
   const ServiceManager manager;
   raise_descriptor_limit();
   const auto storage_url = settings.url("storage").value();
   auto options = sidecar_options(settings, storage_url);
+  options.hold_for = program;
   const auto fencer = open_lane_fencer(settings, storage_url);  // outlives the storage
   options.fencer = fencer;
   const auto owner = open_owner(settings, storage_url);
@@ -321,7 +325,7 @@ int serve(const Settings& settings) {
   end_at_second_signal();
   const bool is_clean = sidecar.stop();
   spdlog::info("event=stopped clean={}", is_clean);
-  return exit_done;
+  return program ? program->exit_status().value_or(exit_done) : exit_done;
 }
 
 }  // namespace

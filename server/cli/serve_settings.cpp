@@ -73,6 +73,7 @@ void require_hold_usable(const Settings& settings, const Url& storage, const Sid
     if (settings.text("hold-ttl") != "10s") throw InvalidInput("--hold-ttl is for the leases of --hold");
     if (settings.text("hold-reconnect") != "refuse")
       throw InvalidInput("--hold-reconnect is for the clients of --hold");
+    if (!settings.text("hold-for").empty()) throw InvalidInput("--hold-for is for the clients of --hold");
     return;
   }
   if (!is_postgres(storage) && !is_redis(storage))
@@ -81,6 +82,8 @@ void require_hold_usable(const Settings& settings, const Url& storage, const Sid
     throw InvalidInput("--hold holds for the clients of the data side: give --listen HOST:PORT too");
   if (is_postgres(storage) && settings.text("unfenced") != "read")
     throw InvalidInput("--unfenced has nothing to say beside --hold: every session has the held claims");
+  if (options.hold_takes_any_program && !settings.text("hold-for").empty())
+    throw InvalidInput("--hold-for lets in one program, --hold-reconnect allow any: give one of them");
   require_sensible_ttl(options.hold_ttl);
 }
 
@@ -148,6 +151,12 @@ std::vector<Setting> serve_settings() {
        "writes under it, or is refused while another holds it",
        true},
       {"hold-ttl", duration, "TIME", "10s", "time to live of the leases of --hold"},
+      {"hold-for", text, "PID|COMMAND", "",
+       "the program whose connections alone --hold lets in: COMMAND is run by /bin/sh, in a fresh start "
+       "under each "
+       "lease, and ended when it is lost (SIGTERM, SIGKILL 5 s later); when it ends by itself, serve ends "
+       "with its "
+       "status. PID is let in under the first lease, and must have read nothing before"},
       {"hold-reconnect", text, "WHICH", "refuse",
        "a program that may have begun before the lease of --hold was taken: refuse it until it says that it "
        "begins anew, or allow. Danger: its driver connects again unnoticed after a loss, and writes from "

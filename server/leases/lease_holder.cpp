@@ -110,7 +110,8 @@ net::Task<std::string> LeaseHolder::objection_to(net::Loop& loop, int socket,
                                                  std::shared_ptr<const HeldClaims> held,
                                                  std::string client) const {
   if (!programs_) co_return "";
-  const auto objection = co_await programs_->objection_to(loop, socket, {held->begun});
+  const auto program = options_.program ? options_.program->root() : std::nullopt;
+  const auto objection = co_await programs_->objection_to(loop, socket, {held->begun, program});
   if (objection.empty()) co_return "";
   metrics_.count_older_program();
   log_.program_refused(held->claims.front().resource, objection, client);
@@ -121,9 +122,9 @@ void LeaseHolder::stop_taking() {
   {
     const std::scoped_lock lock{mutex_};
     takes_ = false;
-    if (present_) return;
+    if (!present_) waiting_.request_stop();
   }
-  waiting_.request_stop();
+  if (options_.program) options_.program->close();
 }
 
 void LeaseHolder::stop() {
@@ -192,6 +193,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
   changed_.notify_all();
   last_failure_.clear();
   log("held", claims);
+  if (options_.program) options_.program->begin();
   {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, end.get_token(), [] { return false; });
@@ -202,6 +204,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
   lost_at_ = std::chrono::system_clock::now();
   log("\"held no longer\"", claims);
   lost_();
+  if (options_.program) options_.program->end();
 }
 
 // Where memory is out it is not logged: what is held is given back all the same.

@@ -33,6 +33,7 @@
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
 #include "server/leases/program_check.hpp"
+#include "server/leases/tenure_program.hpp"
 #include "server/net/loop.hpp"
 
 namespace fenceguard {
@@ -68,6 +69,8 @@ class LeaseHolder {
     std::vector<Resource> resources{};  // at least one; each counts once
     std::chrono::milliseconds ttl{10'000};
     bool takes_any_program = false;  // also one that may be older than the tenure
+    std::shared_ptr<TenureProgram>
+        program{};  // whose connections alone are let in; null: of any that began since
   };
 
   // All outlive it. Throws InvalidInput for a time to live that makes no sense.
@@ -91,7 +94,7 @@ class LeaseHolder {
                                                     std::shared_ptr<const HeldClaims> held,
                                                     std::string client) const;
 
-  // Takes no lease any more; what is held stays held.
+  // Takes no lease any more; what is held stays held, while its program is ended. Blocks for so long.
   void stop_taking();
   // Likewise, and gives back what is held; blocks until that is done, which takes as long as the source does.
   void stop();

@@ -276,20 +276,6 @@ Release finish_and_release(const CutOff& cut_off, bool leaves_nothing, Lease& le
   return lease.release();
 }
 
-// What may hold a password or a token of ours is not the command's business.
-std::vector<std::string> hidden_variables() {
-  // The signature of an outer exec is not for this claim.
-  std::vector<std::string> names{"FENCING_SIGNATURE", variable_name("fence-method")};
-  for (const auto& command : commands()) {
-    for (const auto& setting : command.settings) {
-      const bool is_private = setting.kind == Kind::url || setting.kind == Kind::secret ||
-                              setting.kind == Kind::token || setting.name == signature_setting.name;
-      if (is_private) names.push_back(variable_name(setting.name));
-    }
-  }
-  return names;
-}
-
 // From SIGTERM to SIGKILL under a lease of ttl. It is taken off the lease's end, so that the command is over
 // before the next holder is let in; half of the lease at least is left to renew it in. Throws InvalidInput.
 std::chrono::milliseconds kill_after(const Settings& settings, std::chrono::milliseconds ttl) {

@@ -64,9 +64,15 @@ class Watch {
     children_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     clock_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   }
+  ~Watch() {
+    ::close(children_);
+    ::close(clock_);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
 
-  // Until nothing is left to watch.
-  void run() {
+  // Until nothing is left to watch. True: exec may have another run of it.
+  [[nodiscard]] bool run() {
     while (!is_over()) {
       std::array<pollfd, 3> ready{
           {{has_parent_ ? socket_ : -1, POLLIN, 0}, {children_, POLLIN, 0}, {clock_, POLLIN, 0}}};
@@ -82,6 +88,7 @@ class Watch {
     const bool is_anything_left = has_children_ || is_group_alive();
     if ((group_ != 0 || has_ended_) && has_parent_)
       tell({is_anything_left ? Kind::left : Kind::ended, status_});
+    return has_parent_;
   }
 
  private:
@@ -130,7 +137,8 @@ class Watch {
         if (message.value != SIGCONT || !is_forced_) signal_group(static_cast<int>(message.value));
         break;
       case Kind::end:
-        end_early();
+        // Of a run that was over before this was heard nothing is left to end.
+        if (group_ != 0 || !command_.is_repeated) end_early();
         break;
       case Kind::grace:
         kill_after_ = milliseconds{message.value};
@@ -301,7 +309,8 @@ void supervise(int socket, pid_t exec_group, const SupervisedCommand& command, c
   std::signal(SIGCHLD, SIG_DFL);
   ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  Watch{socket, exec_group, command, mask}.run();
+  while (Watch{socket, exec_group, command, mask}.run() && command.is_repeated) {
+  }
 }
 
 }  // namespace fenceguard::cli

@@ -55,6 +55,8 @@ struct SupervisedCommand {
   std::vector<std::string> words;               // the program, looked for in PATH, and its arguments
   std::vector<std::string> hidden_variables;    // taken out of its environment
   std::chrono::milliseconds kill_after{5'000};  // from SIGTERM to SIGKILL
+  // It may be started again once its end was told: nothing of one run is left in the next.
+  bool is_repeated = false;
 };
 
 class Supervisor {
@@ -68,6 +70,8 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
+  // All that the command starts descends from it, as long as it lives.
+  [[nodiscard]] pid_t process() const noexcept { return process_; }
   // Starts the command with these NAME=VALUE variables added to its environment.
   void run(const std::vector<std::string>& variables);
   // From SIGTERM to SIGKILL, instead of what the command was given with.
@@ -89,8 +93,8 @@ class Supervisor {
   pid_t process_ = -1;
 };
 
-// The supervisor's own life; returns when nothing of the command is left, or without having started it when
-// exec went away first. Called in the forked process.
+// The supervisor's own life; returns when nothing of the command is left and it is not to be repeated, or
+// without having started it when exec went away first. Called in the forked process.
 void supervise(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask);
 
 }  // namespace fenceguard::cli

@@ -15,8 +15,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import redis_server  # noqa: E402
+import support  # noqa: E402
 from certificates import Certificates  # noqa: E402
 from demo_case import status_of  # noqa: E402
+from programs import held_program  # noqa: E402
 from programs.held_program import Program  # noqa: E402
 from resp_case import Client, RespTest, setUpModule, wait_until  # noqa: E402, F401
 
@@ -275,9 +277,8 @@ class ClusterTest(HoldCase):
         self.assertEqual(self.client(first).call("APPEND", KEY, "c"), 3)
 
 
-class ProgramTest(HoldCase):
-    """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its driver has
-    connected again unnoticed; one that was started since need not say anything."""
+class AccountCase(HoldCase):
+    """Programs of their own processes, which read and write a balance."""
 
     TAKES = ()
     BALANCE = "{accounts/1}:balance"
@@ -303,6 +304,11 @@ class ProgramTest(HoldCase):
         metrics = sidecar.call("GET", "/metrics").body.decode()
         return int(next(line.split()[1] for line in metrics.splitlines()
                         if line.startswith("fenceguard_hold_refusals_total ")))
+
+
+class ProgramTest(AccountCase):
+    """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its driver has
+    connected again unnoticed; one that was started since need not say anything."""
 
     def test_driver_that_reconnects_unnoticed_does_not_write_what_is_outdated(self):
         first = self.hold(*SOON)
@@ -378,12 +384,88 @@ class ProgramTest(HoldCase):
         self.assertFailure(self.client(self.sidecar()).call("FENCE.BEGIN"), "ERR fenceguard: FENCE.BEGIN is for a sidecar")
 
 
+class HoldForTest(AccountCase):
+    """The sidecar runs the program, or is told which it is, and lets no other in."""
+
+    def setUp(self):
+        super().setUp()
+        self.address = f"unix:{self.folder}/data"
+        self.orders, self.answers = (os.path.join(self.folder, name) for name in ("orders", "answers"))
+
+    def lose(self, refused):
+        """A fence that refuses a write of the program's has the sidecar take a new token."""
+        token = self.token()
+        self.expect(0, "fence", "revoke", "--storage", self.server.url(), "--resource", RESOURCE)
+        self.assertIn("STALE", refused())
+        wait_until(lambda: self.token() > token)
+
+    def test_command_is_started_under_each_tenure_and_ended_with_it(self):
+        os.mkfifo(self.orders)
+        pathlib.Path(self.answers).touch()
+        script = pathlib.Path(held_program.__file__)
+        command = f"echo $$ >>runs; {sys.executable} -B {script} redis {self.address} <orders >>answers; exit 7"
+        sidecar = self.hold(*LATE, "--listen", self.address, "--hold-for", command)
+        runs = lambda: pathlib.Path(self.folder, "runs").read_text(encoding="utf-8").split()  # noqa: E731  pylint: disable=unnecessary-lambda-assignment
+        said = 0
+
+        def ask(orders, *words):
+            nonlocal said
+            said += 1
+            print(*words, file=orders, flush=True)
+            return wait_until(lambda: pathlib.Path(self.answers).read_text(encoding="utf-8").splitlines()[said - 1:])[0]
+
+        # For reading too, so that it has a reader while none is started.
+        with os.fdopen(os.open(self.orders, os.O_RDWR), "w", encoding="utf-8") as orders:
+            self.assertEqual([ask(orders, "read"), ask(orders, "write", 110), ask(orders, "forked", "write", 120)],
+                             ["100", "True", "True"])
+            self.assertIn("is neither the one of --hold-for", self.program(sidecar).ask("write", 150))
+            (first,) = runs()
+            self.lose(lambda: ask(orders, "write", 150))
+            wait_until(lambda: len(runs()) == 2, what="a second start")
+            self.assertFalse(support.is_alive(first))
+            # The program that reads what is written now is the second.
+            self.assertEqual(ask(orders, "read"), "120")
+            self.assertEqual(ask(orders, "write", 170), "True")
+        self.assertEqual(self.balance(), 170)
+        # It has nothing more to do, and the sidecar ends with it, and gives the lease back.
+        self.assertEqual(sidecar.wait(), 7)
+        other = self.hold(*LATE)
+        self.await_held(other)
+
+    def test_command_ends_with_the_sidecar(self):
+        for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+            with self.subTest(number=number):
+                sidecar = self.hold(*SOON, "--hold-for", "echo $$ >run; while :; do sleep 600; done")
+                run = wait_until(lambda: pathlib.Path(self.folder, "run").exists()
+                                 and pathlib.Path(self.folder, "run").read_text(encoding="utf-8").strip())
+                self.assertTrue(support.is_alive(run))
+                self.assertEqual(sidecar.stop(number), status)
+                wait_until(lambda: not support.is_alive(run), what="a command that has ended")
+                os.remove(os.path.join(self.folder, "run"))
+
+    def test_process_that_is_named_is_let_in_until_the_first_loss(self):
+        account = Program(self, "redis", self.address)
+        sidecar = self.hold(*LATE, "--listen", self.address, "--hold-for", str(account.process.pid))
+        self.await_held(sidecar)
+        self.assertEqual([account.ask("read"), account.ask("write", 110), account.ask("forked", "write", 120)],
+                         ["100", "True", "True"])
+        self.assertIn("is neither the one of --hold-for", self.program(sidecar).ask("write", 150))
+        self.lose(lambda: account.ask("write", 150))
+        self.await_held(sidecar)
+        self.assertRegex(account.ask("write", 150), self.LOST)
+        self.add_30(sidecar)
+        self.assertEqual(self.balance(), 150)
+
+
 class OptionsTest(HoldCase):
     def test_what_does_not_go_together_gets_a_sentence(self):
         done = self.expect(2, "serve", "--storage", self.server.url(), "--listen", "none", "--hold", "a")
         self.assertIn("give --listen", done.stderr)
         for arguments, sentence in ((("--hold", "a", "--hold-reconnect", "never"), "--hold-reconnect: refuse or allow"),
-                                    (("--hold-reconnect", "allow"), "--hold-reconnect is for")):
+                                    (("--hold-reconnect", "allow"), "--hold-reconnect is for"),
+                                    (("--hold-for", "1"), "--hold-for is for"),
+                                    (("--hold", "a", "--hold-for", "0"), "process 0 is not seen here"),
+                                    (("--hold", "a", "--hold-reconnect", "allow", "--hold-for", "./app"), "give one of them")):
             self.assertIn(sentence, self.expect(2, "serve", "--storage", self.server.url(), *arguments).stderr)
 
 

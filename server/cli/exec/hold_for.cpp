@@ -1,0 +1,155 @@
+#include "server/cli/exec/hold_for.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#include "guard/error.hpp"
+#include "guard/support/text.hpp"
+#include "server/cli/exec/supervisor.hpp"
+
+namespace fenceguard::cli {
+namespace {
+
+// It began before this process, and so before every tenure. That it has read nothing yet is what the operator
+// says of the first one.
+class NamedProcess final : public ProgramToHoldFor {
+ public:
+  explicit NamedProcess(net::Process process) : process_{process} {}
+
+  void begin() override {}
+  void end() override { close(); }
+  void close() override {
+    const std::scoped_lock lock{mutex_};
+    is_over_ = true;
+  }
+  [[nodiscard]] std::optional<net::Process> root() const override {
+    const std::scoped_lock lock{mutex_};
+    if (is_over_) return std::nullopt;
+    return process_;
+  }
+  [[nodiscard]] std::optional<int> exit_status() const override { return std::nullopt; }
+
+ private:
+  const net::Process process_;
+  mutable std::mutex mutex_;
+  bool is_over_ = false;
+};
+
+// All that it starts stays below its supervisor, which lives as long as this process. Nothing of one tenure
+// is left in the next one, so that what is below it belongs to the present one.
+class RepeatedCommand final : public ProgramToHoldFor {
+ public:
+  explicit RepeatedCommand(SupervisedCommand command) : command_{std::move(command)} {
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, nullptr, &mask);
+    supervisor_.emplace(command_, mask);
+    root_ = net::find_process(supervisor_->process());
+  }
+  ~RepeatedCommand() override {
+    close();
+    ::shutdown(supervisor_->descriptor(), SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+  }
+  RepeatedCommand(const RepeatedCommand&) = delete;
+  RepeatedCommand& operator=(const RepeatedCommand&) = delete;
+
+  void begin() override {
+    const std::scoped_lock lock{mutex_};
+    if (is_closed_ || is_running_) return;
+    if (!thread_.joinable()) thread_ = std::jthread{[this] { listen(); }};
+    is_running_ = true;
+    is_ended_by_us_ = false;
+    supervisor_->run({});
+    spdlog::info("event=\"program started\"");
+  }
+
+  void end() override {
+    std::unique_lock lock{mutex_};
+    if (!is_running_) return;
+    is_ended_by_us_ = true;
+    supervisor_->end();
+    changed_.wait(lock, [this] { return !is_running_; });
+  }
+
+  void close() override {
+    {
+      const std::scoped_lock lock{mutex_};
+      is_closed_ = true;
+    }
+    end();
+  }
+
+  // Where the supervisor itself cannot be seen nothing is below it.
+  [[nodiscard]] std::optional<net::Process> root() const override { return root_.value_or(net::Process{}); }
+
+  [[nodiscard]] std::optional<int> exit_status() const override {
+    const std::scoped_lock lock{mutex_};
+    return status_;
+  }
+
+ private:
+  using Kind = SupervisorMessage::Kind;
+
+  void listen() {
+    for (;;) {
+      const auto message = supervisor_->receive();
+      const bool is_gone = message.kind == Kind::gone;
+      if (message.kind != Kind::ended && message.kind != Kind::left && !is_gone) continue;
+      const std::scoped_lock lock{mutex_};
+      is_running_ = false;
+      changed_.notify_all();
+      if (!is_closed_ && (is_gone || !is_ended_by_us_))
+        end_this_process(is_gone ? 125 << 8 : static_cast<int>(message.value));
+      if (is_gone) return;
+    }
+  }
+
+  void end_this_process(int wait_status) {
+    status_ = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+    spdlog::warn("event=\"program ended\" status={}", *status_);
+    is_closed_ = true;
+    ::kill(::getpid(), SIGTERM);
+  }
+
+  const SupervisedCommand command_;
+  std::optional<Supervisor> supervisor_;
+  std::optional<net::Process> root_;
+  mutable std::mutex mutex_;  // guards the next four
+  bool is_running_ = false;
+  bool is_ended_by_us_ = false;
+  bool is_closed_ = false;
+  std::optional<int> status_;
+  std::condition_variable changed_;
+  std::jthread thread_;
+};
+
+std::shared_ptr<ProgramToHoldFor> open_named(const std::string& digits) {
+  const auto id = parse_decimal(digits);
+  const bool is_id = id && *id > 0 && *id <= std::numeric_limits<pid_t>::max();
+  const auto process = is_id ? net::find_process(static_cast<pid_t>(*id)) : std::nullopt;
+  if (!process) throw InvalidInput(fmt::format("--hold-for: process {} is not seen here", digits));
+  return std::make_shared<NamedProcess>(*process);
+}
+
+}  // namespace
+
+std::shared_ptr<ProgramToHoldFor> open_program(const std::string& text,
+                                               std::vector<std::string> hidden_variables) {
+  if (text.empty()) return nullptr;
+  const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (is_number) return open_named(text);
+  return std::make_shared<RepeatedCommand>(SupervisedCommand{.words = {"/bin/sh", "-c", text},
+                                                             .hidden_variables = std::move(hidden_variables),
+                                                             .is_repeated = true});
+}
+
+}  // namespace fenceguard::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+// TenureProgram: the one program for which leases are held ('serve --hold-for'), as their holder sees it.
+// What it reads it reads under the tenure, and it is told of a loss, whatever its driver does.
+//
+// Thread safety: all calls may be made from any thread.
+
+#include <optional>
+
+#include "server/net/peer/peer_process.hpp"
+
+namespace fenceguard {
+
+class TenureProgram {
+ public:
+  virtual ~TenureProgram() = default;
+
+  // A tenure begins: connections are let in from now on.
+  virtual void begin() = 0;
+  // The tenure is over: returns when nothing of the program works any more, or cannot be ended.
+  virtual void end() = 0;
+  // Likewise, and there will be no other tenure.
+  virtual void close() = 0;
+  // The connections of this tenure are this process's, and of what descends from it. Nothing: there is no
+  // such process now, and any that began in the tenure is let in.
+  [[nodiscard]] virtual std::optional<net::Process> root() const = 0;
+};
+
+}  // namespace fenceguard
