@@ -57,6 +57,20 @@ CREATE TABLE IF NOT EXISTS commit_marks (
   id VARBINARY(36) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
+-- What the names of locks are made with that a lease lives by (session_lock_name() in 005_leases.sql), so that nobody takes one
+-- who only knows its resource. Readable by whoever may SELECT on this whole database; no procedure tells it.
+CREATE TABLE IF NOT EXISTS lock_secret (
+  only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
+  secret   VARBINARY(128) NOT NULL,
+  made_at  DATETIME(6) NOT NULL            -- UTC; locks had a name that is known to all before
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
+//
+INSERT INTO lock_secret (secret, made_at)
+  SELECT SHA2(CONCAT(UUID(), RAND(), RAND(), SYSDATE(6), CONNECTION_ID()
+                     /*M!101000 , RANDOM_BYTES(32) */ /*!80000 , RANDOM_BYTES(32) */), 512),
+    IF(@fenceguard_tables = '', '1970-01-01', UTC_TIMESTAMP(6))
+  FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM lock_secret)
+//
 -- Always empty. To delete from it gives a transaction a number of its own, by which InnoDB tells whose lock another waits
 -- for: one that has only shared locks has none. An older one has no partition.
 CREATE TABLE IF NOT EXISTS admissions (

@@ -115,7 +115,7 @@ CREATE /*M! OR REPLACE */ PROCEDURE require_own_fences()
 READS SQL DATA
 BEGIN
   DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
-  IF EXISTS (SELECT 1 FROM fences PARTITION (p0), namespace PARTITION (p0) WHERE FALSE) THEN
+  IF EXISTS (SELECT 1 FROM fences PARTITION (p0), namespace PARTITION (p0), admissions PARTITION (p0) WHERE FALSE) THEN
     DO 0;
   END IF;
 END
@@ -127,8 +127,8 @@ READS SQL DATA
 BEGIN
   DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
   CALL require_own_fences();
-  IF EXISTS (SELECT 1 FROM rebases PARTITION (p0), commit_marks PARTITION (p0), admissions PARTITION (p0),
-               counter PARTITION (p0), leases PARTITION (p0) WHERE FALSE) THEN
+  IF EXISTS (SELECT 1 FROM rebases PARTITION (p0), commit_marks PARTITION (p0),
+               counter PARTITION (p0), leases PARTITION (p0), lock_secret PARTITION (p0) WHERE FALSE) THEN
     DO 0;
   END IF;
 END

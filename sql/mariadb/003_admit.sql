@@ -59,6 +59,9 @@ rule: BEGIN
   DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL require_plain_reads();
+  -- A number before the first lock, so that the next holder finds whose it is: at SERIALIZABLE a plain read locks, too. A
+  -- transaction that only reads gets none, and is refused (1792).
+  DELETE FROM admissions WHERE id = 0;
   -- Two that share a lock cannot both wait to write: alone from the start, as at SERIALIZABLE the next read shares it.
   IF is_written THEN
     SELECT f.token INTO record_token FROM fences f WHERE f.resource = resource FOR UPDATE;
@@ -105,10 +108,8 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
   DECLARE mark VARCHAR(64) CHARACTER SET utf8mb4 DEFAULT CONCAT('fenceguard.admitted.', CONNECTION_ID());
-  DECLARE CONTINUE HANDLER FOR 1792 BEGIN END;  -- a transaction that only reads gets no number, and is not cut
-  -- For the next holder, so that it can cut this one: the session is one of ours, and which transaction it has.
+  -- For the next holder, which ends this one at once, and others after a while.
   IF NOT IS_USED_LOCK(mark) <=> CONNECTION_ID() THEN DO GET_LOCK(mark, 0); END IF;
-  DELETE FROM admissions WHERE id = 0;
   IF @fenceguard_claims IS NULL OR LENGTH(@fenceguard_claims) > 65536 OR NOT JSON_VALID(@fenceguard_claims) THEN
     SET @fenceguard_claims = '{}';
   END IF;

@@ -21,6 +21,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   SET is_begun = TRUE;
   CALL require_own_tables();
+  DELETE FROM commit_marks WHERE id = '';  -- a number before the first lock: see rule_in()
 END
 //
 -- What it ends with. wait_before_s: innodb_lock_wait_timeout, as the session had it.
@@ -191,8 +192,19 @@ BEGIN
   CALL commit_alone(wait_before);
 END
 //
--- A row: 1 where an advance to this claim would raise the fence, else 0. Locks nothing; a READ UNCOMMITTED session is answered
--- by what is not committed yet.
+-- Begins a transaction that only reads, and locks nothing: at SERIALIZABLE it would. Fails with 1568 inside of another.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS begin_look */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE begin_look()
+NO SQL
+SQL SECURITY INVOKER
+BEGIN
+  SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+  START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;
+END
+//
+-- A row: 1 where an advance to this claim would raise the fence, else 0. A READ UNCOMMITTED session is answered by what is not
+-- committed yet.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS would_raise */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE would_raise(
@@ -202,9 +214,31 @@ BEGIN
   DECLARE number, turn BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
+  DECLARE floor_token BIGINT;
+  DECLARE raises BOOLEAN;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE is_uncommitted BOOLEAN
+    DEFAULT /*M! @@session.tx_isolation */ /*!80000 @@session.transaction_isolation */ = 'READ-UNCOMMITTED';
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
+    RESIGNAL;
+  END;
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
-  SELECT judge(f.token, f.holder, NULL, f.closed, n.floor_token, number, owner, NULL) = 'advance' AS raises
+  IF is_uncommitted THEN
+    SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;
+    START TRANSACTION READ ONLY;
+  ELSE
+    CALL begin_look();
+  END IF;
+  SET is_begun = TRUE;
+  SELECT n.floor_token, judge(f.token, f.holder, NULL, f.closed, n.floor_token, number, owner, NULL) = 'advance'
+  INTO floor_token, raises
   FROM namespace n LEFT JOIN fences f ON f.resource = name;
+  CALL require_floor(floor_token);
+  COMMIT AND NO CHAIN NO RELEASE;
+  SELECT raises;
 END
 //
 -- Closes a fence: its present token is refused from now on, and a higher one opens it again. lease_token, lease_holder: a

@@ -20,18 +20,39 @@ CREATE TABLE IF NOT EXISTS leases (
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 -- The lock by which a lease lives that is kept by a session. Such a name has 64 characters at most in MySQL, and locks are
--- the whole server's.
-/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS lock_name */
+-- the whole server's: whoever knows the name can take it, and keep the lease from everybody. So it is made with a secret, and
+-- called with the rights of the others: no user that may only EXECUTE is told it.
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS session_lock_name */
 //
-CREATE /*M! OR REPLACE */ FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4 NO SQL
+CREATE /*M! OR REPLACE */ FUNCTION session_lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4
+READS SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE found VARBINARY(128) DEFAULT (SELECT s.secret FROM lock_secret PARTITION (p0) s);
+  IF found IS NULL THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the secret of the locks is missing: install the fences again';
+  END IF;
+  RETURN SHA2(CONCAT(found, CAST(DATABASE() AS BINARY), '/', resource), 256);
+END
+//
+-- Its name before there was a secret: of leases that an upgrade found.
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS older_lock_name */
+//
+CREATE /*M! OR REPLACE */ FUNCTION older_lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4 NO SQL
 RETURN SHA2(CONCAT(CAST(DATABASE() AS BINARY), '/', resource), 256)
+//
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS is_kept */
+//
+CREATE /*M! OR REPLACE */ FUNCTION is_kept(resource VARBINARY(512), keeper BIGINT) RETURNS BOOLEAN READS SQL DATA
+RETURN COALESCE(IS_USED_LOCK(session_lock_name(resource)), 0) = keeper
+       OR COALESCE(IS_USED_LOCK(older_lock_name(resource)), 0) = keeper
 //
 /*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS is_live */
 //
 CREATE /*M! OR REPLACE */ FUNCTION is_live(
-  resource VARBINARY(512), token BIGINT, expires_at DATETIME(6), keeper BIGINT, clock DATETIME(6)) RETURNS BOOLEAN NO SQL
+  resource VARBINARY(512), token BIGINT, expires_at DATETIME(6), keeper BIGINT, clock DATETIME(6)) RETURNS BOOLEAN READS SQL DATA
 RETURN token IS NOT NULL AND COALESCE(expires_at > clock, FALSE)
-       AND (keeper IS NULL OR COALESCE(IS_USED_LOCK(lock_name(resource)), 0) = keeper)
+       AND (keeper IS NULL OR is_kept(resource, keeper))
 //
 -- The leases that are live, without their holders.
 CREATE OR REPLACE VIEW lease AS
@@ -61,6 +82,14 @@ BEGIN
   IF ttl_ms IS NULL OR ttl_ms > 86400000 THEN CALL invalid('a time to live is 10 to 86400000 ms'); END IF;
 END
 //
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_counter */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE require_counter(last BIGINT)
+NO SQL
+IF last IS NULL THEN
+  SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or raise it above the highest fence';
+END IF
+//
 -- Locks the counter and reads it.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_counter */
 //
@@ -70,9 +99,7 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SELECT c.last INTO last FROM counter c FOR UPDATE;
-  IF last IS NULL THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter is missing: restore it, or raise it above the highest fence';
-  END IF;
+  CALL require_counter(last);
 END
 //
 -- REQUIRES: a transaction is open. A number above all that were drawn, and above mark.
@@ -151,6 +178,16 @@ BEGIN
       AS retry_after_ms;
 END
 //
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS free_session_lock */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE free_session_lock(resource VARBINARY(512))
+READS SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE was_held BOOLEAN DEFAULT RELEASE_LOCK(session_lock_name(resource));  -- DO would say nothing of an error
+  SET was_held = RELEASE_LOCK(older_lock_name(resource));
+END
+//
 -- The same for a lease that lives as long as this session does, or until release_named(): by a lock of the session's
 -- (GET_LOCK), with the number beside it. One lease for each session.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS acquire_named */
@@ -172,7 +209,7 @@ BEGIN
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
     CALL roll_back_alone(wait_before, is_begun);
-    IF is_locked THEN DO RELEASE_LOCK(lock_name(name)); END IF;
+    IF is_locked THEN CALL free_session_lock(name); END IF;
     RESIGNAL;
   END;
   IF is_certified() THEN
@@ -181,8 +218,14 @@ BEGIN
   CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
   CALL read_ttl(ttl_ms, ttl);
   CALL begin_alone(5, is_begun);
-  IF COALESCE(IS_USED_LOCK(lock_name(name)), 0) <> CONNECTION_ID() THEN
-    SET is_locked = COALESCE(GET_LOCK(lock_name(name), 0), 0) = 1;
+  IF NOT is_kept(name, CONNECTION_ID()) THEN
+    SET is_locked = COALESCE(GET_LOCK(session_lock_name(name), 0), 0) = 1;
+    -- A call that began before an upgrade may still be under way: it knows the older name alone.
+    CALL read_clock(clock);
+    IF is_locked AND TIMESTAMPDIFF(SECOND, (SELECT s.made_at FROM lock_secret s), clock) < 60 THEN
+      SET is_locked = COALESCE(GET_LOCK(older_lock_name(name), 0), 0) = 1;
+      IF NOT is_locked THEN CALL free_session_lock(name); END IF;
+    END IF;
   END IF;
   IF is_locked THEN
     INSERT INTO leases (resource, expires_at) VALUES (name, UTC_TIMESTAMP(6))
@@ -190,7 +233,8 @@ BEGIN
     SELECT l.token, l.expires_at, l.keeper INTO present_token, ends_at, present_keeper
     FROM leases l WHERE l.resource = name FOR UPDATE;
     CALL read_clock(clock);
-    IF present_keeper IS NOT NULL OR NOT is_live(name, present_token, ends_at, present_keeper, clock) THEN
+    -- With the lock, a session that keeps it is this one, or one that has it by the older name.
+    IF present_keeper <=> CONNECTION_ID() OR NOT is_live(name, present_token, ends_at, present_keeper, clock) THEN
       CALL draw_above(present_token, present_token);
       UPDATE leases l SET l.token = present_token, l.holder = owner, l.keeper = CONNECTION_ID(),
         l.expires_at = '9999-12-31' WHERE l.resource = name;
@@ -198,7 +242,7 @@ BEGIN
     END IF;
   END IF;
   CALL commit_alone(wait_before);
-  IF is_locked AND verdict = 'held' THEN DO RELEASE_LOCK(lock_name(name)); END IF;
+  IF is_locked AND verdict = 'held' THEN CALL free_session_lock(name); END IF;
   SELECT verdict, IF(verdict = 'granted', present_token, NULL) AS token, verdict = 'granted' AS is_new,
     IF(verdict = 'granted', NULL, ttl) AS retry_after_ms;
 END
@@ -214,11 +258,20 @@ BEGIN
   DECLARE number, turn BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
-  CALL require_own_tables();
+  DECLARE is_live, is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
+    RESIGNAL;
+  END;
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
-  SELECT COALESCE(IS_USED_LOCK(lock_name(name)), 0) = CONNECTION_ID() AND EXISTS (
-    SELECT 1 FROM leases l WHERE l.resource = name AND l.token = number AND l.holder = owner
-      AND l.keeper = CONNECTION_ID()) AS is_live;
+  CALL begin_look();
+  SET is_begun = TRUE;
+  CALL require_own_tables();
+  SET is_live = is_kept(name, CONNECTION_ID()) AND EXISTS (
+    SELECT 1 FROM leases l WHERE l.resource = name AND l.token = number AND l.holder = owner AND l.keeper = CONNECTION_ID());
+  COMMIT AND NO CHAIN NO RELEASE;
+  SELECT is_live;
 END
 //
 -- In the session that has it: frees the lock. A row: whether it was held.
@@ -226,7 +279,24 @@ END
 //
 CREATE /*M! OR REPLACE */ PROCEDURE release_named(resource LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
-SELECT COALESCE(RELEASE_LOCK(lock_name(CAST(resource AS BINARY))), 0) AS was_held
+BEGIN
+  DECLARE was_held, is_open BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR 1568 SET is_open = TRUE;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  SET was_held = is_kept(CAST(resource AS BINARY), CONNECTION_ID());
+  CALL free_session_lock(CAST(resource AS BINARY));
+  -- Without autocommit a look at the secret began one.
+  IF NOT is_open THEN COMMIT AND NO CHAIN NO RELEASE; END IF;
+  SELECT was_held;
+END
+//
+-- Of a binary that is older than the secret: by this it finds the lock of a session that it is to end.
+/*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS lock_name */
+//
+CREATE /*M! OR REPLACE */ FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4
+READS SQL DATA
+SQL SECURITY INVOKER
+RETURN session_lock_name(resource)
 //
 -- Sets when the lease of this claim ends; ttl_text null: now. A row: whether the claim had it still.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS set_end */
@@ -339,28 +409,33 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL move_counter(NULL, TRUE)
 //
--- A row: the lowest token that is held or still to be drawn. No grant is under way meanwhile.
+-- A row: the lowest token that is held or still to be drawn, as of one moment: what is granted after it is higher than the
+-- counter was. It locks nothing.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS lowest_live */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE lowest_live()
-MODIFIES SQL DATA
+READS SQL DATA
 BEGIN
   DECLARE number, live BIGINT;
   DECLARE clock DATETIME(6);
-  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
-    CALL roll_back_alone(wait_before, is_begun);
+    IF is_begun THEN ROLLBACK AND NO CHAIN NO RELEASE; END IF;
     RESIGNAL;
   END;
-  CALL begin_alone(5, is_begun);
-  CALL read_counter(number);
+  CALL require_fit_server();
+  -- Before the snapshot: a lease that is renewed after that was live at this time.
   CALL read_clock(clock);
+  CALL begin_look();
+  SET is_begun = TRUE;
+  CALL require_own_tables();
+  SELECT c.last INTO number FROM counter c;
+  CALL require_counter(number);
   SELECT MIN(l.token) INTO live FROM leases l
   WHERE l.expires_at > clock AND is_live(l.resource, l.token, l.expires_at, l.keeper, clock);
-  CALL commit_alone(wait_before);
+  COMMIT AND NO CHAIN NO RELEASE;
   SELECT COALESCE(live, IF(number < 9223372036854775807, number + 1, number)) AS lowest_live;
 END
 //

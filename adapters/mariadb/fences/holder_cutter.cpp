@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "adapters/mariadb/errors.hpp"
@@ -13,7 +14,10 @@
 //
 // - A transaction without a number of its own, which has shared locks alone: InnoDB shows 0 for all of them.
 //   An admission takes a number (admissions in 001_fences.sql). A prepared one (XA) has no session.
-// - Who locked the row by hand. An admission marks its session, by a lock of the server's (note_claim()).
+// - A call of the procedures that itself waits, 5 s at most, while it has the row. So a session in which no
+// claim was admitted is ended only when it was seen for 3 s, after the 5 s that we waited before. An
+// admission marks its session, by a lock of the server's (note_claim()).
+// - What replicates: it has a session as well, and no user.
 // - A newer claim whose advance or COMMIT takes long: the fence is judged as it is with what is not
 // committed.
 // - Who waits for the row as well, before us: it has nothing yet.
@@ -33,6 +37,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_again = 150ms;  // InnoDB collects anew after a tenth of a second without questions
+constexpr auto unmarked_wait = 3s;
 
 }  // namespace
 
@@ -54,13 +59,17 @@ void HolderCutter::watch(const std::stop_token& stop) {
   const auto cut = [&] {
     Connection connection{address_};
     connection.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED");
-    Sessions before;
+    std::map<Session, std::chrono::steady_clock::time_point> first_seen;
     while (!stop.stop_requested()) {
       Sessions now;
       if (is_newer(connection)) now = look(connection);
-      for (const auto& session : now)
-        if (before.contains(session)) connection.end_session(session.first);
-      before = std::move(now);
+      std::erase_if(first_seen, [&](const auto& seen) { return !now.contains(seen.first); });
+      for (const auto& [session, is_marked] : now) {
+        const auto [seen, is_first] = first_seen.try_emplace(session, std::chrono::steady_clock::now());
+        if (is_first) continue;
+        if (is_marked || std::chrono::steady_clock::now() - seen->second >= unmarked_wait)
+          connection.end_session(session.first);
+      }
       std::unique_lock lock{mutex};
       stopped.wait_for(lock, stop, look_again, [] { return false; });
     }
@@ -80,19 +89,22 @@ HolderCutter::Sessions HolderCutter::look(Connection& connection) {
   connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT");  // in it InnoDB shows this session, too
   const auto mark = fmt::format("fenceguard look {};", ++looks_);
   const auto rows = connection.run(fmt::format(
-      "SELECT b.trx_mysql_thread_id, b.trx_started /* {0} */ FROM information_schema.innodb_trx me "
+      "SELECT b.trx_mysql_thread_id, b.trx_started, COALESCE(IS_USED_LOCK(CONCAT('fenceguard.admitted.', "
+      "b.trx_mysql_thread_id)) = b.trx_mysql_thread_id, FALSE) /* {0} */ FROM information_schema.innodb_trx "
+      "me "
       "JOIN information_schema.innodb_trx r ON r.trx_mysql_thread_id = {1} "
       "JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = r.trx_id "
       "JOIN information_schema.innodb_locks l ON l.lock_id = w.blocking_lock_id "
       "JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id "
+      "JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id AND p.user <> 'system user' "
       "WHERE me.trx_mysql_thread_id = CONNECTION_ID() AND INSTR(me.trx_query, '{0}') > 0 "
       "AND r.trx_id <> 0 AND b.trx_id <> 0 AND b.trx_mysql_thread_id <> 0 "
-      "AND l.lock_type = 'RECORD' AND SUBSTRING_INDEX(l.lock_table, ' /* Partition', 1) = {2} "
-      "AND NOT b.trx_requested_lock_id <=> w.blocking_lock_id "
-      "AND IS_USED_LOCK(CONCAT('fenceguard.admitted.', b.trx_mysql_thread_id)) = b.trx_mysql_thread_id",
-      mark, waiting_, connection.quote(fmt::format("{}.`fences`", quoted_name(connection.schema())))));
+      "AND LEFT(l.lock_table, CHAR_LENGTH({2})) = {2} "
+      "AND NOT b.trx_requested_lock_id <=> w.blocking_lock_id",
+      mark, waiting_, connection.quote(quoted_name(connection.schema()) + ".")));
+  connection.run("COMMIT");
   Sessions sessions;
-  for (const auto& row : rows) sessions.emplace(row.at(0).value(), row.at(1).value());
+  for (const auto& row : rows) sessions[{row.at(0).value(), row.at(1).value()}] = row.at(2).value() == "1";
   return sessions;
 }
 

@@ -1,13 +1,14 @@
 #pragma once
 
-// HolderCutter: while a call waits for the lock of a fence's row, ends (KILL) the sessions that keep it:
-// those in which an older claim was admitted, and whose transaction is still open. It looks on a connection
-// and a thread of its own. Needs the privilege PROCESS, and CONNECTION ADMIN for sessions of other users.
+// HolderCutter: while a call waits for the lock of a fence's row, or of a lease's, ends (KILL) the sessions
+// that keep it: those in which an older claim was admitted, and whose transaction is still open; and after a
+// while whoever else keeps it. It looks on a connection and a thread of its own. Needs the privilege PROCESS,
+// and CONNECTION ADMIN for sessions of other users.
 //
 // Not thread-safe; the waiting connection may be used meanwhile.
 
+#include <map>
 #include <optional>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -31,7 +32,8 @@ class HolderCutter {
   const std::string& stop();
 
  private:
-  using Sessions = std::set<std::pair<std::string, std::string>>;  // number, start of its transaction
+  using Session = std::pair<std::string, std::string>;  // number, start of its transaction
+  using Sessions = std::map<Session, bool>;             // whether a claim was admitted in it
 
   void watch(const std::stop_token& stop);
   // Whether the claim is still newer than the fence, changes that are not committed yet included.

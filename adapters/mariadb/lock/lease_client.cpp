@@ -66,10 +66,12 @@ Release LeaseClient::end(const Resource& resource) {
   if (!rows[0][1]) return Release::released;
   const auto keeper = number_in(rows, 1);
   const auto holds = [&] {
-    const auto found = pool_.look(
-        doing, fmt::format("SELECT COALESCE(IS_USED_LOCK({}.lock_name(CAST(? AS BINARY))), 0)", schema_),
-        {resource.name()});
-    return number_in(found, 0) == keeper;
+    const auto found =
+        pool_.look(doing,
+                   fmt::format("SELECT {}.is_live(CAST(? AS BINARY), 1, '9999-12-31', {}, '1970-01-01')",
+                               schema_, keeper),
+                   {resource.name()});
+    return number_in(found, 0) != 0;
   };
   // No other session gets that number while this one lives.
   if (holds()) (void)pool_.look(doing, fmt::format("KILL CONNECTION {}", keeper), {});

@@ -1,5 +1,7 @@
 #include "adapters/mariadb/lock/lease_pool.hpp"
 
+#include "adapters/mariadb/fences/advance.hpp"
+
 namespace fenceguard::mariadb {
 
 template <class Function>
@@ -23,14 +25,20 @@ Rows Pool::run(Slots& slots, Stage stage, std::string_view doing, const Function
   return rows;
 }
 
+Rows call_lease(Connection& connection, std::string_view procedure, const Row& arguments) {
+  // The procedures have a limit of their own.
+  const auto call = [&](std::chrono::seconds /*limit*/) { return connection.call(procedure, arguments); };
+  return call_cutting(connection, std::nullopt, std::chrono::seconds{0}, call);
+}
+
 Rows Pool::call(Stage stage, std::string_view doing, std::string_view procedure, const Row& arguments) {
   return run(others_, stage, doing,
-             [&](Connection& connection) { return connection.call(procedure, arguments); });
+             [&](Connection& connection) { return call_lease(connection, procedure, arguments); });
 }
 
 Rows Pool::call_renewal(std::string_view doing, std::string_view procedure, const Row& arguments) {
   return run(renewals_, Stage::at_commit, doing,
-             [&](Connection& connection) { return connection.call(procedure, arguments); });
+             [&](Connection& connection) { return call_lease(connection, procedure, arguments); });
 }
 
 Rows Pool::look(std::string_view doing, std::string_view sql, const Row& arguments) {

@@ -15,6 +15,10 @@
 
 namespace fenceguard::mariadb {
 
+// A procedure of a lease. Where it gives up because another session keeps the rows of the lease or of the
+// counter, it is called once more, and that session is ended (call_cutting()).
+[[nodiscard]] Rows call_lease(Connection& connection, std::string_view procedure, const Row& arguments);
+
 class Pool {
  public:
   explicit Pool(Address address) : address_{std::move(address)} {}

@@ -1,6 +1,7 @@
 #include "adapters/mariadb/lock/named_lock_source.hpp"
 
 #include "adapters/mariadb/fences/rulings.hpp"
+#include "adapters/mariadb/lock/lease_pool.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::mariadb {
@@ -32,7 +33,8 @@ std::variant<Grant, Held> NamedLockSource::try_acquire(const Resource& resource,
   auto session = take();
   const auto rows =
       session->run(Stage::at_commit, "acquiring " + resource.name(), [&](Connection& connection) {
-        return connection.call("acquire_named", {resource.name(), std::to_string(ttl.count()), holder.id()});
+        return call_lease(connection, "acquire_named",
+                          {resource.name(), std::to_string(ttl.count()), holder.id()});
       });
   auto answer = grant_of(rows, resource, holder, ttl);
   if (std::holds_alternative<Held>(answer)) {

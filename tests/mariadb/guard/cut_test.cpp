@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/token_source.hpp"
 #include "tests/mariadb/guard/accounts.hpp"
 
 namespace fenceguard::mariadb::test {
@@ -125,12 +126,36 @@ TEST_F(Cut, WhereItIsSwitchedOffOrABorrowedConnectionHasNoAddressTheAdvanceGives
             Verdict::admitted);
 }
 
-TEST_F(Cut, WhoLockedTheRowByHandIsLeftAlone) {
+// As after a call that was interrupted (KILL QUERY): what it locked stays locked.
+TEST_F(Cut, WhoeverKeepsTheRowIsCutAfterAWhile) {
   auto by_hand = database_.connect();
   by_hand.run("START TRANSACTION");
+  by_hand.run("DELETE FROM commit_marks WHERE id = ''");
   by_hand.run("SELECT * FROM fences FOR UPDATE");
-  expect_stays("older transactions are still open");
-  EXPECT_TRUE(is_alive(by_hand));
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
+  EXPECT_FALSE(is_alive(by_hand));
+}
+
+TEST_F(Cut, WhoeverKeepsALeaseOrTheCounterIsCutByTheNextCall) {
+  const auto source = open_source(database_.url());
+  const Resource resource{"leased"};
+  ASSERT_TRUE(
+      std::holds_alternative<Grant>(source->try_acquire(resource, Holder{"a"}, std::chrono::seconds{60})));
+  auto still = database_.connect();
+  still.run("START TRANSACTION");
+  still.run("DELETE FROM commit_marks WHERE id = ''");
+  still.run("SELECT * FROM counter FOR UPDATE");
+  const auto grant = source->try_acquire(Resource{"other"}, Holder{"b"}, std::chrono::seconds{60});
+  EXPECT_TRUE(std::holds_alternative<Grant>(grant));
+  EXPECT_FALSE(is_alive(still));
+}
+
+// It would have no number by which it could be found.
+TEST_F(Cut, AClaimInATransactionThatOnlyReadsIsRefused) {
+  auto reader = database_.connect();
+  reader.run("START TRANSACTION READ ONLY");
+  EXPECT_THAT([&] { (void)admit_in(reader, claim(34)); }, ThrowsMessage<Unavailable>(HasSubstr("READ ONLY")));
+  EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
 }
 
 // Its advance is written and not committed, in a session in which another claim was admitted before.
@@ -146,7 +171,9 @@ TEST_F(Cut, ANewerClaimIsLeftAlone) {
 
 // InnoDB gives such transactions no number, and shows all of them as the one that is in the way.
 TEST_F(Cut, ATransactionThatOnlyReadsIsLeftAlone) {
-  auto reader = holder(claim(34), "START TRANSACTION READ ONLY");
+  auto reader = database_.connect();
+  reader.run("START TRANSACTION");
+  reader.run("SELECT * FROM fences LOCK IN SHARE MODE");
   auto bystander = holder(claim(34));
   bystander.run("COMMIT");
   bystander.run("START TRANSACTION");

@@ -126,6 +126,39 @@ class Leases(ServerTest):
         self.assertEqual(another.run("call release_named('r')"), ((0,),))
         self.assertEqual(self.sql("select * from lease"), ())
 
+    def test_a_lease_of_a_session_from_before_the_secret_is_held_on(self):
+        """Its lock has a name that anybody knows: it counts for the session that has the lease, and for a call under way."""
+        older, under_way, stranger = self.session(), self.session(), self.session()
+        for session, name in ((older, "r"), (under_way, "q"), (stranger, "p")):
+            self.assertEqual(session.run(f"select get_lock(sha2('{self.dbname}/{name}', 256), 0)"), ((1,),))
+        self.sql(f"insert into leases values ('r', 1, 'n', '9999-12-31', {older.id})")
+        self.sql("update counter set last = 1")
+        self.sql("drop table lock_secret")
+        self.server.install(self.dbname)
+        self.addCleanup(self.sql, "update lock_secret set made_at = '1970-01-01'")
+        other = self.session()
+        self.assertEqual(older.run("call confirm_named('r', 1, 'n')"), ((1,),))
+        for name in ("r", "q"):
+            self.assertEqual(other.run(f"call acquire_named('{name}', 60000, 'm')")[0][0], "held", name)
+        self.assertEqual(self.client.run("call acquire('r', 60000, 'm')")[0][0], "held")
+        self.assertEqual(self.client.run("call lowest_live()"), ((1,),))
+        self.sql("update lock_secret set made_at = made_at - interval 61 second")
+        self.assertEqual(other.run("call acquire_named('r', 60000, 'm')")[0][0], "held")
+        self.assertEqual(older.run("call release_named('r')"), ((1,),))
+        for number, name in enumerate(("r", "p"), 2):
+            self.assertEqual(other.run(f"call acquire_named('{name}', 60000, 'm')")[0][:2], ("granted", number))
+            self.assertEqual(other.run(f"call confirm_named('{name}', {number}, 'm')"), ((1,),))
+            self.assertEqual(stranger.run(f"call acquire_named('{name}', 60000, 'x')")[0][0], "held")
+            self.assertEqual(other.run(f"call release_named('{name}')"), ((1,),))
+
+    def test_the_lowest_token_is_told_beside_a_transaction_that_stands_still(self):
+        self.acquire("a")
+        still = self.session()
+        still.run("start transaction")
+        for table in ("counter", "leases"):
+            still.run(f"select * from {table} for update")
+        self.assertEqual(self.client.run("call lowest_live()"), ((1,),))
+
     def test_a_server_that_was_killed_repeats_no_number(self):
         last = 0
         for _ in range(3):

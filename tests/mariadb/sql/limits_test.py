@@ -7,7 +7,7 @@ import unittest
 
 import pymysql
 
-from sessions import ServerTest
+from sessions import IMPOSSIBLE_IN_A_TRANSACTION, READ_ONLY_TRANSACTION, ServerTest
 
 from mariadb_server import SQL, Server, statements
 from waiting import run_all
@@ -51,7 +51,7 @@ class Users(ServerTest):
         lease = self.sql("select * from leases")
         self.writer.run("set @fenceguard_claims = null")
         for call in ("rule_in('accounts/1', 33, 'a', null, @verdict, @highest)", "rule_in('accounts/1', 34, 'a', 5, @verdict, @highest)",
-                     "admit_in('accounts/1', 34, 'a', 5, @verdict, @highest)", "note_claim('accounts/1', 34, 'a')",
+                     "admit_in('accounts/1', 34, 'a', 5, @verdict, @highest)", "free_session_lock('r')",
                      "write_fence('accounts/1', 5)", "raise_fence('accounts/1', 35, 'b', 0, @verdict, @highest, @changed, @over)",
                      "share_floor(@floor)", "mark_commit()", "read_counter(@last)", "draw_above(1, @number)",
                      "move_counter('900', false)", "require_row('accounts/1')",
@@ -79,7 +79,7 @@ class Users(ServerTest):
     def test_a_temporary_table_of_the_same_name_is_not_judged_by(self):
         tables = {"fences": "('accounts/1', 33, 'a', null, 0, 0, now())", "namespace": "(1, 1, 0)",
                   "counter": "(1, 0)", "leases": "('r', 1, 'b', '1970-01-01', null)", "commit_marks": "('x')",
-                  "rebases": "(1, 'x', 1, 1, 'x', now())", "admissions": "(0)"}
+                  "rebases": "(1, 'x', 1, 1, 'x', now())", "admissions": "(0)", "lock_secret": "(1, 'x', now())"}
         self.sql(f"grant create temporary tables on {self.dbname}.* to writer@localhost")
         for table in tables:
             self.sql(f"create table real_{table} like {table}")
@@ -97,7 +97,7 @@ class Users(ServerTest):
                      "acquire_named('r', 1000, 'c')", "renew('r', 1, 'b', 1000)", "draw()", "confirm_named('r', 1, 'b')",
                      "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)", "require_row('accounts/1')"):
             for table, row in tables.items():
-                if call.startswith("require_row") and table not in ("fences", "namespace"):
+                if call.startswith("require_row") and table not in ("fences", "namespace", "admissions"):
                     continue
                 self.shadow(table, row)
                 self.assertIn("hides", self.assert_fails(self.writer, f"call {call}", 1644), f"{call}, {table}")
@@ -121,6 +121,59 @@ class Users(ServerTest):
                    "below_floor int)")
         client.run("insert into fences values ('accounts/1', 33, 'a', 0, 0)")
         self.assertIn("hides", self.assert_fails(client, "insert into guarded values (1)", 1644))
+
+    def test_who_may_only_execute_keeps_nothing_locked_in_a_transaction_of_its_own(self):
+        """At SERIALIZABLE a plain read locks, also the gap in which a resource would get its first fence or lease."""
+        self.put("accounts/1", 34, "a")
+        self.sql("call acquire('r', 60000, 'a')")
+        for call in ("would_raise('accounts/1', 40, 'x')", "would_raise('accounts/2', 40, 'x')", "confirm_named('r', 1, 'a')",
+                     "confirm_named('s', 1, 'a')", "lowest_live()"):
+            self.writer.run("set session transaction isolation level serializable")
+            self.writer.run("start transaction")
+            self.assertEqual(self.verdict(self.writer, f"call {call}"), IMPOSSIBLE_IN_A_TRANSACTION)
+            with self.server.session(self.dbname) as other:
+                other.run("set innodb_lock_wait_timeout = 1")
+                other.run("start transaction")
+                for table in ("fences", "namespace", "counter", "leases"):
+                    other.run(f"select * from {table} for update nowait")
+                other.run("insert into fences select 'accounts/2', 1, '', null, 0, 0, now()")
+                other.run("insert into leases (resource, expires_at) values ('s', now())")
+                other.run("rollback")
+            self.writer.run("rollback")
+            self.writer.run("set autocommit = 0")
+            for _ in range(2):
+                self.writer.run(f"call {call}")
+            self.writer.run("set autocommit = 1")
+
+    def test_what_locks_at_serializable_has_a_number_by_which_it_is_found(self):
+        self.put("accounts/1", 34, "a")
+        self.writer.run("set session transaction isolation level serializable")
+        for claim, verdict in (("99 x", "advance"), ("34 x", "conflict")):
+            self.writer.run(f"set @fenceguard_claims = json_object(sha2('accounts/1', 256), '{claim}')")
+            self.writer.run("start transaction")
+            self.assertEqual(self.verdict(self.writer, "call require_row('accounts/1')"), verdict)
+            self.assertEqual(self.sql("select trx_id > 0 from information_schema.innodb_trx where trx_mysql_thread_id = "
+                                      f"{self.writer.id}"), ((1,),))
+            self.writer.run("rollback")
+            self.writer.run("start transaction read only")
+            self.assertEqual(self.verdict(self.writer, "call require_row('accounts/1')"), READ_ONLY_TRANSACTION)
+            self.assertEqual(self.verdict(self.writer, "call admit('accounts/1', 34, 'a', null)"), READ_ONLY_TRANSACTION)
+            self.writer.run("rollback")
+
+    def test_who_knows_a_resource_cannot_take_the_lock_of_its_lease(self):
+        known = [f"sha2('{self.dbname}/named', 256)", "sha2('fenceguard/named', 256)", "sha2('named', 256)"]
+        for name in known:
+            self.assertEqual(self.writer.run(f"select get_lock({name}, 0)"), ((1,),))
+        for name in ("lock_name('named')", "session_lock_name('named')"):
+            self.assert_fails(self.writer, f"select {name}", 1142)
+        self.assert_fails(self.writer, "select * from lock_secret", 1142)
+        keeper = self.session()
+        self.assertEqual(keeper.run("call acquire_named('named', 60000, 'n')")[0][0], "granted")
+        self.assertEqual(self.writer.run("call acquire_named('named', 60000, 'm')")[0][0], "held")
+        self.assertEqual(keeper.run("call release_named('named')"), ((1,),))
+        self.sql("delete from lock_secret")
+        self.assertIn("secret", self.assert_fails(keeper, "call acquire_named('named', 60000, 'n')", 1644))
+        self.server.install(self.dbname)
 
     def test_safe_updates_of_a_session_are_no_hindrance(self):
         for rows in (0, 5, 2000):  # few: the server reads them all; many: an index
