@@ -1,7 +1,5 @@
 #include "guard/lease.hpp"
 
-#include <algorithm>
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -9,6 +7,7 @@
 #include <variant>
 
 #include "guard/error.hpp"
+#include "guard/source/boot_condition.hpp"
 #include "guard/source/lease_term.hpp"
 
 namespace fenceguard {
@@ -124,13 +123,10 @@ class Lease::Keeper {
     }
   }
 
-  // Waits until moment, the loss, or stop, but not for long: a condition variable's clock stands still while
-  // the machine is suspended, the lease's does not, so no thread sleeps long without a look at the right one.
+  // Waits until moment, the loss, or stop.
   void wait_until(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
                   BootClock::time_point moment) {
-    static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
-    changed_.wait_for(lock, stop, std::min(look_again, moment - BootClock::now()),
-                      [this] { return term_.is_lost(BootClock::now()); });
+    changed_.wait_until(lock, stop, moment, [this] { return term_.is_lost(BootClock::now()); });
   }
 
   TokenSource& source_;
@@ -140,7 +136,7 @@ class Lease::Keeper {
   std::stop_source lost_;
   std::mutex stop_mutex_;
   mutable std::mutex mutex_;  // guards term_, doubt_ and released_
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   LeaseTerm term_;
   Loss doubt_;  // what there is to say if the lease is lost now
   bool released_ = false;

@@ -5,7 +5,7 @@
 #include "adapters/etcd/lock/lock_client.hpp"
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
-#include "guard/support/sleep.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::etcd {
 namespace {

@@ -1,6 +1,6 @@
 #include "guard/source/acquire_deadline.hpp"
 
-#include "guard/support/sleep.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard {
 

@@ -7,7 +7,6 @@
 // Thread safety: all calls may be made from any thread at once.
 
 #include <algorithm>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,7 +18,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 #include "guard/token_source.hpp"
 
 namespace fenceguard {
@@ -71,6 +70,7 @@ class SessionLeases {
     lease->expires_at = asked_at + ttl;
     const std::scoped_lock lock{mutex_};
     leases_.insert_or_assign(claim.resource, lease);
+    has_changed_ = true;
     changed_.notify_all();
     return Grant{claim, ttl, true, asked_at};
   }
@@ -94,6 +94,8 @@ class SessionLeases {
     const auto asked_at = BootClock::now();
     if (!confirm(*lease, ttl)) return Renewal::lost;
     lease->expires_at = asked_at + ttl;
+    const std::scoped_lock all{mutex_};
+    has_changed_ = true;  // it may be shorter now
     changed_.notify_all();
     return Renewal::renewed;
   }
@@ -143,16 +145,15 @@ class SessionLeases {
 
   // Ends what was not renewed in time.
   void expire(const std::stop_token& stop) {
-    // Short, because the clock of a condition variable stands still while the machine is suspended.
-    static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
     static constexpr std::chrono::nanoseconds busy = Ms{20};
     while (!stop.stop_requested()) {
       std::vector<LeasePtr> all;
       {
         const std::scoped_lock lock{mutex_};
+        has_changed_ = false;
         for (const auto& [resource, lease] : leases_) all.push_back(lease);
       }
-      auto next = BootClock::now() + look_again;
+      auto next = BootClock::time_point::max();
       for (const auto& lease : all) {
         const std::unique_lock lock{lease->mutex, std::try_to_lock};
         if (!lock) {
@@ -166,14 +167,15 @@ class SessionLeases {
       }
       all.clear();
       std::unique_lock lock{mutex_};
-      changed_.wait_for(lock, stop, next - BootClock::now(), [] { return false; });
+      changed_.wait_until(lock, stop, next, [this] { return has_changed_; });
     }
   }
 
   const Calls calls_;
-  std::mutex mutex_;  // guards leases_; never held while a server is asked
+  std::mutex mutex_;  // guards leases_ and has_changed_; never held while a server is asked
   std::map<Resource, LeasePtr> leases_;
-  std::condition_variable_any changed_;
+  bool has_changed_ = false;  // there may be an earlier end than what the expirer waits for
+  BootCondition changed_;
   std::jthread expirer_;
 };
 

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "server/leases/lease_queue.hpp"
+#include "server/net/boot_timer.hpp"
 
 namespace fenceguard {
 namespace asio = boost::asio;
@@ -111,7 +112,7 @@ class LeaseService::Impl : public std::enable_shared_from_this<LeaseService::Imp
   CallThreads renewals_;
   asio::io_context loop_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_{loop_.get_executor()};
-  asio::steady_timer timer_{loop_};
+  net::BootTimer timer_{loop_};
   GrantStep::Context context_;
   LeaseQueue queue_{asks_max};
   std::unordered_map<AskId, Open> open_;
@@ -320,9 +321,7 @@ void LeaseService::Impl::set_timer() {
     timer_.cancel();
     return;
   }
-  timer_.expires_after(std::max(*at - BootClock::now(), BootClock::duration{0}));
-  timer_.async_wait([this](boost::system::error_code error) {
-    if (error) return;
+  timer_.set(*at, [this] {
     LeaseQueue::Actions actions;
     queue_.tick(BootClock::now(), actions);
     act(actions);

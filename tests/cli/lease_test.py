@@ -1,5 +1,6 @@
 """'fenceguard lease' against a source, a storage and a running guard."""
 
+import contextlib
 import os
 import re
 import time
@@ -118,6 +119,19 @@ class OverAServer(OverASource):
         self.expect(1, "lease", "raise", *self.WAY, "--resource", "a", "--token", str(mark))
         self.expect(0, "fence", "advance", *self.WAY, "--resource", "other", "--token", str(mark))
         super().test_tokens_beyond_2_to_53_are_exact()
+
+    def test_a_queue_is_looked_after_by_the_clock_that_leases_end_by(self):
+        # No machine is suspended here; but the kernel shows by which clock it is to wake the server.
+        self.expect(0, "lease", "acquire", *self.WAY, "--resource", "a", "--ttl", "24m")
+        self.start("lease", "acquire", *self.WAY, "--resource", "a", "--wait", "60s")
+
+        def boot_timers():
+            for entry in os.scandir(f"/proc/{self.server.process.pid}/fdinfo"):
+                with contextlib.suppress(OSError), open(entry.path, encoding="ascii") as file:
+                    shown = dict(line.split(":", 1) for line in file if ":" in line)
+                    if shown.get("clockid", "").strip() == str(time.CLOCK_BOOTTIME) and "(0, 0)" not in shown["it_value"]:
+                        yield entry.name
+        wait_until(lambda: list(boot_timers()), what="a timer by the clock since boot")
 
     def test_the_guard_was_advanced_before_the_token_is_printed(self):
         lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -176,6 +180,41 @@ TEST(Lease, TellsUntilWhenItIsHeldLessTheTimeToStop) {
   EXPECT_EQ(told.at(0), grant.asked_at + term);
   EXPECT_GT(told.at(1), told.at(0));
   EXPECT_LE(told.at(1), source.renewals().at(0) + term);
+}
+
+// In how long the kernel is to wake this process by the clock that goes on while the
+// machine is suspended.
+std::vector<std::chrono::seconds> left_of_boot_timers() {
+  constexpr int boottime = 7;
+  std::vector<std::chrono::seconds> found;
+  for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fdinfo"}) {
+    std::ifstream file{entry.path()};
+    std::string line;
+    int clock = -1;
+    long long seconds = 0;
+    while (std::getline(file, line)) {
+      (void)std::sscanf(line.c_str(), "clockid: %d", &clock);
+      (void)std::sscanf(line.c_str(), "it_value: (%lld,", &seconds);
+    }
+    if (clock == boottime && seconds > 0) found.emplace_back(seconds);
+  }
+  return found;
+}
+
+// What it shows: a loss that comes due while the machine is suspended is signalled as it resumes.
+// How: no machine is suspended here; but the kernel shows what it is to wake the process by, and when.
+TEST(Lease, IsWokenByTheClockThatItIsJudgedBy) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 30min});
+  ASSERT_TRUE(lease);
+  const auto deadline = BootClock::now() + 60s;
+  auto left = left_of_boot_timers();
+  while (left.empty() && BootClock::now() < deadline) {
+    std::this_thread::sleep_for(5ms);
+    left = left_of_boot_timers();
+  }
+  ASSERT_FALSE(left.empty());
+  EXPECT_LE(left[0], 10min);  // a third of the time to live, or sooner for what another test waited for
 }
 
 TEST(Lease, SaysWhyItWasLost) {

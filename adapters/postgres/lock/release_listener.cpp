@@ -14,9 +14,6 @@ namespace fenceguard::postgres {
 namespace {
 
 constexpr std::chrono::seconds reopen_after{1};
-// A condition variable's clock stands still while the machine is suspended: no thread sleeps for longer
-// without a look at the right one.
-constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
 
 int make_eventfd() {
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -58,7 +55,7 @@ void ReleaseListener::run(const std::stop_token& stop) {
     if (state_ == State::useless) return;
     state_ = State::failed;
     changed_.notify_all();
-    changed_.wait_for(lock, stop, reopen_after, [] { return false; });
+    changed_.wait_until(lock, stop, BootClock::now() + reopen_after, [] { return false; });
     changed_.wait(lock, stop, [this] { return !watches_.empty(); });
   }
 }
@@ -108,8 +105,7 @@ ReleaseListener::Watch::Watch(ReleaseListener& releases, const Resource& resourc
   }
   place_ = listener_.watches_.emplace(resource.name(), this);
   listener_.changed_.notify_all();
-  listener_.changed_.wait_for(lock, stop_, until - BootClock::now(),
-                              [this] { return listener_.state_ != State::opening; });
+  listener_.changed_.wait_until(lock, stop_, until, [this] { return listener_.state_ != State::opening; });
 }
 
 ReleaseListener::Watch::~Watch() {
@@ -119,10 +115,7 @@ ReleaseListener::Watch::~Watch() {
 
 void ReleaseListener::Watch::wait(BootClock::time_point until) {
   std::unique_lock lock{listener_.mutex_};
-  while (!heard_ && !stop_.stop_requested() && BootClock::now() < until) {
-    listener_.changed_.wait_for(lock, stop_, std::min(look_again, until - BootClock::now()),
-                                [this] { return heard_; });
-  }
+  listener_.changed_.wait_until(lock, stop_, until, [this] { return heard_; });
   heard_ = false;
 }
 

@@ -7,7 +7,6 @@
 //
 // Thread safety: all calls may be made from any thread at once.
 
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <stop_token>
@@ -16,7 +15,7 @@
 
 #include "adapters/postgres/connect.hpp"
 #include "guard/resource.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::postgres {
 
@@ -61,7 +60,7 @@ class ReleaseListener {
   const Address address_;
   const int wake_fd_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   std::multimap<std::string, Watch*> watches_;
   State state_ = State::off;
   std::jthread thread_;

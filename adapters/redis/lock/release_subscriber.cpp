@@ -25,9 +25,6 @@ constexpr milliseconds look_unheard{250};  // while releases are not heard
 constexpr milliseconds idle_max{2'000};    // a channel without waiters is kept for
 constexpr milliseconds tick{1'000};
 constexpr milliseconds silence_max{5'000};  // then the server is asked whether it is still there
-// A condition variable's clock stands still while the machine is suspended: no thread sleeps for longer
-// without a look at the right one.
-constexpr std::chrono::nanoseconds look_at_clock = std::chrono::seconds{1};
 
 int make_eventfd() {
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -136,7 +133,7 @@ void ReleaseSubscriber::run(const std::stop_token& stop) {
     }
     lost();
     std::unique_lock lock{mutex_};
-    changed_.wait_for(lock, stop, reopen_after, [] { return false; });
+    changed_.wait_until(lock, stop, BootClock::now() + reopen_after, [] { return false; });
     changed_.wait(lock, stop, [this] {
       return std::ranges::any_of(lines_, [](const auto& entry) { return !entry.second.places.empty(); });
     });
@@ -276,13 +273,13 @@ bool ReleaseSubscriber::Waiter::is_due(BootClock::time_point now) const {
          (!line_->is_listening && now - line_->looked_at >= look_unheard);
 }
 
-std::chrono::nanoseconds ReleaseSubscriber::Waiter::time_left(BootClock::time_point deadline) const {
+BootClock::time_point ReleaseSubscriber::Waiter::wakes_at(BootClock::time_point deadline) const {
   auto until = deadline;
   if (is_first()) {
     until = std::min(until, line_->look_at);
     if (!line_->is_listening) until = std::min<BootClock::time_point>(until, line_->looked_at + look_unheard);
   }
-  return std::min(look_at_clock, until - BootClock::now());
+  return until;
 }
 
 ReleaseSubscriber::Waiter::Wake ReleaseSubscriber::Waiter::wait(BootClock::time_point deadline) {
@@ -293,7 +290,7 @@ ReleaseSubscriber::Waiter::Wake ReleaseSubscriber::Waiter::wait(BootClock::time_
     if (is_due(now)) break;
     const auto seen = line_->settings;
     const bool was_first = is_first();
-    woken_.wait_for(lock, stop_, time_left(deadline), [&] {
+    woken_.wait_until(lock, stop_, wakes_at(deadline), [&] {
       return is_due(BootClock::now()) || is_first() != was_first || line_->settings != seen;
     });
   }

@@ -9,7 +9,6 @@
 // Thread safety: all calls may be made from any thread at once.
 
 #include <chrono>
-#include <condition_variable>
 #include <list>
 #include <map>
 #include <mutex>
@@ -20,7 +19,7 @@
 #include <vector>
 
 #include "adapters/redis/address.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::redis {
 
@@ -67,14 +66,14 @@ class ReleaseSubscriber {
     friend class ReleaseSubscriber;
     [[nodiscard]] bool is_first() const;
     [[nodiscard]] bool is_due(BootClock::time_point now) const;
-    [[nodiscard]] std::chrono::nanoseconds time_left(BootClock::time_point deadline) const;
+    [[nodiscard]] BootClock::time_point wakes_at(BootClock::time_point deadline) const;
 
     ReleaseSubscriber& subscriber_;
     const std::string id_;
     const std::stop_token stop_;
     WaitQueue* line_;
     std::list<Waiter*>::iterator at_;
-    std::condition_variable_any woken_;
+    BootCondition woken_;
     bool is_called_ = false;
     bool owes_look_ = false;  // it was woken and has not said yet what came of it
   };
@@ -96,7 +95,7 @@ class ReleaseSubscriber {
   const Address address_;
   const int wake_fd_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   std::map<std::string, WaitQueue> lines_;  // by channel
   std::jthread thread_;
 };

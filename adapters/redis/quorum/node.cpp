@@ -96,7 +96,7 @@ std::string Node::reason() const {
 
 void Node::wait_until_known(BootClock::time_point until) const {
   std::unique_lock lock{mutex_};
-  changed_.wait_for(lock, until - BootClock::now(), [this] { return state_ != State::unknown; });
+  changed_.wait_until(lock, {}, until, [this] { return state_ != State::unknown; });
 }
 
 std::unique_ptr<Connection> Node::open(Ms limit) const {
@@ -166,7 +166,7 @@ void Node::work(const std::stop_token& stop) {
       pause = pause_min;
       changed_.wait(lock, stop, [this] { return state_ != State::in || !tasks_.empty(); });
     } else {
-      changed_.wait_for(lock, stop, is_in ? retry_pause : pause, [] { return false; });
+      changed_.wait_until(lock, stop, BootClock::now() + (is_in ? retry_pause : pause), [] { return false; });
       pause = std::min(pause * 2, pause_max);
     }
   }

@@ -10,7 +10,6 @@
 // Thread-safe.
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -20,7 +19,7 @@
 
 #include "adapters/redis/quorum/message.hpp"
 #include "adapters/redis/wire/connection.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::redis::quorum {
 
@@ -82,7 +81,7 @@ class Node {
   const Options options_;
   const std::string name_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable_any changed_;
+  mutable BootCondition changed_;
   State state_ = State::unknown;
   std::string reason_ = "it has not answered yet";
   std::vector<Idle> idle_;

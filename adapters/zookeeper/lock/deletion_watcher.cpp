@@ -1,7 +1,5 @@
 #include "adapters/zookeeper/lock/deletion_watcher.hpp"
 
-#include <algorithm>
-
 #include "guard/error.hpp"
 
 namespace fenceguard::zookeeper {
@@ -13,14 +11,8 @@ void Event::set() {
 }
 
 bool Event::wait(const std::stop_token& stop, BootClock::time_point until) {
-  // Short, because the clock of a condition variable stands still while the machine is suspended.
-  static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
   std::unique_lock lock{mutex_};
-  while (!is_set_ && !stop.stop_requested()) {
-    const auto now = BootClock::now();
-    if (now >= until) return false;
-    changed_.wait_for(lock, stop, std::min(look_again, until - now), [this] { return is_set_; });
-  }
+  changed_.wait_until(lock, stop, until, [this] { return is_set_; });
   return std::exchange(is_set_, false);
 }
 

@@ -6,7 +6,6 @@
 //
 // Thread-safe. It outlives every session that it was given.
 
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,7 +15,7 @@
 #include <vector>
 
 #include "adapters/zookeeper/session.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -29,7 +28,7 @@ class Event {
 
  private:
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   bool is_set_ = false;
 };
 

@@ -127,12 +127,10 @@ void HeldLeases::end(std::vector<Kept> ended) {
 }
 
 void HeldLeases::expire(const std::stop_token& stop) {
-  // Short, because the clock of a condition variable stands still while the machine is suspended.
-  static constexpr std::chrono::nanoseconds look_again = std::chrono::seconds{1};
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {
     const auto now = BootClock::now();
-    auto next = now + look_again;
+    auto next = BootClock::time_point::max();
     std::vector<Kept> ended;
     for (auto one = kept_.begin(); one != kept_.end();) {
       if (one->second.lease.expires_at <= now) {
@@ -149,7 +147,7 @@ void HeldLeases::expire(const std::stop_token& stop) {
       lock.lock();
       continue;
     }
-    changed_.wait_for(lock, stop, next - now, [this] { return std::exchange(has_changed_, false); });
+    changed_.wait_until(lock, stop, next, [this] { return std::exchange(has_changed_, false); });
   }
 }
 

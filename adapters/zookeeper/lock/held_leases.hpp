@@ -6,7 +6,6 @@
 //
 // Thread safety: all calls may be made from any thread at once; none asks a server.
 
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -17,7 +16,7 @@
 #include "adapters/zookeeper/lock/orphan_cleaner.hpp"
 #include "adapters/zookeeper/wire/session_manager.hpp"
 #include "guard/claim.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -75,7 +74,7 @@ class HeldLeases {
 
   OrphanCleaner& cleaner_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   bool has_changed_ = false;
   Map kept_;
   std::jthread expirer_;

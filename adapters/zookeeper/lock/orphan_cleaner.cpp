@@ -47,7 +47,7 @@ void OrphanCleaner::run(const std::stop_token& stop) {
     if (now.empty()) continue;
     const bool has_new = !left_.empty();
     left_.splice(left_.end(), now);
-    if (!has_new) changed_.wait_for(lock, stop, try_again, [] { return false; });
+    if (!has_new) changed_.wait_until(lock, stop, BootClock::now() + try_again, [] { return false; });
   }
 }
 

@@ -7,7 +7,6 @@
 //
 // Thread safety: all calls may be made from any thread at once.
 
-#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <stop_token>
@@ -15,7 +14,7 @@
 #include <thread>
 
 #include "adapters/zookeeper/lock/lock_client.hpp"
-#include "guard/support/clock.hpp"
+#include "guard/source/boot_condition.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -51,7 +50,7 @@ class OrphanCleaner {
 
   LockClient& calls_;
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  BootCondition changed_;
   std::list<Left> left_;  // those of which the path is known come first
   std::jthread thread_;
 };

@@ -7,8 +7,8 @@
 #include <boost/json/serialize.hpp>
 
 #include "guard/error.hpp"
+#include "guard/source/boot_condition.hpp"
 #include "guard/support/percent.hpp"
-#include "guard/support/sleep.hpp"
 #include "server/cli/target/answer_body.hpp"
 #include "server/http/client.hpp"
 
