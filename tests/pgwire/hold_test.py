@@ -391,7 +391,7 @@ class ProgramTest(HoldCase):
         self.assertEqual(other.ask("write", int(other.ask("read")) + 30), "None")
         other.end()
 
-    def test_pool_that_reconnects_unnoticed_does_not_write_what_is_outdated(self):
+    def test_unnoticed_reconnect_does_not_write_what_is_outdated(self):
         first = self.hold(*SOON)
         self.await_held(first)
         second = self.hold(*LATE)

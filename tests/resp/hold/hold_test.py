@@ -310,7 +310,7 @@ class ProgramTest(AccountCase):
     """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its driver has
     connected again unnoticed; one that was started since need not say anything."""
 
-    def test_driver_that_reconnects_unnoticed_does_not_write_what_is_outdated(self):
+    def test_unnoticed_reconnect_does_not_write_what_is_outdated(self):
         first = self.hold(*SOON)
         self.await_held(first)
         second = self.hold(*LATE)
@@ -360,7 +360,30 @@ class ProgramTest(AccountCase):
                 self.assertEqual(self.balance(), 160)
                 self.assertEqual(again.stop(), 0)
 
-    def test_connection_may_log_in_and_nothing_else_before_it_begins_anew(self):
+    def hold_inside(self, *namespace):
+        """A sidecar in namespaces of its own, for a resource of its own; it ends with the process that made them."""
+        program = self.write("program", f'#!/bin/sh\nexec unshare {" ".join(namespace)} --fork --kill-child {support.BINARY} "$@"\n')
+        os.chmod(program, 0o700)
+        binary, support.BINARY = support.BINARY, program
+        try:
+            sidecar = self.sidecar("--hold", "inside" + "".join(namespace), *LATE)
+        finally:
+            support.BINARY = binary
+        self.await_held(sidecar)
+        return sidecar
+
+    def test_namespaces_do_not_make_a_program_newer(self):
+        tomorrow = self.hold_inside("--time", "--monotonic", "86400", "--boottime", "86400")
+        self.assertFailure(self.client(tomorrow).call("GET", KEY), "LOST the lease was taken at")
+        self.assertEqual(self.program(tomorrow).ask("read"), "100")
+        tomorrow.kill()
+        for mount in ((), ("--mount-proc",)):
+            with self.subTest(mount=mount):
+                hidden = self.hold_inside("--pid", *mount)
+                self.assertIn("the sidecar cannot see which process connects", self.program(hidden).ask("read"))
+                hidden.kill()
+
+    def test_connection_may_only_log_in_before_it_begins_anew(self):
         sidecar = self.hold(*LATE)
         self.await_held(sidecar)
         client = self.client(sidecar)
