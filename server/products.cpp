@@ -20,6 +20,7 @@
 #include "adapters/mariadb/fences/storage.hpp"
 #endif
 #ifdef FENCEGUARD_POSTGRES
+#include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/fences/old_sessions.hpp"
 #include "adapters/postgres/fences/schema.hpp"
 #include "server/postgres/storage.hpp"
@@ -206,6 +207,10 @@ std::vector<Product> all_products() {
        .uninstall_sql = [] { return std::string{"SELECT fenceguard.uninstall();\n"}; },
        .open_fence_method = open_postgres_method,
        .name_sessions = [](const Claim& claim) { return "PGAPPNAME=" + postgres::session_name(claim); },
+       .is_pooled =
+           [](const Url& url) {
+             return postgres::is_pooled(*postgres::connect(postgres::address_of(url, {"lock"})));
+           },
        .finish_holder = postgres::finish_holder},
 #endif
 #ifdef FENCEGUARD_MARIADB

@@ -42,6 +42,8 @@ struct Product {
       open_fence_method{};
   // NAME=VALUE for the environment of a holder's command, by which such a method tells its connections.
   std::function<std::string(const Claim&)> name_sessions{};
+  // Whether a pooler stands before the server, which passes on nothing of what a client says as it connects.
+  std::function<bool(const Url&)> is_pooled{};
   // A holder gives its claim back, and writes no more: closes its fence if it is still this holder's.
   std::function<void(const Url&, const Claim&)> finish_holder{};
 };

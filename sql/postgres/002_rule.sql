@@ -128,7 +128,8 @@ begin
       when 'conflict' then 'The token source issued one number twice. Roll back, take the lock again, and look after '
         'the source.'
       else 'Call fenceguard.admit(resource, token, holder) in this transaction first, after the last savepoint that '
-        'was rolled back.' || case when fenceguard.leaves_notes() then ''
+        'was rolled back. A program that fenceguard exec started has its claim in PGOPTIONS, unless it connects with options '
+        'of its own.' || case when fenceguard.leaves_notes() then ''
         else ' The triggers of this table came from elsewhere: call fenceguard.leave_notes() once.' end
     end;
 end $$;

@@ -80,6 +80,7 @@ class Acquisition {
   explicit Acquisition(const Settings& settings) {
     thread_ = std::jthread{[this, &settings](const std::stop_token& stop) {
       try {
+        if (hands_over_by_pgoptions(settings)) refuse_pooler(settings);
         source_ = open_source(settings);
         taken_ = take(settings, *source_,
                       {.ttl = settings.duration("ttl"), .wait = settings.duration("wait"), .stop = stop});
@@ -301,6 +302,7 @@ int exec(const Settings& settings) {
   const int not_acquired = conflict_exit_code(settings);
   if (settings.command.empty()) throw InvalidInput("the command is missing; it stands behind '--'");
   if (settings.is_given("server")) static_cast<void>(open_server(settings));
+  static_cast<void>(hands_over_by_pgoptions(settings));
   CutOff cut_off{settings};
 
   const Signals signals;
@@ -347,7 +349,7 @@ int exec(const Settings& settings) {
                 lease,
                 {.signature = taken.signature,
                  .why_lost = [&] { return describe_loss(settings, lease); },
-                 .has_pgoptions = is_postgres_storage(settings),
+                 .has_pgoptions = hands_over_by_pgoptions(settings),
                  .variables = cut_off.variables(lease.claim())}};
   const int status = run(tenure);
   // A lost lease is not ours to give back, and the renewal that is under way would be waited for.
@@ -382,13 +384,15 @@ Command exec_command() {
       .settings = {source_setting, storage_setting, server_setting, server_token_setting,
                    server_token_file_setting, resource_setting, ttl_setting, wait_setting, init_setting,
                    claim_key_setting, claim_space_setting, fence_method_setting, fence_on_failure_setting,
-                   fence_timeout_setting, kill_after, conflict, config_setting},
+                   fence_timeout_setting, pgoptions_setting, kill_after, conflict, config_setting},
       .run = exec,
       .notes =
           "The command finds FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in its environment, and "
           "FENCING_SIGNATURE where the claim is signed. Where --storage is a PostgreSQL database, PGOPTIONS "
           "has the claim as well, so that a command which knows nothing of it writes protected tables "
-          "under it. With --fence-method the holder before is cut off first, unless its exec noted that it "
+          "under it; connection options of its own (Django's OPTIONS) would replace it, and a pooler "
+          "passes nothing on. With --fence-method the holder before is cut off first, unless its exec noted "
+          "that it "
           "was "
           "over. Exit status: the command's own; 124 the lease "
           "was lost and the command ended; 125 a fault of exec; "

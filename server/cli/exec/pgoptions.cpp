@@ -9,6 +9,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "guard/error.hpp"
+#include "server/products.hpp"
+
 namespace fenceguard::cli {
 namespace {
 
@@ -56,10 +59,27 @@ std::string pgoptions_variable(const Claim& claim) {
   return text + pgoptions(claim);
 }
 
-bool is_postgres_storage(const Settings& settings) {
-  if (!settings.has("storage") || !settings.is_given("storage")) return false;
+bool hands_over_by_pgoptions(const Settings& settings) {
+  const auto word = settings.text("pgoptions");
+  if (word != "on" && word != "off") throw InvalidInput("--pgoptions: on or off");
+  if (word == "off" || !settings.is_given("storage")) return false;
   const auto storage = settings.url("storage");
   return storage && (storage->scheme == "postgres" || storage->scheme == "postgresql");
+}
+
+void refuse_pooler(const Settings& settings) {
+  const auto storage = *settings.url("storage");
+  const auto& product = products().find(storage);
+  try {
+    if (!product.is_pooled || !product.is_pooled(storage)) return;
+  } catch (const Unavailable&) {
+    return;  // told by the first call that needs it, which waits
+  }
+  throw InvalidInput(
+      "a pooler (PgBouncer) stands before --storage, and passes no PGOPTIONS on: the command could not "
+      "connect, or would have no claim. Let --storage and the command go to the server itself; or, if the "
+      "command calls fenceguard.admit() with FENCING_RESOURCE, FENCING_TOKEN and FENCING_HOLDER in each "
+      "transaction, give --pgoptions off");
 }
 
 }  // namespace fenceguard::cli

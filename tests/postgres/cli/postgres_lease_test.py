@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import os
 import signal
 import subprocess
+import sys
 import threading
 import unittest
 
@@ -11,6 +13,9 @@ import postgres_server
 import support
 from fault_proxy import FaultProxy
 from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from pgbouncer import PgBouncer  # noqa: E402
 
 
 class Leases(PostgresTest):
@@ -191,6 +196,30 @@ class Exec(PostgresTest):
             done = self.expect(0, "exec", *arguments, "--resource", "a", "--", "sh", "-c", "echo $PGOPTIONS",
                                env={"PGOPTIONS": "-c x.y=1"})
             self.assertEqual(done.stdout, "-c x.y=1\n")
+
+    ADMITS_ITSELF = ("begin; select fenceguard.admit(:'resource', :'token', :'holder') \\g /dev/null\n" + JOB + "; commit")
+
+    def test_a_pooler_before_the_storage_is_refused_before_the_lock_is_taken(self):
+        self.sql(self.PROTECT)
+        bouncer = PgBouncer(self.server)
+        self.addCleanup(bouncer.remove)
+        pooled = bouncer.conninfo(self.database, "postgres")
+        exec_ = ["exec", "--source", self.url, "--storage", pooled, "--resource", "a"]
+        refused = self.expect(125, *exec_, "--", "echo", "run")
+        self.assertEqual(refused.stdout, "")
+        self.assertRegex(refused.stderr, "a pooler .PgBouncer. stands before --storage.*--pgoptions off")
+        self.expect(1, "lease", "show", "--source", self.url, "--resource", "a")
+        job = ("psql -XqAt -v ON_ERROR_STOP=1 -v resource=$FENCING_RESOURCE -v token=$FENCING_TOKEN -v holder=$FENCING_HOLDER "
+               "\"$0\" <<< \"$1\"")
+        done = self.expect(0, *exec_, "--pgoptions", "off", "--", "bash", "-c", job, pooled, self.ADMITS_ITSELF)
+        self.assertEqual(done.stdout, "1\n")
+        self.assertIn("on or off", self.expect(125, *exec_, "--pgoptions", "no", "--", "true").stderr)
+
+    def test_a_command_with_connection_options_of_its_own_is_told_where_its_claim_went(self):
+        self.sql(self.PROTECT)
+        own = self.server.conninfo(self.database) + "&options=-cstatement_timeout%3D1min"
+        said = self.run_command(1, "psql", "-XqAt", own, "-c", self.JOB).stderr
+        self.assertIn("has its claim in PGOPTIONS, unless it connects with options of its own", said)
 
     def test_any_resource_and_holder_pass_through_pgoptions(self):
         self.sql(self.PROTECT)
