@@ -13,7 +13,7 @@ Verdict Runner::attempt(const Lease& lease, const Body& body) {
   // source knows: a process that was stopped since it took the lock may not have been told of the loss yet.
   const bool is_fresh =
       !lease.lost().stop_requested() && source_.renew(lease.claim(), policy_.ttl) == Renewal::renewed;
-  if (is_fresh && advanced.highest > 0) source_.raise(lease.claim().resource, Token{advanced.highest});
+  if (is_fresh) source_.lift(lease.claim(), advanced.highest);
   return advanced.verdict;
 }
 

@@ -82,6 +82,13 @@ class TokenSource {
   // an administrator.
   virtual void raise(const Resource& resource, Token mark) = 0;
 
+  // raise() above highest, what a guard has seen, for a holder that is fresh and yet stale there. Throws
+  // Implausible where that is further than raise_max above the token that the source has just granted: then
+  // it is more likely that a number was made up than that the source was restored, and numbers that are
+  // skipped are used up. REQUIRES: fresh is held.
+  void lift(const Claim& fresh, std::int64_t highest);
+  static constexpr std::int64_t raise_max = std::int64_t{1} << 40;
+
   // Draws a number without granting anything: every token granted before is at most this, every later one
   // higher. For 'fence init'.
   [[nodiscard]] virtual Token draw() = 0;

@@ -111,10 +111,10 @@ Ruling Guard::start(const Claim& claim) {
       }
     };
     auto rows = mapped(Stage::before_commit, doing, begin);
-    if (!rows) {
+    if (!rows || is_to_be_exempt(*rows, claim, options_.jump_max)) {
       roll_back();
       auto at_once = options_;
-      at_once.drain = std::chrono::seconds{0};  // it has been waited for
+      if (!rows) at_once.drain = std::chrono::seconds{0};  // it has been waited for
       auto advanced = advance_by(connection_, claim, at_once, doing);
       if (advanced.verdict != Verdict::admitted) return advanced;
       rows = mapped(Stage::before_commit, doing, call);

@@ -10,7 +10,7 @@ namespace fenceguard::mariadb {
 namespace {
 
 // Leases by the server's clock.
-class TtlSource : public TokenSource, public LeaseLister {
+class TtlSource : public TokenSource, public LeaseLister, public CounterRepair {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -25,6 +25,8 @@ class TtlSource : public TokenSource, public LeaseLister {
   std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
   LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
+  void raise_far(Token mark, const std::string& done_by) override { calls_.raise_far(mark, done_by); }
+  Token lower(Token mark, const std::string& done_by) override { return calls_.lower(mark, done_by); }
   Token draw() override { return calls_.draw(); }
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
 

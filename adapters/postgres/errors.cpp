@@ -44,6 +44,8 @@ bool is_any_class(std::string_view state, std::initializer_list<std::string_view
                                  const std::string& reason) {
   if (state == "ZF004") throw Implausible(fmt::format("{}: {}", doing, reason));
   if (!is_rolled_back(state)) raise_lost(stage, doing, reason);
+  if (state == "2200H")  // a sequence is at its end
+    throw Unavailable(fmt::format("{}: {}; 'fenceguard lease lower' sets the counter back", doing, reason));
   // Values that are no claim, no number, no text.
   if (is_any_class(state, {"22"})) throw InvalidInput(fmt::format("{}: {}", doing, reason));
   if (state == "3F000" || state == "42883" || state == "42P01") {

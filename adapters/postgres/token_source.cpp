@@ -17,7 +17,7 @@ namespace fenceguard::postgres {
 namespace {
 
 // Leases by the server's clock.
-class TtlSource : public TokenSource, public LeaseLister {
+class TtlSource : public TokenSource, public LeaseLister, public CounterRepair {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -36,6 +36,8 @@ class TtlSource : public TokenSource, public LeaseLister {
   Release end(const Resource& resource) override { return calls_.end(resource); }
   std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
+  void raise_far(Token mark, const std::string& done_by) override { calls_.raise_far(mark, done_by); }
+  Token lower(Token mark, const std::string& done_by) override { return calls_.lower(mark, done_by); }
   Token draw() override { return calls_.draw(); }
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
   LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }

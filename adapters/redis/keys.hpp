@@ -14,6 +14,7 @@
 //   {prefix}queue:{RESOURCE}     the waiters in their order (?fair=1), a sorted set
 //   {prefix}waiters:{RESOURCE}   until when each of them is believed to live, a sorted set
 //   {prefix}rebased:{RESOURCE}   what was set by hand, the operator and the time, a list
+//   {prefix}rebased              likewise of the counter
 //   {prefix}quorum:…             what a node of a quorum keeps, see quorum/wire.hpp
 //   {prefix}released:{RESOURCE}  the channel on which a release is told
 //
@@ -50,6 +51,7 @@ class Keys {
   [[nodiscard]] std::string lock(const Resource& resource) const { return tagged("lock:", resource); }
   [[nodiscard]] std::string counter() const { return prefix_ + "counter"; }
   [[nodiscard]] std::string counter(const Resource& resource) const { return tagged("counter:", resource); }
+  [[nodiscard]] std::string counter_rebased() const { return prefix_ + "rebased"; }
   [[nodiscard]] std::string queue(const Resource& resource) const { return tagged("queue:", resource); }
   [[nodiscard]] std::string waiters(const Resource& resource) const { return tagged("waiters:", resource); }
   [[nodiscard]] std::string rebased(const Resource& resource) const { return tagged("rebased:", resource); }

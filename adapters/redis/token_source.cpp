@@ -38,7 +38,7 @@ class RedisSource : public TokenSource {
   Release release(const Claim& claim) override { return calls_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }
   std::optional<LeaseRecord> show(const Resource& resource) override { return calls_.show(resource); }
-  void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
+  void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark, 0); }
   Token draw() override { return calls_.draw(); }
   std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
 
@@ -55,9 +55,12 @@ class RedisSource : public TokenSource {
 };
 
 // At one server, which knows all locks of the namespace.
-class OneServerSource : public RedisSource, public LeaseLister {
+class OneServerSource : public RedisSource, public LeaseLister, public CounterRepair {
  public:
   using RedisSource::RedisSource;
+  void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark, raise_max); }
+  void raise_far(Token mark, const std::string& done_by) override { calls_.raise_far(mark, done_by); }
+  Token lower(Token mark, const std::string& done_by) override { return calls_.lower(mark, done_by); }
   LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
 };
 

@@ -1,8 +1,4 @@
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
-
-#include <array>
 
 #include "guard/error.hpp"
 #include "guard/support/wait_for.hpp"
@@ -184,13 +180,6 @@ int init(const Settings& settings) {
       wait_for<std::int64_t>([&](Done<std::int64_t> done) { fences->store().init(floor, std::move(done)); });
   Report{}.add("floor", std::to_string(result)).print(settings.is_on("json"));
   return exit_done;
-}
-
-std::string user_at_host() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  const auto* user = ::getpwuid(::getuid());  // NOLINT(concurrency-mt-unsafe): one thread
-  return fmt::format("{}@{}", user != nullptr ? user->pw_name : std::to_string(::getuid()), host.data());
 }
 
 // Another depth for the paths, under a floor that no token seen so far passes.

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include "guard/error.hpp"
+#include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "server/cli/command.hpp"
 #include "server/cli/exec/hold_lease.hpp"
 #include "server/cli/exec/pgoptions.hpp"
 #include "server/cli/output.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/products.hpp"
 
 namespace fenceguard::cli {
 namespace {
@@ -31,6 +33,24 @@ constexpr Setting mark_setting{.name = "token",
                                .placeholder = "NUMBER",
                                .help = "every token drawn from now on is higher than this",
                                .is_required = true};
+
+constexpr Setting far_setting{
+    .name = "far",
+    .kind = Kind::flag,
+    .help =
+        "also by more than 2^40 above what the source drew, or what its owner set: such numbers are used up"};
+constexpr Setting lowered_setting{.name = "source",
+                                  .kind = Kind::url,
+                                  .placeholder = "URL",
+                                  .help = "the token source whose counter is meant",
+                                  .is_required = true};
+constexpr Setting to_setting{.name = "to",
+                             .kind = Kind::token,
+                             .placeholder = "NUMBER",
+                             .help = "the next token is the one above this",
+                             .is_required = true};
+constexpr Setting by_setting{
+    .name = "by", .placeholder = "NAME", .help = "who does it, for the record; left out, user@host"};
 
 constexpr Setting print_setting{
     .name = "print",
@@ -156,12 +176,65 @@ int list(const Settings& settings) {
   return exit_done;
 }
 
+std::string operator_of(const Settings& settings) {
+  return settings.is_given("by") ? settings.text("by") : user_at_host();
+}
+
+// Before a source is asked that has no bound of its own. Where no number is to be had (a counter that was
+// lost, a node that does not vote yet, one counter for each resource) the raise is what repairs it.
+void require_near(TokenSource& source, Token mark) {
+  std::optional<Token> drawn;
+  try {
+    drawn = source.draw();
+  } catch (const Error& error) {
+    if (error.kind() == FaultKind::unknown) throw;
+    return;
+  }
+  if (mark > *drawn && mark.value() - drawn->value() > TokenSource::raise_max)
+    throw Implausible(
+        fmt::format("the source stands at {}, and {} is more than {} above it: if a client made it up, set "
+                    "the fence back "
+                    "('fenceguard fence rebase'); if it is right, add --far",
+                    drawn->value(), mark.value(), TokenSource::raise_max));
+}
+
 int raise(const Settings& settings) {
   require_one_way(settings);
-  open_source(settings)->raise(settings.resource(), settings.token());
+  const auto mark = settings.token();
+  const bool is_far = settings.is_on("far");
+  const bool is_remote = settings.is_given("server");
+  if (is_far && is_remote)
+    throw InvalidInput("--far is for --source: a guard that runs lifts its source within its bound");
+  const auto source = open_source(settings);
+  auto* repair = dynamic_cast<CounterRepair*>(source.get());
+  if (repair == nullptr && !is_far && !is_remote) require_near(*source, mark);
+  if (repair != nullptr && is_far)
+    repair->raise_far(mark, operator_of(settings));
+  else
+    source->raise(settings.resource(), mark);
   if (settings.is_on("json")) {
     Report{}.add("resource", settings.text("resource")).add("token", settings.token()).print(true);
   }
+  return exit_done;
+}
+
+int lower(const Settings& settings) {
+  const auto to = settings.token("to");
+  const auto by = operator_of(settings);
+  const auto url = settings.url("source").value();
+  products().require_present(url);
+  const auto source = products().open_source(url);
+  auto* repair = dynamic_cast<CounterRepair*>(source.get());
+  if (repair == nullptr) throw Unavailable("this token source has no counter that can be lowered");
+  complain(
+      fmt::format("lowering the counter to {}: numbers above it are granted again, so that no stale write "
+                  "(G1) is no longer "
+                  "guaranteed where one of them was seen, and fences above it refuse the new ones: set those "
+                  "back with 'fenceguard "
+                  "fence rebase'",
+                  to.value()));
+  const auto before = repair->lower(to, by);
+  Report{}.add("from", before).add("to", to).add("by", by).print(settings.is_on("json"));
   return exit_done;
 }
 
@@ -219,8 +292,19 @@ std::vector<Command> lease_commands() {
       {.name = "lease raise",
        .synopsis = "--source URL | --server URL  --resource RESOURCE --token NUMBER",
        .summary = "lift a source that has fallen behind its guard",
-       .settings = with_way({source_of_setting, resource_setting, mark_setting}),
+       .settings = with_way({source_of_setting, resource_setting, mark_setting, far_setting, by_setting}),
        .run = raise},
+      {.name = "lease lower",
+       .synopsis = "--source URL  --to NUMBER [--by NAME]",
+       .summary = "set a source's counter back by hand, and record who did it",
+       .settings = {lowered_setting, to_setting, by_setting, json_setting, config_setting},
+       .run = lower,
+       .notes = "For redis:, postgres: and mariadb: sources, where a number that was made up has used up "
+                "nearly all\n"
+                "there are. It forfeits the guarantee of no stale write (G1) wherever a number above the new "
+                "one was\n"
+                "seen. Leases above it end in postgres: and mariadb:; in redis: they stay until they are "
+                "released."},
   };
 }
 

@@ -1,6 +1,7 @@
 #include "server/cli/output.hpp"
 
 #include <fmt/format.h>
+#include <pwd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -159,6 +160,13 @@ void print_page(std::string_view name, const std::vector<ListedEntry>& entries, 
   }
   print_out(lines);
   if (has_more) complain(fmt::format("there are more: go on with --after '{}'", last));
+}
+
+std::string user_at_host() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  const auto* user = ::getpwuid(::getuid());  // NOLINT(concurrency-mt-unsafe): one thread
+  return fmt::format("{}@{}", user != nullptr ? user->pw_name : std::to_string(::getuid()), host.data());
 }
 
 }  // namespace fenceguard::cli

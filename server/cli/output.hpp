@@ -65,4 +65,7 @@ void print_page(std::string_view name, const std::vector<ListedEntry>& entries, 
 // Prints text on stdout. Throws OutcomeUnknown if it cannot be written: what was done was done, unseen.
 void print_out(std::string_view text);
 
+// Who runs this, for a record of what was done by hand: 'user@host'.
+[[nodiscard]] std::string user_at_host();
+
 }  // namespace fenceguard::cli

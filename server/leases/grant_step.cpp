@@ -80,7 +80,7 @@ void GrantStep::renew(Grant grant) {
 void GrantStep::lift(const Grant& grant, const Ruling& ruling) {
   try {
     const bool is_held = context_.source.renew(grant.claim, request_.ttl) == Renewal::renewed;
-    if (is_held && ruling.highest > 0) context_.source.raise(request_.resource, Token{ruling.highest});
+    if (is_held) context_.source.lift(grant.claim, ruling.highest);
   } catch (...) {
     return end_refused(
         grant, "The token source is behind the guard and could not be raised: " + current_fault().message);

@@ -41,7 +41,16 @@ CREATE TABLE IF NOT EXISTS fences (
   KEY fences_token (token)                 -- highest token, and what to compact
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
--- Fences that were set by hand.
+-- How far a number may be above the highest that was seen, so that a typing error, or a client that means harm, does not
+-- use up all there are: a claim's, and one that lifts the counter. For the owner to set; 0: as far as it likes.
+CREATE TABLE IF NOT EXISTS limits (
+  only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
+  jump_max BIGINT NOT NULL
+) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
+//
+INSERT IGNORE INTO limits (only_row, jump_max) VALUES (1, 1099511627776)
+//
+-- Fences that were set by hand, and with an empty name the counter.
 CREATE TABLE IF NOT EXISTS rebases (
   id         BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   resource   VARBINARY(512) NOT NULL,

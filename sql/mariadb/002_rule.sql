@@ -133,6 +133,18 @@ BEGIN
   END IF;
 END
 //
+-- For what looks at the limit: an admission does not.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_own_limits */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE require_own_limits()
+READS SQL DATA
+BEGIN
+  DECLARE EXIT HANDLER FOR 1747 CALL refuse_hidden();
+  IF EXISTS (SELECT 1 FROM limits PARTITION (p0) WHERE FALSE) THEN
+    DO 0;
+  END IF;
+END
+//
 -- Raises ZF008 where a fence that is raised here would not be there after a crash, or not be the one that counts: the
 -- procedures run with their definer's rights, which may well be above read_only.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS require_fit_server */

@@ -242,7 +242,7 @@ BEGIN
   CALL admit_in(resource, token, holder, sequence, verdict, highest);
   IF verdict = 'advance' THEN
     COMMIT AND NO CHAIN NO RELEASE;
-    CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed, overtaken);
+    CALL advance_alone(resource, token, holder, drain_s, GREATEST(jump_max, 0), verdict, highest, changed, overtaken);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     IF verdict = 'admitted' THEN

@@ -116,7 +116,7 @@ END
 -- Judges the claim alone, before the new holder's first read: waits until every transaction that was let in with a lower
 -- token is over, drain_s seconds at most (null: 5), and commits durably. A row: verdict, highest afterwards, whether
 -- the fence was raised, and over which record (see raise_fence()). jump_max: a token that is more than this above the highest
--- seen is 'implausible'; null is no bound.
+-- seen is 'implausible'; the owner's limit counts where that is lower, and for null.
 -- Raises 1205 where an older transaction is still open: nothing was done, and no writer is held up any more.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS try_advance */
 //
@@ -129,7 +129,7 @@ BEGIN
   DECLARE highest BIGINT;
   DECLARE changed BOOLEAN;
   DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
-  CALL advance_alone(resource, token, holder, drain_s, jump_max, verdict, highest, changed, overtaken);
+  CALL advance_alone(resource, token, holder, drain_s, GREATEST(jump_max, 0), verdict, highest, changed, overtaken);
   SELECT verdict, highest, changed, overtaken;
 END
 //
@@ -150,6 +150,46 @@ BEGIN
   SELECT verdict, highest;
 END
 //
+-- try_advance() without the owner's limit: for a guard whose own source granted the token, with a user that has rights on the
+-- tables, and so can set any number there is.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS try_advance_far */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE try_advance_far(
+  resource LONGTEXT CHARACTER SET utf8mb4, token LONGTEXT CHARACTER SET utf8mb4,
+  holder LONGTEXT CHARACTER SET utf8mb4, drain_s INT)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE verdict VARCHAR(16) CHARACTER SET ascii;
+  DECLARE highest BIGINT;
+  DECLARE changed BOOLEAN;
+  DECLARE overtaken VARCHAR(32) CHARACTER SET ascii;
+  CALL advance_alone(resource, token, holder, drain_s, -1, verdict, highest, changed, overtaken);
+  SELECT verdict, highest, changed, overtaken;
+END
+//
+-- REQUIRES: as for raise_fence(). How far this token may be above the highest seen, and that, the counter included: what it
+-- ever drew is plausible. Most tokens are told by their own fence or the counter, which are less to read. Locks nothing.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS read_seen */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE read_seen(
+  resource VARBINARY(512), token BIGINT, jump_max BIGINT, floor_token BIGINT, OUT seen BIGINT, OUT bound BIGINT)
+READS SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL require_own_limits();
+  SET bound = 1099511627776;  -- where the limit was lost
+  SELECT l.jump_max INTO bound FROM limits l;
+  SET bound = LEAST(COALESCE(NULLIF(bound, 0), 9223372036854775807), COALESCE(NULLIF(jump_max, 0), 9223372036854775807));
+  SELECT GREATEST(floor_token, COALESCE(MAX(c.last), 0)) INTO seen FROM counter c;
+  SELECT GREATEST(seen, f.token) INTO seen FROM fences f WHERE f.resource = resource;
+  IF token > seen AND token - seen > bound THEN
+    SELECT GREATEST(seen, COALESCE(MAX(f.token), 0)) INTO seen FROM fences f;
+  END IF;
+END
+//
+-- jump_max: as try_advance(); negative: no bound, and for what has rights on the tables alone.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS advance_alone */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE advance_alone(
@@ -160,7 +200,7 @@ CREATE /*M! OR REPLACE */ PROCEDURE advance_alone(
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE floor_token, number, turn, seen BIGINT;
+  DECLARE floor_token, number, turn, seen, bound BIGINT;
   DECLARE name VARBINARY(512);
   DECLARE owner VARBINARY(128);
   DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
@@ -173,10 +213,8 @@ BEGIN
   CALL read_claim(resource, token, holder, NULL, name, number, owner, turn);
   CALL begin_alone(COALESCE(drain_s, 5), is_begun);
   CALL share_floor(floor_token);
-  IF jump_max IS NOT NULL THEN
-    SELECT GREATEST(floor_token, COALESCE(MAX(f.token), 0)) INTO seen FROM fences f;
-  END IF;
-  IF number > seen AND number - seen > jump_max THEN
+  IF COALESCE(jump_max, 0) >= 0 THEN CALL read_seen(name, number, jump_max, floor_token, seen, bound); END IF;
+  IF number > seen AND number - seen > bound THEN
     SET verdict = 'implausible';
     SET highest = seen;
     SET changed = FALSE;

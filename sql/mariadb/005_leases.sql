@@ -113,7 +113,7 @@ BEGIN
   CALL read_counter(drawn);
   SET drawn = GREATEST(drawn, COALESCE(mark, 0));
   IF drawn = 9223372036854775807 THEN
-    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter has reached the highest token there is';
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the counter has reached the highest token there is: see fenceguard lease lower';
   END IF;
   SET number = drawn + 1;
   UPDATE counter c SET c.last = number WHERE c.only_row = 1;
@@ -363,16 +363,18 @@ MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL set_end(resource, 1, '', NULL, TRUE)
 //
--- Draws a number and grants nothing, or only lifts the counter to mark. A row: the number that was drawn last.
+-- Draws a number and grants nothing, or only lifts the counter to mark, within the limit. A row: the number that was drawn
+-- last.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS move_counter */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE move_counter(mark_text LONGTEXT CHARACTER SET utf8mb4, is_drawn BOOLEAN)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 BEGIN
-  DECLARE number, mark BIGINT;
+  DECLARE number, mark, present, bound BIGINT;
   DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION
   BEGIN
     CALL roll_back_alone(wait_before, is_begun);
@@ -384,6 +386,14 @@ BEGIN
   IF is_drawn THEN
     CALL draw_above(mark, number);
   ELSE
+    CALL require_own_limits();
+    SET bound = 1099511627776;  -- where the limit was lost
+    SELECT l.jump_max INTO bound FROM limits l;
+    SELECT c.last INTO present FROM counter c FOR UPDATE;
+    IF bound > 0 AND mark > present AND mark - present > bound THEN
+      SIGNAL SQLSTATE 'ZF004' SET MESSAGE_TEXT =
+        'too far above what the counter drew: rebase the fence (fence rebase), or if it is right lease raise --far';
+    END IF;
     -- An upsert, so that a counter that was lost can be made anew.
     INSERT INTO counter (only_row, last) VALUES (1, mark) ON DUPLICATE KEY UPDATE last = GREATEST(counter.last, mark);
     SELECT c.last INTO number FROM counter c FOR UPDATE;
@@ -393,13 +403,76 @@ BEGIN
   SELECT number;
 END
 //
--- Lifts the counter, so that every number drawn from now on is higher than mark; never lowers it.
+-- Lifts the counter, so that every number drawn from now on is higher than mark; never lowers it. Raises ZF004 for a mark
+-- that is further above what it drew than the limit: numbers that are skipped are used up.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS raise_counter */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE raise_counter(mark LONGTEXT CHARACTER SET utf8mb4)
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
 CALL move_counter(COALESCE(mark, ''), FALSE)
+//
+-- The same by hand, however far; leaves a record of who did it. A row: where the counter stood.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS raise_counter_far */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE raise_counter_far(mark_text LONGTEXT CHARACTER SET utf8mb4, done_by VARCHAR(256) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE number, mark BIGINT;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    CALL roll_back_alone(wait_before, is_begun);
+    RESIGNAL;
+  END;
+  SET mark = read_number(mark_text, 1);
+  IF mark IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
+  CALL begin_alone(5, is_begun);
+  SELECT c.last INTO number FROM counter c FOR UPDATE;
+  INSERT INTO rebases (resource, token_from, token_to, done_by, done_at)
+  VALUES ('', number, GREATEST(mark, COALESCE(number, 0)), COALESCE(done_by, USER()), UTC_TIMESTAMP(6));
+  INSERT INTO counter (only_row, last) VALUES (1, mark) ON DUPLICATE KEY UPDATE last = GREATEST(counter.last, mark);
+  CALL commit_alone(wait_before);
+  SELECT number;
+END
+//
+-- Sets the counter back by hand, where a number that was made up has brought it near its end; leaves a record. What was
+-- granted above it is granted again: fences that have seen such numbers are to be rebased, and until then refuse the new
+-- ones. Leases above it end. A row: where the counter stood.
+/*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS lower_counter */
+//
+CREATE /*M! OR REPLACE */ PROCEDURE lower_counter(mark_text LONGTEXT CHARACTER SET utf8mb4, done_by VARCHAR(256) CHARACTER SET utf8mb4)
+MODIFIES SQL DATA
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE number, mark BIGINT;
+  DECLARE wait_before INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE is_begun BOOLEAN DEFAULT FALSE;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION
+  BEGIN
+    CALL roll_back_alone(wait_before, is_begun);
+    RESIGNAL;
+  END;
+  SET mark = read_number(mark_text, 1);
+  IF mark IS NULL THEN CALL invalid('a token is a number from 1 to 9223372036854775807'); END IF;
+  CALL begin_alone(5, is_begun);
+  -- The leases before the counter, as a grant locks them.
+  DELETE FROM leases WHERE token > mark;
+  CALL read_counter(number);
+  IF mark >= number THEN CALL invalid('the counter is not above this number: to raise it, call raise_counter()'); END IF;
+  IF EXISTS (SELECT 1 FROM leases l WHERE l.token > mark) THEN
+    SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'a lease was granted meanwhile, and nothing was done: try again';
+  END IF;
+  INSERT INTO rebases (resource, token_from, token_to, done_by, done_at)
+  VALUES ('', number, mark, COALESCE(done_by, USER()), UTC_TIMESTAMP(6));
+  UPDATE counter c SET c.last = mark WHERE c.only_row = 1;
+  CALL commit_alone(wait_before);
+  SELECT number;
+END
 //
 -- A number, for 'fence init': every token granted before is lower.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS draw */

@@ -103,6 +103,13 @@ begin
   if exists (select from fenceguard.floor) then return null; end if;
   return new;
 end $$;
+create or replace function fenceguard.merge_limits() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  update fenceguard.limits l set jump_max = new.jump_max;  -- what the owner had set
+  if found then return null; end if;
+  return new;
+end $$;
 create or replace function fenceguard.keep_present_row() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -139,7 +146,7 @@ begin
   end if;
 end $$;
 
--- Fences that were set by hand.
+-- Fences that were set by hand, and with an empty name the counter.
 create table if not exists fenceguard.rebases (
   resource   text collate "C" not null,
   token_from bigint,
@@ -147,6 +154,14 @@ create table if not exists fenceguard.rebases (
   done_by    text not null,
   done_at    timestamptz not null default clock_timestamp()
 );
+
+-- How far a number may be above the highest that was seen, so that a typing error, or a client that means harm, does not use
+-- up all there are: a claim's (see jump_bound()), and one that lifts the counter. For the owner to set; 0: as far as it likes.
+create table if not exists fenceguard.limits (
+  only_row boolean primary key default true check (only_row),
+  jump_max bigint not null default 1099511627776 check (jump_max >= 0)  -- 2^40
+);
+insert into fenceguard.limits (only_row) select true where not exists (select from fenceguard.limits);
 
 -- What people look at. It names holders, and token and holder together are a claim: grant it with care.
 do $do$ begin perform fenceguard.install_view('fence', $$ as
@@ -187,6 +202,10 @@ $$); end $do$;
 do $do$ begin perform fenceguard.install_trigger('fenceguard.schema_version', 'keep_present_row', $$
   create trigger keep_present_row before insert on fenceguard.schema_version
     for each row execute function fenceguard.keep_present_row()
+$$); end $do$;
+do $do$ begin perform fenceguard.install_trigger('fenceguard.limits', 'merge_limits', $$
+  create trigger merge_limits before insert on fenceguard.limits
+    for each row execute function fenceguard.merge_limits()
 $$); end $do$;
 
 -- An advance, and a grant, commit durably whatever the session says and whatever it was set to in between: each leaves

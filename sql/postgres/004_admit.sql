@@ -249,7 +249,7 @@ begin
 end $$;
 
 -- Judges with the fence's lock held alone, and records: for a claim that is newer than its fence, or has a sequence.
--- A claim that would raise the fence by more than jump_max above the highest token seen raises ZF004; null is no bound.
+-- A claim that would raise the fence too far above the highest token seen raises ZF004: see jump_bound().
 create or replace function fenceguard.admit_alone(
   resource text, token bigint, holder text, sequence bigint,
   drain interval default null, cut boolean default null, jump_max bigint default null,
@@ -351,20 +351,35 @@ begin
       hint = 'Claim before the first cursor of the transaction is opened.';
 end $$;
 
+-- How far this session's claim may be above the highest token seen; null: as far as it likes. A role that may call init(),
+-- which sets the floor to any number, is bound by nothing but what it asks for (null, 0: nothing): the owner's, and a guard's,
+-- whose own source grants what it grants. Every other one has the owner's bound, and may ask for a lower one.
+create or replace function fenceguard.jump_bound(jump_max bigint) returns bigint
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select case when has_function_privilege(session_user, 'fenceguard.init(bigint)', 'execute') then nullif(jump_max, 0)
+    else least(nullif(jump_max, 0), (select nullif(l.jump_max, 0) from fenceguard.limits l)) end
+$$;
+
+-- What the counter of acquire() ever drew was seen, too. Most claims are told by their own fence, or by that counter.
 create or replace function fenceguard.require_plausible(resource text, token bigint, jump_max bigint) returns void
 language plpgsql as $$
 declare
-  seen constant bigint := greatest((select max(f.token) from fenceguard.fences f),
-                                   (select o.floor from fenceguard.floor o));
+  bound constant bigint := fenceguard.jump_bound(jump_max);
+  seen bigint;
 begin
-  if jump_max > 0 and token > seen and token - seen > jump_max then
-    raise exception 'the token for % is more than % above the highest seen here, %', quote_literal(resource), jump_max,
-      seen using errcode = 'ZF004', hint = 'Find out where that number came from. No fence was moved.';
+  if bound is null then return; end if;
+  seen := greatest(fenceguard.highest(resource), (select s.last_value from fenceguard.token s));
+  if token <= seen or token - seen <= bound then return; end if;
+  seen := greatest(seen, (select max(f.token) from fenceguard.fences f));
+  if token > seen and token - seen > bound then
+    raise exception 'the token for % is more than % above the highest seen here, %', quote_literal(resource), bound,
+      seen using errcode = 'ZF004', hint = 'Find out where that number came from. No fence was moved. Where it is the first '
+        'of a source whose numbers stand high, run ''fenceguard fence init'' with that source.';
   end if;
 end $$;
 
 -- As admit(), but answers a refusal as a row: for libraries, which must then not commit. highest is the fence's token
--- afterwards. drain, cut and jump_max: see admit_alone(); null is the setting, or no bound.
+-- afterwards. drain, cut and jump_max: see admit_alone(); null is the setting.
 create or replace function fenceguard.rule(
   resource text, token bigint, holder text default '', sequence bigint default null,
   drain interval default null, cut boolean default null, jump_max bigint default null,

@@ -272,18 +272,69 @@ begin
   holder := l.holder;
 end $$;
 
--- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it.
+-- Lifts the counter, so that every token drawn from now on is higher than mark; never lowers it. Raises ZF004 for a mark
+-- that is further above what it ever drew than the limit: numbers that are skipped are used up.
 create or replace function fenceguard.raise(mark bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  perform fenceguard.lift_counter(mark, coalesce((select nullif(l.jump_max, 0) from fenceguard.limits l), mark));
+end $$;
+
+create or replace function fenceguard.lift_counter(mark bigint, jump_max bigint) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  last bigint;
 begin
   if mark is null or mark < 1 then
     raise exception 'a token is a number from 1 to 9223372036854775807' using errcode = 'invalid_parameter_value';
   end if;
   perform fenceguard.require_primary();
   perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
+  select s.last_value into last from fenceguard.token s;
+  if mark > last and mark - last > jump_max then
+    raise exception 'the counter stands at %, and % is more than % above it: it is not raised so far', last, mark, jump_max
+      using errcode = 'ZF004', hint = 'If a client made that number up, set the fence back: ''fenceguard fence rebase''. If it '
+        'is right, raise the counter by hand: ''fenceguard lease raise --far''.';
+  end if;
   perform setval('fenceguard.token', mark) from fenceguard.token s
   where s.last_value < mark or (s.last_value = mark and not s.is_called);
-  update fenceguard.counter_marks m set mark = raise.mark;
+  update fenceguard.counter_marks m set mark = lift_counter.mark;
+  return last;
+end $$;
+
+-- By hand, however far; leaves a record of who did it.
+create or replace function fenceguard.raise_far(mark bigint, done_by text default session_user) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  last constant bigint := fenceguard.lift_counter(mark, mark);
+begin
+  insert into fenceguard.rebases (resource, token_from, token_to, done_by) values ('', last, greatest(mark, last), done_by);
+end $$;
+
+-- Sets the counter back by hand, where a number that was made up has brought it near its end; leaves a record. What was
+-- granted above it is granted again: fences that have seen such numbers are to be rebased, and until then refuse the new
+-- ones. Leases above it end, with the sessions that keep them. Answers where the counter stood.
+create or replace function fenceguard.lower_counter(mark bigint, done_by text default session_user) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
+declare
+  last bigint;
+begin
+  perform fenceguard.require_claim('r', mark, '', null);
+  perform fenceguard.require_primary();
+  -- No number is drawn meanwhile.
+  perform fenceguard.lock_or_refuse(fenceguard.counter_lock_key(), interval '2 s', false);
+  select s.last_value into last from fenceguard.token s;
+  if mark >= last then
+    raise exception 'the counter stands at %, which is not above %', last, mark
+      using errcode = 'invalid_parameter_value', hint = 'To raise it, call fenceguard.raise().';
+  end if;
+  perform pg_terminate_backend(l.keeper_pid) from fenceguard.lease l where l.token > mark and l.kept_by <> 'ttl';
+  perform pg_notify('fenceguard_released', l.resource) from fenceguard.leases l where l.token > mark;
+  delete from fenceguard.leases l where l.token > mark;
+  update fenceguard.counter_marks m set mark = lower_counter.mark;
+  insert into fenceguard.rebases (resource, token_from, token_to, done_by) values ('', last, mark, done_by);
+  perform setval('fenceguard.token', mark);  -- last, as no rollback takes it back
+  return last;
 end $$;
 
 -- Draws a number and grants nothing: every token granted before is at most this, every later one is higher.

@@ -20,6 +20,7 @@ def claim(answer):
 
 class OverASource(support.BinaryTest):
     WAY = SOURCE
+    FAR = ["--far"]
 
     def setUp(self):
         super().setUp()
@@ -97,7 +98,7 @@ class OverASource(support.BinaryTest):
 
     def test_tokens_beyond_2_to_53_are_exact(self):
         mark = 2**53 + 2
-        self.expect(0, "lease", "raise", *self.WAY, "--resource", "a", "--token", str(mark))
+        self.expect(0, "lease", "raise", *self.WAY, "--resource", "a", "--token", str(mark), *self.FAR)
         lease = self.expect_json(0, "lease", "acquire", *self.WAY, "--resource", "a")
         self.assertEqual(lease["token"], str(mark + 1))
 
@@ -112,6 +113,7 @@ class OverAServer(OverASource):
         super().setUp()
         self.server = self.serve("--max-jump", "0")
         self.WAY = ["--server", self.server.url]
+        self.FAR = []
 
     def test_tokens_beyond_2_to_53_are_exact(self):
         # The server raises its source only to the neighbourhood of what its guard has seen.

@@ -114,6 +114,13 @@ TEST_F(RunnerTest, RaisesASourceThatHasFallenBehindAndRunsUnderATokenAboveTheGua
   EXPECT_EQ(seen, std::vector<Token>{Token{1'001}});
 }
 
+TEST_F(RunnerTest, RaisesNoSourceToANumberThatWasMadeUp) {
+  (void)guard.advance(claim_of(9'223'372'036'854'775'806, "evil"));
+  EXPECT_THROW((void)(Runner{source, guard, quick(5)}.run(account, writes("70"))), Implausible);
+  EXPECT_TRUE(source.raised().empty());
+  EXPECT_TRUE(source.acquire(account));
+}
+
 TEST_F(RunnerTest, RaisesASourceThatIssuedANumberTwice) {
   (void)guard.advance(claim_of(8, "before-the-restore"));
   source.fall_back_to(7);

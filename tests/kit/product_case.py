@@ -4,6 +4,8 @@ A product's case derives from ProductTest and says url. It carries a password ev
 may hold it.
 """
 
+import json
+
 import support
 from waiting import wait_until
 
@@ -106,3 +108,41 @@ class ControlSide:
         self.fence(0, "init")
         wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
         self.assertEqual(guard.lease("a").status, 201)
+
+
+class MadeUpNumbers:
+    """A number that was made up ends no leases for good. For a ProductTest whose url is source and storage, and whose source
+    can be set back by hand."""
+
+    ABSURD = 9223372036854775806
+
+    def taken(self, resource):
+        """The token of a new lease."""
+        return int(self.lease_json(0, "acquire", "--storage", self.url, "--resource", resource)["token"])
+
+    def not_taken(self, resource, sentence):
+        told = self.run_binary("lease", "acquire", "--source", self.url, "--storage", self.url, "--resource", resource)
+        self.assertIn(told.returncode, (1, 3), told)
+        self.assertIn(sentence, told.stderr)
+
+    def test_a_fence_that_is_far_above_its_source_does_not_lift_it(self):
+        first = self.taken("a")
+        self.fence(0, "advance", "--resource", "r", "--token", str(self.ABSURD))
+        self.not_taken("r", "fenceguard fence rebase")
+        self.assertLess(self.taken("b"), first + 10, "the counter moved")
+        self.fence(0, "rebase", "--resource", "r", "--to", str(first))
+        self.assertGreater(self.taken("r"), first)
+
+    def test_a_source_is_raised_far_and_lowered_by_hand(self):
+        first = self.taken("a")
+        far = ("--resource", "r", "--token", str(self.ABSURD))
+        self.assertIn("--far", self.lease(1, "raise", *far).stderr)
+        self.lease(0, "raise", *far, "--far", "--by", "ann")
+        self.assertEqual(self.taken("b"), self.ABSURD + 1)
+        self.not_taken("c", "lease")
+        told = self.lease(0, "lower", "--to", str(first + 20), "--by", "ann", "--json")
+        self.assertIn("no stale write (G1) is no longer guaranteed", told.stderr)
+        self.assertEqual(json.loads(told.stdout), {"from": str(self.ABSURD + 1), "to": str(first + 20), "by": "ann"})
+        self.assertEqual(self.taken("c"), first + 21)
+        self.lease(2, "lower", "--to", str(first + 500))
+        self.assertEqual(self.by_hand(), ["ann", "ann"])

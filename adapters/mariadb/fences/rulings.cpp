@@ -21,6 +21,10 @@ std::optional<std::string> bound_of(const Claim& claim, std::int64_t jump_max) {
   return std::to_string(bound);
 }
 
+bool is_to_be_exempt(const Rows& rows, const Claim& claim, std::int64_t jump_max) {
+  return text_in(rows, 0) == "implausible" && !bound_of(claim, jump_max);
+}
+
 const std::string& text_in(const Rows& rows, std::size_t column) {
   if (rows.empty() || column >= rows.front().size() || !rows.front()[column])
     throw std::runtime_error("a procedure of the fences answered without a value");
@@ -37,8 +41,11 @@ std::int64_t number_in(const Rows& rows, std::size_t column) {
 Ruling ruling_of(const Rows& rows, const Claim& claim) {
   const auto& word = text_in(rows, 0);
   if (word == "implausible") {
-    throw Implausible(fmt::format("token {} is too far above {}, the highest token seen; no fence was moved",
-                                  to_string(claim.token), text_in(rows, 1)));
+    throw Implausible(
+        fmt::format("token {} is too far above {}, the highest token seen; no fence was moved. Where it is "
+                    "the first of a "
+                    "source whose numbers stand high, run 'fenceguard fence init' with that source",
+                    to_string(claim.token), text_in(rows, 1)));
   }
   if (word == "advance") throw Unavailable("the fence was lowered by hand meanwhile; nothing was written");
   const auto verdict = parse_verdict(word);

@@ -14,6 +14,9 @@ namespace fenceguard::mariadb {
 [[nodiscard]] std::optional<std::string> sequence_of(const Claim& claim);
 // The jump bound for this claim; nothing is none.
 [[nodiscard]] std::optional<std::string> bound_of(const Claim& claim, std::int64_t jump_max);
+// Whether the claim was refused by the owner's limit alone: a user with rights on the tables is exempt by
+// try_advance_far().
+[[nodiscard]] bool is_to_be_exempt(const Rows& rows, const Claim& claim, std::int64_t jump_max);
 
 // The fields of the first row; they throw std::runtime_error where there is none, or no number.
 [[nodiscard]] const std::string& text_in(const Rows& rows, std::size_t column);

@@ -115,6 +115,15 @@ void LeaseClient::raise(const Resource& resource, Token mark) {
                    {to_string(mark)});
 }
 
+void LeaseClient::raise_far(Token mark, const std::string& done_by) {
+  (void)pool_.call(Stage::at_commit, "raising the counter", "raise_counter_far", {to_string(mark), done_by});
+}
+
+Token LeaseClient::lower(Token mark, const std::string& done_by) {
+  return Token{number_in(
+      pool_.call(Stage::at_commit, "lowering the counter", "lower_counter", {to_string(mark), done_by}), 0)};
+}
+
 Token LeaseClient::draw() {
   return Token{number_in(pool_.call(Stage::at_commit, "drawing a number", "draw", {}), 0)};
 }

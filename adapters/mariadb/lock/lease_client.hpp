@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "adapters/mariadb/lock/lease_pool.hpp"
+#include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
@@ -39,6 +40,8 @@ class LeaseClient {
   [[nodiscard]] LeasePage list(const FenceListing& listing);
 
   void raise(const Resource& resource, Token mark);
+  void raise_far(Token mark, const std::string& done_by);
+  Token lower(Token mark, const std::string& done_by);
   [[nodiscard]] Token draw();
   [[nodiscard]] Token lowest_live();
 

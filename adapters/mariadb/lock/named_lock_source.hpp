@@ -16,7 +16,7 @@
 
 namespace fenceguard::mariadb {
 
-class NamedLockSource : public TokenSource, public LeaseLister {
+class NamedLockSource : public TokenSource, public LeaseLister, public CounterRepair {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -33,6 +33,8 @@ class NamedLockSource : public TokenSource, public LeaseLister {
   }
   [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource& resource, Token mark) override { calls_.raise(resource, mark); }
+  void raise_far(Token mark, const std::string& done_by) override { calls_.raise_far(mark, done_by); }
+  Token lower(Token mark, const std::string& done_by) override { return calls_.lower(mark, done_by); }
   [[nodiscard]] Token draw() override { return calls_.draw(); }
   [[nodiscard]] std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
   [[nodiscard]] bool lives_by_connection() const noexcept override { return true; }

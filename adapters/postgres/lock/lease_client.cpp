@@ -171,6 +171,20 @@ void LeaseClient::raise(Token mark) {
       [mark](pqxx::connection&) { return fmt::format("SELECT fenceguard.raise({})", mark.value()); }, always);
 }
 
+void LeaseClient::raise_far(Token mark, const std::string& done_by) {
+  const auto statement = [&](pqxx::connection& connection) {
+    return fmt::format("SELECT fenceguard.raise_far({}, {})", mark.value(), connection.quote(done_by));
+  };
+  pool_.call("raising the counter", statement, always);
+}
+
+Token LeaseClient::lower(Token mark, const std::string& done_by) {
+  const auto statement = [&](pqxx::connection& connection) {
+    return fmt::format("SELECT fenceguard.lower_counter({}, {})", mark.value(), connection.quote(done_by));
+  };
+  return token_in(pool_.call("lowering the counter", statement, always)[0][0]);
+}
+
 Token LeaseClient::draw() {
   const auto statement = [](pqxx::connection&) { return "SELECT fenceguard.draw()"; };
   return token_in(pool_.call("drawing a number", statement, always)[0][0]);

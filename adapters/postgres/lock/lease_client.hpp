@@ -8,9 +8,11 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "adapters/postgres/lock/lease_pool.hpp"
+#include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
@@ -42,6 +44,8 @@ class LeaseClient {
   [[nodiscard]] LeasePage list(const FenceListing& listing);
 
   void raise(Token mark);
+  void raise_far(Token mark, const std::string& done_by);
+  Token lower(Token mark, const std::string& done_by);
   [[nodiscard]] Token draw();
   [[nodiscard]] Token lowest_live();
 

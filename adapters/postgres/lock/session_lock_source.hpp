@@ -23,7 +23,7 @@
 
 namespace fenceguard::postgres {
 
-class SessionLockSource : public TokenSource, public LeaseLister {
+class SessionLockSource : public TokenSource, public LeaseLister, public CounterRepair {
  public:
   using Ms = std::chrono::milliseconds;
 
@@ -40,6 +40,8 @@ class SessionLockSource : public TokenSource, public LeaseLister {
   }
   [[nodiscard]] LeasePage list_leases(const FenceListing& listing) override { return calls_.list(listing); }
   void raise(const Resource&, Token mark) override { calls_.raise(mark); }
+  void raise_far(Token mark, const std::string& done_by) override { calls_.raise_far(mark, done_by); }
+  Token lower(Token mark, const std::string& done_by) override { return calls_.lower(mark, done_by); }
   [[nodiscard]] Token draw() override { return calls_.draw(); }
   [[nodiscard]] std::optional<Token> lowest_live() override { return calls_.lowest_live(); }
   [[nodiscard]] bool lives_by_connection() const noexcept override { return true; }

@@ -187,8 +187,25 @@ std::vector<LeaseRecord> LockClient::live_of(Client& client, std::span<const Res
   return live;
 }
 
-void LockClient::raise(const Resource& resource, Token mark) {
-  (void)run({"raising the counter", scripts::raise(), {counter(resource)}, {to_string(mark)}});
+void LockClient::raise(const Resource& resource, Token mark, std::int64_t jump_max) {
+  (void)run({"raising the counter",
+             scripts::raise(),
+             {counter(resource)},
+             {to_string(mark), std::to_string(jump_max)}});
+}
+
+void LockClient::raise_far(Token mark, const std::string& done_by) {
+  (void)run({"raising the counter",
+             scripts::raise(),
+             {keys_.counter(), keys_.counter_rebased()},
+             {to_string(mark), "0", done_by}});
+}
+
+Token LockClient::lower(Token mark, const std::string& done_by) {
+  return token_of(run({"lowering the counter",
+                       scripts::lower(),
+                       {keys_.counter(), keys_.counter_rebased()},
+                       {to_string(mark), done_by}}));
 }
 
 Token LockClient::draw() {

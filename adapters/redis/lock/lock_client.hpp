@@ -13,6 +13,7 @@
 
 #include "adapters/redis/lock/lock_key.hpp"
 #include "adapters/redis/wire/pool.hpp"
+#include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "guard/token_source.hpp"
 
@@ -62,7 +63,11 @@ class LockClient {
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
   // REQUIRES: not under Redis Cluster.
   [[nodiscard]] LeasePage list(const FenceListing& listing);
-  void raise(const Resource& resource, Token mark);
+  // jump_max: how far above what the counter drew; 0: any distance. Throws Implausible beyond.
+  void raise(const Resource& resource, Token mark, std::int64_t jump_max);
+  // By hand, with a record of who did it. REQUIRES: not under Redis Cluster.
+  void raise_far(Token mark, const std::string& done_by);
+  Token lower(Token mark, const std::string& done_by);
   [[nodiscard]] Token draw();
   [[nodiscard]] std::optional<Token> lowest_live();
 

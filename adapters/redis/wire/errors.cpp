@@ -18,6 +18,7 @@ struct Row {
 constexpr Row rows[] = {
     {"UNINITIALISED", FaultKind::unavailable, "run 'fenceguard fence init'"},
     {"IMPLAUSIBLE", FaultKind::implausible, ""},
+    {"INVALID", FaultKind::invalid_input, ""},
     {"DAMAGED", FaultKind::unavailable, ""},
     {"EXHAUSTED", FaultKind::unavailable, ""},
     {"REPLICA", FaultKind::unavailable, "connect to the master"},

@@ -5,7 +5,8 @@
 namespace fenceguard::redis {
 
 extern const std::string_view lua_decimal, lua_draw, lua_lock, lua_fence, lua_exact;
-extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one;
+extern const std::string_view lua_grant, lua_renew, lua_release, lua_end, lua_show, lua_raise, lua_draw_one,
+    lua_by_hand, lua_lower;
 extern const std::string_view lua_equal, lua_equal_one, lua_equal_run, lua_run_commands, lua_guarded;
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
@@ -55,7 +56,11 @@ const Script& show() {
   return script;
 }
 const Script& raise() {
-  static const Script script{lua_decimal, lua_draw, lua_raise};
+  static const Script script{lua_decimal, lua_draw, lua_by_hand, lua_raise};
+  return script;
+}
+const Script& lower() {
+  static const Script script{lua_decimal, lua_draw, lua_by_hand, lua_lower};
   return script;
 }
 const Script& draw_one() {

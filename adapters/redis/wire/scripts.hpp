@@ -13,6 +13,7 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& end();
 [[nodiscard]] const Script& show();
 [[nodiscard]] const Script& raise();
+[[nodiscard]] const Script& lower();
 [[nodiscard]] const Script& draw_one();
 // The same with ?fair=1, and what keeps its lines.
 [[nodiscard]] const Script& grant_in_line();

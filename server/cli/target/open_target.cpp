@@ -66,9 +66,7 @@ bool refresh(TokenSource& source, Grant& grant) {
 
 // Lifts the source above what the guard has seen, if the lock is still ours, and gives the lock back.
 void lift(TokenSource& source, const Grant& grant, std::int64_t highest) {
-  if (highest > 0 && source.renew(grant.claim, grant.ttl) == Renewal::renewed) {
-    source.raise(grant.claim.resource, Token{highest});
-  }
+  if (source.renew(grant.claim, grant.ttl) == Renewal::renewed) source.lift(grant.claim, highest);
   source.release(grant.claim);
 }
 

@@ -9,7 +9,7 @@ import unittest
 
 import pymysql
 import support
-from product_case import SECRET, ControlSide, ProductTest, claim_fields, claim_of
+from product_case import SECRET, ControlSide, MadeUpNumbers, ProductTest, claim_fields, claim_of
 from support import wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -42,6 +42,31 @@ class MariadbTest(ProductTest):
 
     def sql(self, text):
         return SERVER.run(text, self.dbname)
+
+
+class Numbers(MadeUpNumbers, MariadbTest):
+    def by_hand(self):
+        return [name for name, in self.sql("select done_by from rebases where resource = '' order by id")]
+
+    def test_a_client_that_may_only_execute_ends_no_leases(self):
+        SERVER.run(f"create or replace user client@127.0.0.1 identified by '{SECRET}'")
+        SERVER.run(f"grant execute on {self.dbname}.* to client@127.0.0.1")
+        first = self.taken("a")
+        client = pymysql.connect(host="127.0.0.1", port=SERVER.port, user="client", password=SECRET, database=self.dbname)
+        self.addCleanup(client.close)
+        for call in (f"advance('r', {self.ABSURD}, 'evil')", f"try_advance('r', {self.ABSURD}, 'evil', 5, 0)"):
+            try:
+                client.cursor().execute("call " + call)
+            except pymysql.Error as error:
+                self.assertIn("implausible", str(error))
+        self.assertEqual(self.taken("r"), first + 1)
+        guard = self.url.replace(f"app_{self.dbname}", "client")
+        self.lease(0, "acquire", "--resource", "s", "--storage", guard)
+        # Where the owner sets no bound the counter has one all the same.
+        self.sql("update limits set jump_max = 0")
+        client.cursor().execute(f"call advance('t', {self.ABSURD}, 'evil')")
+        self.not_taken("t", "fenceguard fence rebase")
+        self.assertLess(self.taken("u"), first + 10)
 
 
 class Guard(ControlSide, MariadbTest):

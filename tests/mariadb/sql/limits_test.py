@@ -39,7 +39,8 @@ class Users(ServerTest):
         self.sql("call acquire('r', 60000, 'a')")
         before = [self.sql(f"select * from {table}") for table in ("fences", "leases", "counter", "namespace")]
         for call in ("end_lease('r')", "raise_counter(9223372036854775807)", "draw()", "revoke_fence('accounts/1', null, null)",
-                     "rebase('accounts/1', 1, 'ann')", "init(5)", "compact(5)"):
+                     "rebase('accounts/1', 1, 'ann')", "init(5)", "compact(5)", "raise_counter_far(5000, 'ann')",
+                     "lower_counter(1, 'ann')", "try_advance_far('accounts/1', 9223372036854775806, 'a', 5)"):
             self.assertEqual(self.verdict(self.writer, f"call {call}"), 1142, call)
             self.assertEqual(self.writer.run("select @@in_transaction"), ((0,),), call)
         self.assertEqual([self.sql(f"select * from {table}") for table in ("fences", "leases", "counter", "namespace")], before)
@@ -55,7 +56,8 @@ class Users(ServerTest):
                      "write_fence('accounts/1', 5)", "raise_fence('accounts/1', 35, 'b', 0, @verdict, @highest, @changed, @over)",
                      "share_floor(@floor)", "mark_commit()", "read_counter(@last)", "draw_above(1, @number)",
                      "move_counter('900', false)", "require_row('accounts/1')",
-                     "advance_alone('accounts/1', 35, 'b', 5, null, @verdict, @highest, @changed, @over)",
+                     "advance_alone('accounts/1', 35, 'b', 5, -1, @verdict, @highest, @changed, @over)",
+                     "read_seen('accounts/1', 35, null, 0, @seen, @bound)",
                      "set_end('r', 1, '', '86400000', true)"):
             is_alone = call.startswith(("advance_alone", "set_end", "move_counter"))
             self.writer.run("rollback" if is_alone else "start transaction")
@@ -72,6 +74,78 @@ class Users(ServerTest):
         self.assertEqual(self.sql("select * from leases"), lease)
         self.assertIsNone(self.writer.run("select @fenceguard_claims")[0][0])
 
+    ABSURD = 9223372036854775806
+    FAR = 1 << 40
+
+    def begin_at(self, last):
+        """The namespace as new, with a counter that stands there."""
+        for sql in ("delete from leases", "delete from rebases", f"update counter set last = {last}",
+                    "replace into limits values (1, 1099511627776)", "update namespace set floor_token = 0"):
+            self.sql(sql)
+
+    def advance(self, resource, token, call="try_advance", rest=", 5, null"):
+        return self.verdict(self.writer, f"call {call}('{resource}', {token}, 'h'{rest})")
+
+    def test_no_way_of_a_claim_raises_a_fence_without_bound(self):
+        self.begin_at(1000)
+        for token in (self.ABSURD, 1001 + self.FAR):
+            self.assertEqual(self.advance("r", token, "advance", ""), "implausible")
+            for bound in ("null", "0", "-1", "9223372036854775807"):
+                self.assertEqual(self.advance("r", token, rest=f", 5, {bound}"), "implausible")
+                self.assertEqual(self.advance("r", token, "start_admitted", f", null, 5, {bound}"), "implausible")
+                self.writer.run("rollback")
+        self.assertEqual(self.sql("select * from fences"), ())
+        self.assertEqual(self.writer.run("call acquire('r', 60000, 'h')")[0][:2], ("granted", 1001))
+
+    def test_what_was_seen_is_the_floor_the_counter_and_every_fence(self):
+        self.begin_at(1000)
+        self.assertEqual(self.advance("r", 1000 + self.FAR), "admitted")
+        self.assertEqual(self.advance("s", 1000 + 2 * self.FAR), "admitted")
+        self.assertEqual(self.advance("t", 1001 + 3 * self.FAR), "implausible")
+        self.sql(f"call init({10 * self.FAR})")
+        self.assertEqual(self.advance("t", 11 * self.FAR), "admitted")
+        self.sql(f"update counter set last = {100 * self.FAR}")
+        self.assertEqual(self.advance("u", 100 * self.FAR), "admitted")
+
+    def test_the_owner_sets_the_bound(self):
+        self.begin_at(0)
+        self.sql("update limits set jump_max = 5")
+        for token, bound in ((6, "null"), (6, "100"), (3, "2")):
+            self.assertEqual(self.advance("r", token, rest=f", 5, {bound}"), "implausible")
+        self.assertEqual(self.advance("r", 5), "admitted")
+        self.assertEqual(self.sql("call try_advance_far('r', 5000, 'h', 5)")[0][0], "admitted")
+        self.sql("delete from limits")
+        self.assertEqual(self.advance("r", 5001 + self.FAR), "implausible")
+        self.sql("insert into limits values (1, 0)")
+        self.assertEqual(self.advance("r", self.ABSURD), "admitted")
+
+    def test_the_counter_is_not_raised_without_bound_and_lowered_by_hand(self):
+        self.begin_at(0)
+        with self.server.session(self.dbname) as owner:
+            self.assertEqual(self.verdict(owner, f"call raise_counter({1 + self.FAR})"), 1644)
+            self.assertEqual(self.sql(f"call raise_counter({self.FAR})"), ((self.FAR,),))
+            self.assertEqual(owner.run("call acquire('stays', 60000, 'h')")[0][1], self.FAR + 1)
+            owner.run(f"call raise_counter_far({self.ABSURD}, 'me')")
+            self.assertEqual(owner.run("call acquire('goes', 60000, 'h')")[0][1], self.ABSURD + 1)
+            self.assertEqual(self.verdict(owner, "call acquire('r', 60000, 'h')"), 1644)
+            for mark in ("0", "null", str(self.ABSURD + 1)):
+                self.assertEqual(self.verdict(owner, f"call lower_counter({mark}, 'me')"), 1644)
+            self.assertEqual(owner.run(f"call lower_counter({self.FAR + 1}, 'me')"), ((self.ABSURD + 1,),))
+            self.assertEqual(owner.run("call acquire('goes', 60000, 'h')")[0][1], self.FAR + 2)
+            self.assertEqual(owner.run("call acquire('stays', 60000, 'h')")[0][1], self.FAR + 1)
+            self.assertEqual(owner.run("select token_from, token_to, done_by from rebases where resource = '' order by id"),
+                             ((self.FAR + 1, self.ABSURD, "me"), (self.ABSURD + 1, self.FAR + 1, "me")))
+
+    def test_bounded_advances_of_several_resources_do_not_wait_for_each_other(self):
+        self.put("a", 5, "h")
+        self.begin_at(0)
+        holder = self.session("read committed")
+        holder.run("start transaction")
+        holder.run("select * from fences where resource = 'a' for update")
+        holder.run("select * from counter for update")
+        holder.run("select * from limits for update")
+        self.assertEqual(self.advance("b", 6, rest=", 0, null"), "admitted")
+
     def shadow(self, table, row):
         self.writer.run(f"create temporary table {self.dbname}.{table} like {self.dbname}.real_{table}")
         self.writer.run(f"insert into {self.dbname}.{table} values {row}")
@@ -79,7 +153,8 @@ class Users(ServerTest):
     def test_a_temporary_table_of_the_same_name_is_not_judged_by(self):
         tables = {"fences": "('accounts/1', 33, 'a', null, 0, 0, now())", "namespace": "(1, 1, 0)",
                   "counter": "(1, 0)", "leases": "('r', 1, 'b', '1970-01-01', null)", "commit_marks": "('x')",
-                  "rebases": "(1, 'x', 1, 1, 'x', now())", "admissions": "(0)", "lock_secret": "(1, 'x', now())"}
+                  "rebases": "(1, 'x', 1, 1, 'x', now())", "admissions": "(0)", "lock_secret": "(1, 'x', now())",
+                  "limits": "(1, 0)"}
         self.sql(f"grant create temporary tables on {self.dbname}.* to writer@localhost")
         for table in tables:
             self.sql(f"create table real_{table} like {table}")
@@ -98,6 +173,8 @@ class Users(ServerTest):
                      "revoke_fence('accounts/1', null, null)", "init(5)", "compact(5)", "require_row('accounts/1')"):
             for table, row in tables.items():
                 if call.startswith("require_row") and table not in ("fences", "namespace", "admissions"):
+                    continue
+                if table == "limits" and not call.startswith("try_advance"):
                     continue
                 self.shadow(table, row)
                 self.assertIn("hides", self.assert_fails(self.writer, f"call {call}", 1644), f"{call}, {table}")

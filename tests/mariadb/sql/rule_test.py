@@ -52,6 +52,7 @@ class Rule(ServerTest):
         self.assertEqual(self.fence(resource), expected, resource)
 
     def test_each_line_is_answered_by_an_advance_alone(self):
+        self.sql("update limits set jump_max = 0")
         client = self.session()
         for number, line in cases():
             token, holder, sequence, closed, floor, new_token, new_holder, new_sequence, verdict = line[:9]
@@ -99,6 +100,7 @@ class Rule(ServerTest):
             for sequence in ("-1", "'x'", "9223372036854775808", "1.5", "repeat('1', 100)"):
                 self.check_refused(client, f"'a', 1, '', {sequence}", "a sequence is")
         self.assertEqual(self.sql("select count(*) from fences"), ((0,),))
+        self.sql("update limits set jump_max = 0")
         client.run("call advance(repeat('x', 512), 9223372036854775807, repeat('h', 128))")
         self.assertEqual(self.fence("x" * 512)[0], HIGHEST)
 

@@ -13,6 +13,7 @@ import postgres_server
 import support
 from fault_proxy import FaultProxy
 from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
+from product_case import MadeUpNumbers
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from pgbouncer import PgBouncer  # noqa: E402
@@ -51,6 +52,11 @@ class Leases(PostgresTest):
         lease = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--init",
                                 url="sqlite:leases.db")
         self.assertEqual(self.fence_json(0, "show", "--resource", "a")["token"], lease["token"])
+
+
+class Numbers(MadeUpNumbers, PostgresTest):
+    def by_hand(self):
+        return self.sql("select done_by from fenceguard.rebases where resource = '' order by done_at").splitlines()
 
 
 class Staying(PostgresTest):

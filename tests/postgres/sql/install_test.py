@@ -45,11 +45,12 @@ class Install(unittest.TestCase):
             name = self.database()
             self.server.install(name, installer)
             self.server.psql(REINSTALLED, name, installer)
+            self.server.psql("update fenceguard.limits set jump_max = 7", name, installer)
             self.server.psql("revoke usage on schema fenceguard from public; grant usage on schema fenceguard to other;"
                              "grant select on fenceguard.fence to other; create table t (id text);"
                              "select fenceguard.protect('t', 'id')", name, installer)
             state = ("select resource, token, holder, sequence, closed, updated_at from fenceguard.fences;"
-                     "select floor from fenceguard.floor; select * from fenceguard.leases;"
+                     "select floor from fenceguard.floor; select jump_max from fenceguard.limits; select * from fenceguard.leases;"
                      "select last_value, is_called from fenceguard.token;"
                      "select nspacl from pg_namespace where nspname = 'fenceguard';"
                      "select relname, relacl from pg_class where relnamespace = 'fenceguard'::regnamespace order by 1;"
@@ -311,12 +312,14 @@ class Install(unittest.TestCase):
         self.server.psql("select fenceguard.advance('a', 7, 'h'), fenceguard.advance('b', 9, 'h');"
                          "select fenceguard.compact(9); select fenceguard.raise(100)", name)
         archive = f"{self.server.folder}/data_only"
+        self.server.psql("update fenceguard.limits set jump_max = 7", name)
         run_as_server(program("pg_dump"), "-Fc", "-a", "-d", self.server.conninfo(name), "-f", archive)
         for present, floor in ((0, 7), (50, 50)):
             restored = self.database()
             self.server.install(restored)
             self.server.psql(f"select fenceguard.init({present})", restored)
             run_as_server(program("pg_restore"), "-a", "-e", "-1", "-d", self.server.conninfo(restored), archive)
+            self.assertEqual(self.server.psql("select jump_max from fenceguard.limits", restored), "7")
             self.assertEqual(self.server.psql("select floor from fenceguard.floor; select fenceguard.draw()", restored),
                              f"{floor}\n101")
             self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 7, 'h')", restored)

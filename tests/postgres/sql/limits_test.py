@@ -204,6 +204,86 @@ class Limits(ServerTest):
         stopped.run("commit")
 
 
+ABSURD = 9223372036854775806
+FAR = 1 << 40
+
+
+class Numbers(ServerTest):
+    """A client that may call what everybody may, and nothing else, uses up no numbers for others."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server.psql("create role client login", cls.installed)
+
+    def setUp(self):
+        super().setUp()
+        self.sql("select setval('fenceguard.token', 1000); update fenceguard.limits set jump_max = 1099511627776")
+
+    def advance(self, resource, token, user="client", rest=""):
+        return self.sql(f"select verdict from fenceguard.try_advance('{resource}', {token}, 'h'{rest})", user)
+
+    def test_no_way_of_a_claim_raises_a_fence_without_bound(self):
+        ways = ("advance('r', {}, 'h')", "admit('r', {}, 'h')", "try_advance('r', {}, 'h', jump_max => 0)",
+                "rule('r', {}, 'h', jump_max => 9223372036854775807)", "require_admitted('r', {}, 'h')",
+                """rule_all('[{{"resource": "r", "token": "{}", "holder": "h"}}]', jump_max => 0)""",
+                """admit_all('[{{"resource": "r", "token": "{}", "holder": "h"}}]')""")
+        for way in ways:
+            for token in (ABSURD, 1000 + FAR + 1):
+                with self.subTest(way, token=token):
+                    error = self.assert_fails("ZF004", self.sql, "select * from fenceguard." + way.format(token), "client")
+                    self.assertIn("fenceguard fence init", error.stderr)
+        self.assertEqual(self.sql("select count(*) from fenceguard.fences"), "0")
+        self.assertEqual(self.sql("select token from fenceguard.acquire('r')", "client"), "1001")
+
+    def test_what_was_seen_is_the_floor_the_counter_and_every_fence(self):
+        self.assertEqual(self.advance("r", 1000 + FAR), "admitted")
+        self.assertEqual(self.advance("s", 1000 + 2 * FAR), "admitted")
+        self.assert_fails("ZF004", self.advance, "t", 1001 + 3 * FAR)
+        self.sql(f"select fenceguard.init({10 * FAR})")
+        self.assertEqual(self.advance("t", 11 * FAR), "admitted")
+        self.sql(f"select setval('fenceguard.token', {100 * FAR})")
+        self.assertEqual(self.advance("u", 100 * FAR), "admitted")
+
+    def test_the_owner_sets_the_bound_and_has_none(self):
+        self.sql("update fenceguard.limits set jump_max = 5")
+        self.assert_fails("ZF004", self.advance, "r", 1006)
+        self.assert_fails("ZF004", self.advance, "r", 1006, "client", ", jump_max => 100")
+        self.assert_fails("ZF004", self.advance, "r", 1003, "client", ", jump_max => 2")
+        self.assertEqual(self.advance("r", 1005), "admitted")
+        self.assertEqual(self.advance("r", 2000, "postgres"), "admitted")
+        self.sql("update fenceguard.limits set jump_max = 0")
+        self.assertEqual(self.advance("r", ABSURD), "admitted")
+
+    def test_the_counter_is_not_raised_without_bound(self):
+        error = self.assert_fails("ZF004", self.sql, f"select fenceguard.raise({ABSURD})")
+        self.assertIn("fenceguard fence rebase", error.stderr)
+        self.sql(f"select fenceguard.raise({1000 + FAR})")
+        self.assertEqual(self.sql("select token from fenceguard.acquire('r')"), str(1001 + FAR))
+
+    def test_the_counter_is_lowered_by_hand(self):
+        self.assertEqual(self.sql("select token from fenceguard.acquire('stays', '1 hour', 'h')"), "1001")
+        self.sql(f"select fenceguard.raise_far({ABSURD}, 'me')")
+        self.assertEqual(self.sql("select token from fenceguard.acquire('goes', '1 hour', 'h')"), str(ABSURD + 1))
+        self.assert_fails("2200H", self.sql, "select fenceguard.acquire('r')")
+        for words in ("lower_counter(1001)", "raise_far(2000)", "lift_counter(2000, 5000)"):
+            self.assert_fails("42501", self.sql, f"select fenceguard.{words}", "client")
+        self.assertEqual(self.sql("select fenceguard.lower_counter(1001, 'me')"), str(ABSURD + 1))
+        self.assertEqual(self.sql("select resource from fenceguard.lease"), "stays")
+        self.assertEqual(self.sql("select token from fenceguard.acquire('goes', '1 hour', 'h')"), "1002")
+        self.assertEqual(self.sql("select token_from, token_to, done_by from fenceguard.rebases where resource = '' "
+                                  "order by done_at").splitlines(),
+                         [f"1001|{ABSURD}|me", f"{ABSURD + 1}|1001|me"])
+        for mark, state in (("1002", "22023"), ("5000", "22023"), ("0", "22023"), ("null", "ZF003")):
+            self.assert_fails(state, self.sql, f"select fenceguard.lower_counter({mark})")
+
+    def test_bounded_advances_of_several_resources_do_not_wait_for_each_other(self):
+        first, second = self.session("client"), self.session("client")
+        first.run("begin; select fenceguard.advance('a', 1500, 'h')")
+        second.run("begin; select fenceguard.advance('b', 1501, 'h'); commit", limit_s=30)
+        first.run("commit")
+
+
 class Named(ServerTest):
     """A revoke that names a token touches that token only."""
 

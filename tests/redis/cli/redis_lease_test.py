@@ -8,7 +8,18 @@ import unittest
 import support
 from fault_proxy import Listener
 from redis_case import SECRET, RedisTest, claim_of, setUpModule  # noqa: F401
+from product_case import MadeUpNumbers
 from support import wait_until
+
+
+class Numbers(MadeUpNumbers, RedisTest):
+    def setUp(self):
+        super().setUp()
+        self.fence(0, "init")
+
+    def by_hand(self):
+        with self.server.link() as link:
+            return [json.loads(note)["by"] for note in link.call("LRANGE", self.prefix + "rebased", "0", "-1")]
 
 
 class Leases(RedisTest):
@@ -59,7 +70,8 @@ class Leases(RedisTest):
     def test_raise_lifts_and_never_lowers(self):
         mark = 2**53 + 2
         self.lease(0, "acquire", "--resource", "other")
-        self.lease(0, "raise", "--resource", "a", "--token", str(mark))
+        self.lease(1, "raise", "--resource", "a", "--token", str(mark))
+        self.lease(0, "raise", "--resource", "a", "--token", str(mark), "--far")
         self.lease(0, "raise", "--resource", "a", "--token", "5")
         self.assertEqual(self.lease_json(0, "acquire", "--resource", "a")["token"], str(mark + 1))
 

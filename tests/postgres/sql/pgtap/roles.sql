@@ -36,7 +36,8 @@ select format('select is(test.outcome(%L, ''application''), %L, %L)', sql, state
   ('select nextval(''fenceguard.token'')', '42501'), ('select setval(''fenceguard.token'', 1)', '42501'),
   ('select fenceguard.revoke(''accounts/1'')', '42501'), ('select fenceguard.compact(100)', '42501'),
   ('select fenceguard.init(100)', '42501'), ('select fenceguard.rebase(''accounts/1'', 1)', '42501'),
-  ('select fenceguard.raise(1000)', '42501'), ('select fenceguard.draw()', '42501'),
+  ('select fenceguard.raise(1000)', '42501'), ('update fenceguard.limits set jump_max = 0', '42501'),
+  ('select * from fenceguard.limits', '42501'), ('select fenceguard.draw()', '42501'),
   ('select fenceguard.cut(''accounts/1'')', '42501'), ('select fenceguard.end_lease(''accounts/1'')', '42501'),
   ('select fenceguard.lowest_live()', '42501'), ('select fenceguard.look(''accounts/1'', 5, '''', null)', '42501'),
   ('select fenceguard.lock_holders(''accounts/1'')', '42501'), ('select fenceguard.cut_older(''accounts/1'', 9)', '42501'),
@@ -102,7 +103,7 @@ select is_empty($$
     and p.proname = any (array['init', 'compact', 'revoke', 'rebase', 'raise', 'draw', 'cut', 'cut_older', 'end_lease',
       'lowest_live', 'look', 'highest', 'lock_holders', 'lock_lease', 'draw_above', 'admit_alone', 'lock_alone',
       'refuse_row', 'refuse_busy', 'hold_tags', 'end_backends', 'holders_of', 'lock_or_cut', 'lock_or_refuse',
-      'revoke_present', 'close_fence', 'cut_lease_row', 'lock_lease_row', 'end_present_lease'])
+      'revoke_present', 'close_fence', 'lift_counter', 'raise_far', 'lower_counter', 'jump_bound', 'require_plausible', 'cut_lease_row', 'lock_lease_row', 'end_present_lease'])
 $$, 'what changes or shows fences is not for everybody');
 select is_empty($$
   select c.oid::regclass from pg_class c where c.relnamespace = 'fenceguard'::regnamespace and c.relkind in ('r', 'v', 'S')
