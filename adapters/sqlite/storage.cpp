@@ -24,7 +24,7 @@ class EmbeddedStorage : public Storage {
         fences_{committer_, readers_, cache_, options.jump_max},
         objects_{fences_, committer_, readers_, options.jump_max},
         source_{committer_},
-        lane_state_{committer_, options.jump_max},
+        lane_state_{committer_, path, options.jump_max},
         depth_record_{committer_},
         committer_{[this, path] { return std::make_unique<FenceTransaction>(path, cache_); }, path} {
     readers_.note_log_is_settled();

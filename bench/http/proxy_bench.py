@@ -84,7 +84,7 @@ def start_all(stack, folder, binary):
     haproxy = stack.enter_context(running(["haproxy", "-db", "-f", f"{folder}/haproxy.cfg"],
                                           stderr=subprocess.DEVNULL))
     ours = guard(stack, folder, binary, "--threads", "1", "--storage", f"http://127.0.0.1:{upstream}", "--state",
-                 f"sqlite:{folder}/state.db", "--init")
+                 f"sqlite:{folder}/state.db", "--init", "--settled")
     wait_for_port(nginx_port, plain)
     wait_for_port(haproxy_port, haproxy)
     return {"fenceguard": ours, "nginx": (nginx_port, plain), "HAProxy": (haproxy_port, haproxy)}, upstream
@@ -99,8 +99,8 @@ def start_under_tls(stack, folder, binary, upstream):
     plain = nginx(stack, folder, "plain-tls",
                   PASSES_ON.format(port=port, upstream=upstream, tls=TLS.format(folder=folder)))
     ours = guard(stack, folder, binary, "--threads", "1", "--storage", f"http://127.0.0.1:{upstream}", "--state",
-                 f"sqlite:{folder}/state-tls.db", "--init", "--tls-certificate", f"{folder}/tls.pem", "--tls-key",
-                 f"{folder}/tls.key")
+                 f"sqlite:{folder}/state-tls.db", "--init", "--settled", "--tls-certificate", f"{folder}/tls.pem",
+                 "--tls-key", f"{folder}/tls.key")
     wait_for_port(port, plain)
     return {"fenceguard": ours, "nginx": (port, plain)}
 

@@ -40,7 +40,8 @@ class Bench:
         """(port, process) of a new one with a new state."""
         state = tempfile.mkdtemp(dir=self.folder)
         return guard(stack, state, self._binary, "--cache", str(CACHE), "--idle-timeout", "10m", "--storage",
-                     f"http://127.0.0.1:{self._upstream}", "--state", f"sqlite:{state}/state.db", "--init", *more)
+                     f"http://127.0.0.1:{self._upstream}", "--state", f"sqlite:{state}/state.db", "--init", "--settled",
+                     *more)
 
     def certificate(self):
         """The flags of a guard that has a certificate of its own making."""

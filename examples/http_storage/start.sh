@@ -34,7 +34,7 @@ for _ in {1..100}; do
 done
 
 mkfifo "$folder/said"
-"$guard" serve --storage "http://127.0.0.1:$port" --state "sqlite:$folder/state.db" --init --settle 15s \
+"$guard" serve --storage "http://127.0.0.1:$port" --state "sqlite:$folder/state.db" --init --settled --settle 15s \
   --listen 127.0.0.1:0 --control 127.0.0.1:0 > "$folder/said" &
 pids+=($!)
 read -r _ data control < "$folder/said"

@@ -23,7 +23,12 @@ struct LaneOptions {
   std::chrono::milliseconds upstream_timeout{30'000};
   std::size_t waiting_per_resource_max = 1'000;  // claims that wait in a lane; beyond it 503
   std::size_t waiting_max = 10'000;              // of all lanes
-  bool forward_claim = false;                    // pass the fencing headers on to the upstream
+  // Its address: a state that was closed in front of another upstream tells nothing of this one.
+  std::string upstream;
+  // The operator says so: nothing that another guard forwarded is under way any more. A state under which
+  // nothing was ever forwarded is then not closed for the settle time.
+  bool is_settled = false;
+  bool forward_claim = false;  // pass the fencing headers on to the upstream
   // For an https: upstream, files in PEM. Empty: the system's certificates, and none of our own.
   std::string upstream_ca_file;
   std::string upstream_certificate_file;

@@ -6,6 +6,8 @@
 //
 // Calls, faults and threads as in FenceStore.
 
+#include <string>
+
 #include "guard/error.hpp"
 #include "guard/judge.hpp"
 
@@ -13,16 +15,25 @@ namespace fenceguard {
 
 class LaneState {
  public:
+  // How the process ended that had the state before.
+  enum class LastStop {
+    none,     // nothing was ever forwarded under this state
+    clean,    // with every write over and known, and what lies here is the very state that it closed
+    unclean,  // killed or not, with a write that was unfinished or unknown
+    unproven  // the state may be older than the world: restored, copied, moved, or set by hand since
+  };
+
   virtual ~LaneState() = default;
 
-  // Whether the mark is set: the process that had the state before ended, killed or not, with a write that
-  // was unfinished or unknown. Answers uninitialised state as 'not set'. Blocks; for the start. Throws
-  // Unavailable.
-  [[nodiscard]] virtual bool is_marked_open() = 0;
+  // upstream: what is written to from now on; a state that was closed in front of another one is unproven. A
+  // state that is not initialised is asked like any other. Blocks; for the start. Throws Unavailable.
+  [[nodiscard]] virtual LastStop last_stop(const std::string& upstream) = 0;
 
-  // Sets or takes away the mark, durably before done is called. Set it before the first write is forwarded;
-  // take it away when every write is over and known, at the end only.
-  virtual void mark_open(bool is_open, Done<bool> done) = 0;
+  // From now on the last stop is unclean, durably before done is called. For before the first write is
+  // forwarded.
+  virtual void mark_open(Done<bool> done) = 0;
+  // The last stop was clean, in front of this upstream. For the end, when every write is over and known.
+  virtual void mark_closed(std::string upstream, Done<bool> done) = 0;
 
   // The claim's write took effect: its sequence is recorded under its token. Judges first; the ruling is
   // admitted if it was recorded. REQUIRES: the claim has a sequence.

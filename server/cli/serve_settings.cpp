@@ -197,6 +197,9 @@ std::vector<Setting> serve_settings() {
       {"threads", number, "N", "0", "event loops; 0: one for each core"},
       {"settle", duration, "TIME", "30s",
        "http: storage: for so long a resource stays closed after a write whose end was not seen"},
+      {"settled", flag, "", "",
+       "http: storage: a state that is new does not wait for the settle time: nothing that a guard forwarded "
+       "before is under way any more"},
       {"upstream-timeout", duration, "TIME", "30s",
        "http: storage: how long an answer may take; past that, a write's outcome is unknown"},
       {"lane-waiting", number, "CLAIMS", "1000", "http: storage: claims that may wait for one resource"},
@@ -308,6 +311,7 @@ StorageOptions storage_options(const Settings& settings, bool initialise) {
   options.cache_entries = static_cast<std::size_t>(number_within(settings, "cache", 1, 1LL << 32));
   options.lock_wait = lock_wait_of(settings);
   options.lane.settle = settings.duration("settle");
+  options.lane.is_settled = settings.is_on("settled");
   options.lane.upstream_timeout = settings.duration("upstream-timeout");
   // What the kernel gives up, it must give up well before the settle time is over.
   for (const auto& [name, shortest] : {std::pair{"settle", 250ms}, std::pair{"upstream-timeout", 10ms}}) {

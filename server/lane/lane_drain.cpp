@@ -169,10 +169,8 @@ Fault LaneTable::closed_fault(const Lane* lane, Time now) const {
   constexpr auto own =
       "the end of a write on this resource was not seen: it is quarantined until the settle "
       "time is over";
-  constexpr auto all =
-      "the guard before this one ended with a write unfinished or unknown: every resource is "
-      "quarantined until the settle time is over";
-  return {FaultKind::unavailable, is_own ? own : all, left};
+  constexpr std::string_view all = ": every resource is quarantined until the settle time is over";
+  return {FaultKind::unavailable, is_own ? own : fmt::format("{}{}", all_closed_because_, all), left};
 }
 
 // What was made durable on the way here stands, and is told.

@@ -40,6 +40,12 @@ void LaneScheduler::list(FenceListing listing, Done<FencePage> done) {
 }
 
 void LaneScheduler::init(std::int64_t floor, Done<std::int64_t> done) {
+  // The state may have been restored, and its mark with it. Before the call, because a claim may come with
+  // its answer.
+  if (!is_new_) {
+    const std::scoped_lock lock{mutex_};
+    table_.close_all(now() + settle_, LaneTable::not_shown);
+  }
   const auto then = [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
     forget_fences();
     done(std::move(outcome));

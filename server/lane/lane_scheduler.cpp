@@ -21,6 +21,10 @@ LaneLimits limits_of(const LaneOptions& options, std::size_t cache_entries) {
   return {options.settle + Time{1}, options.waiting_per_resource_max, options.waiting_max, cache_entries};
 }
 
+bool is_new(LaneState& state, const LaneOptions& options) {
+  return options.is_settled && state.last_stop(options.upstream) == LaneState::LastStop::none;
+}
+
 template <class... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
@@ -34,8 +38,16 @@ LaneScheduler::LaneScheduler(const LaneOptions& options, std::int64_t jump_max, 
       state_{state_of(options)},
       jump_max_{jump_max},
       waiting_max_{options.waiting_max},
+      settle_{options.settle + Time{1}},
+      upstream_{options.upstream},
+      is_new_{is_new(state_, options)},
       table_{limits_of(options, cache_entries)} {
-  if (state_.is_marked_open()) table_.close_all(now() + options.settle + Time{1});
+  const auto last_stop = state_.last_stop(upstream_);
+  if (last_stop == LaneState::LastStop::unclean) {
+    table_.close_all(now() + settle_);
+  } else if (last_stop != LaneState::LastStop::clean && !is_new_) {
+    table_.close_all(now() + settle_, LaneTable::not_shown);
+  }
   timer_ = std::thread{[this] { keep_time(); }};
 }
 
@@ -55,7 +67,7 @@ LaneScheduler::~LaneScheduler() {
     if (unclean_flag_ != UncleanFlag::set || !table_.is_settled(now())) return;
   }
   try {
-    (void)wait_for<bool>([&](Done<bool> done) { state_.mark_open(false, std::move(done)); });
+    (void)wait_for<bool>([&](Done<bool> done) { state_.mark_closed(upstream_, std::move(done)); });
   } catch (const std::exception&) {
     // It stays: the next process waits the settle time for nothing.
   }
@@ -196,7 +208,7 @@ std::optional<Entry> LaneScheduler::wait_for_flag(Ask ask, std::function<void(En
     flag_set(true);
   } else {
     const auto answer = [this](const Outcome<bool>& outcome) { flag_set(outcome); };
-    call_store(answer, [&] { state_.mark_open(true, answer); });
+    call_store(answer, [&] { state_.mark_open(answer); });
   }
   return std::nullopt;
 }

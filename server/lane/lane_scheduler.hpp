@@ -37,8 +37,8 @@ namespace fenceguard::proxy {
 
 class LaneScheduler : public FenceStore {
  public:
-  // Reads the state's mark, and if the last process left something open closes everything for the settle
-  // time; sets the mark before the first write enters. REQUIRES: options.state offers a LaneState. Throws
+  // Closes everything for the settle time unless the state shows that no write of an earlier guard is under
+  // way; sets the mark before the first write enters. REQUIRES: options.state offers a LaneState. Throws
   // Unavailable or InvalidInput.
   LaneScheduler(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries);
   // Takes the mark away if it set it, and everything is settled. REQUIRES: no operation is in flight or waits
@@ -172,6 +172,9 @@ class LaneScheduler : public FenceStore {
   OwedCuts* cuts_ = nullptr;        // not null where there is a fencer
   const std::int64_t jump_max_;
   const std::size_t waiting_max_;
+  const Time settle_;
+  const std::string upstream_;
+  const bool is_new_;  // and settled: as the operator says
   std::atomic<Ticket> next_ticket_{1};
 
   mutable std::mutex mutex_;

@@ -89,8 +89,19 @@ class LaneTable {
   // All holders up to the token were cut off, durably; or they were not.
   void cut(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step);
 
-  // Closes every resource until then: the last process left something open.
-  void close_all(Time until) { all_closed_until_ = std::max(all_closed_until_, until); }
+  // Why every resource is closed: a write that is not known here may be under way. Beginnings of sentences.
+  static constexpr std::string_view left_open =
+      "the guard before this one ended with a write unfinished or unknown";
+  static constexpr std::string_view not_shown =
+      "nothing shows that this state is the very one which the last guard closed in order (it is new, or was "
+      "restored, copied, moved, initialised again or set by hand, or the machine was started anew), so a "
+      "write "
+      "may be unfinished or unknown";
+  // Closes every resource until then. why: a literal.
+  void close_all(Time until, std::string_view why = left_open) {
+    all_closed_until_ = std::max(all_closed_until_, until);
+    all_closed_because_ = why;
+  }
   // Fences kept here may be too low: the store was compacted, or its floor raised. Waiting operations are
   // judged anew.
   void forget_fences(Step step);
@@ -180,6 +191,7 @@ class LaneTable {
   };
   std::deque<Timer> timers_;  // in order, because each is set the settle time ahead
   Time all_closed_until_{};
+  std::string_view all_closed_because_;
   std::uint64_t generation_ = 0;
   std::size_t waiting_ = 0;
   std::size_t in_flight_ = 0;

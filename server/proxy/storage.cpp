@@ -10,12 +10,17 @@
 namespace fenceguard::proxy {
 namespace {
 
+LaneOptions with_upstream(LaneOptions options, const Url& url) {
+  options.upstream = url.redacted();
+  return options;
+}
+
 class HttpStorage : public Storage, public ServedStorage {
  public:
   HttpStorage(const Url& url, const StorageOptions& options)
       : upstream_{UpstreamOptions::from(url, options.lane)},
         state_{options.lane.state},
-        lanes_{options.lane, options.jump_max, options.cache_entries} {}
+        lanes_{with_upstream(options.lane, url), options.jump_max, options.cache_entries} {}
 
   FenceStore& fences() override { return answered_; }
   DepthRecord* depth_record() override { return state_->depth_record(); }

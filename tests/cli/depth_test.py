@@ -4,6 +4,7 @@ import unittest
 
 import support
 import upstream_server
+from waiting import wait_until
 
 
 def claim(token, holder="h"):
@@ -19,7 +20,10 @@ class OverItsOwnFile(support.BinaryTest):
         self.rebased = self.parts
 
     def serve_at(self, *arguments):
-        return self.serve(*self.parts, *arguments)
+        server = self.serve(*self.parts, *arguments)
+        # A lane is closed for the settle time after a state was set by hand.
+        wait_until(lambda: server.call("GET", "/readyz").status == 200, what="an open guard")
+        return server
 
     def put(self, server, path, token):
         return server.request("PUT", path, claim(token), "x").headers["fencing-verdict"]
@@ -90,7 +94,7 @@ class OverAState(OverItsOwnFile):
         upstream = upstream_server.Server()
         self.addCleanup(upstream.remove)
         self.rebased = ["--storage", upstream.url(), "--state", "sqlite:state.db"]
-        self.parts = [*self.rebased, "--settle", "300ms", "--init"]
+        self.parts = [*self.rebased, "--settle", "300ms", "--init", "--settled"]
 
 
 if __name__ == "__main__":

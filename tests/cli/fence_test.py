@@ -213,7 +213,7 @@ class TheWrongSide(support.BinaryTest):
     def test_the_data_side_is_called_that(self):
         self.expect_said(self.serve().data, "is the data side of a guard")
         with upstream_server.Server() as upstream:
-            guard = self.serve("--storage", upstream.url(), "--init", "--state", "sqlite:state.db")
+            guard = self.serve("--storage", upstream.url(), "--init", "--settled", "--state", "sqlite:state.db")
             self.expect_said(guard.data, "is the data side of a guard")
             self.expect_said(upstream.url().removeprefix("http://"), "is not the control side of a guard")
 

@@ -73,7 +73,8 @@ class Pairs(support.BinaryTest):
 
     def serve(self, *arguments):
         is_served = not any(f"{scheme}:" in arguments[1] for scheme in ("postgres", "redis", "zookeeper", "etcd"))
-        words = ["--control", "127.0.0.1:0", *(["--listen", "127.0.0.1:0"] if is_served else []), *arguments]
+        words = ["--control", "127.0.0.1:0", *(["--listen", "127.0.0.1:0"] if is_served else []), "--settled",
+                 *arguments]
         server = support.Server(self.folder, words, listen=False)
         self.addCleanup(server.kill)
         return server

@@ -42,7 +42,7 @@ class Starting(support.BinaryTest):
         self.assertFalse(os.path.exists(self.path("data.sock")))
 
     def test_the_control_side_is_there_alone_where_that_is_asked_for(self):
-        for more in ([], ["--storage", "http://127.0.0.1:1", "--init"]):
+        for more in ([], ["--storage", "http://127.0.0.1:1", "--init", "--settled"]):
             server = self.serve("--listen", "none", "--resource-depth", "2", *more)
             self.assertRegex(server.line, r"^listening data=none control=127\.0\.0\.1:\d+\n$")
             self.assertIn("event=listening data=none ", server.log())

@@ -171,7 +171,7 @@ class OverAProxy(support.BinaryTest):
         self.addCleanup(self.upstream.remove)
         keys = self.write_private("keys", key_line("k1", os.urandom(32)))
         self.server = self.serve("--storage", self.upstream.url(), "--source", "sqlite:leases.db", "--init",
-                                 "--claim-key", keys, "--require-signature")
+                                 "--settled", "--claim-key", keys, "--require-signature")
 
     def test_only_signed_claims_are_forwarded(self):
         lease = self.server.lease("a").json

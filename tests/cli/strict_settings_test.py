@@ -166,7 +166,7 @@ class Descriptors(support.BinaryTest):
 
     def test_in_front_of_an_upstream(self):
         with upstream_server.Server() as upstream:
-            self.expect_control_beside_a_crowd("--storage", upstream.url(), "--init")
+            self.expect_control_beside_a_crowd("--storage", upstream.url(), "--init", "--settled")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Guard:
         self._admin = {}
         if wish.get("storage") == "http":
             self._upstream = self._places.enter_context(Upstream())
-            self._arguments[1:2] = [self._upstream.url(), "--state", "sqlite:state.db", "--init"]
+            self._arguments[1:2] = [self._upstream.url(), "--state", "sqlite:state.db", "--init", "--settled"]
         if "bearer" in wish:
             self._write_bearer(wish["bearer"])
             self._arguments += ["--control-token-file", "tokens"]

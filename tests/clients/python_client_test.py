@@ -137,7 +137,7 @@ class InFrontOfAStorage(support.BinaryTest):
     def test_a_plain_read_is_answered_by_the_storage_alone(self):
         """No word of the guard's is in such an answer, and a 404 of the storage's own is no object."""
         with Upstream() as upstream:
-            guard = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--init")
+            guard = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--init", "--settled")
             with fenceguard.Client(f"http://{guard.data}", guard.url) as client:
                 self.assertIsNone(client.read("a"))
                 with client.fenced("a", ttl=60) as lease:

@@ -45,11 +45,13 @@ class Guarded:
         self.lock = threading.Lock()
         self.mistakes = []
 
-    def serve(self, *more, log_level="off"):
+    def serve(self, *more, log_level="off", begins=True):
+        """begins: with a new state, where there is none."""
+        new = support.new_lane(self.folder) if begins else []
         return support.Server(self.folder, [
-            "--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
-            "--settle", f"{self.settle_ms}ms", "--upstream-timeout", f"{self.upstream_timeout_ms}ms",
-            "--log-level", log_level, *more])
+            "--storage", self.upstream.url(), "--state", "sqlite:state.db", *new,
+            "--forward-claim", "--settle", f"{self.settle_ms}ms", "--upstream-timeout",
+            f"{self.upstream_timeout_ms}ms", "--log-level", log_level, *more])
 
     def next_token(self):
         with self.lock:

@@ -271,6 +271,11 @@ class Guard:
         self.process.send_signal(signal.SIGCONT)
 
 
+def new_lane(folder, state="state.db"):
+    """What 'serve' in front of an http: storage of the test's own needs at its first start, and at no later one."""
+    return [] if os.path.exists(os.path.join(folder, state)) else ["--init", "--settled"]
+
+
 class BinaryTest(unittest.TestCase):
     """A test with a temporary folder, which is where every process is started."""
 

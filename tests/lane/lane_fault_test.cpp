@@ -25,6 +25,7 @@ class LanesOnAFailingDisk : public testing::Test {
     LaneOptions options;
     options.state = sqlite::open_storage(path_, initialised());
     options.settle = settle_time;
+    options.is_settled = true;
     state_ = options.state;
     lanes_.emplace(options, 0, 100);
   }
@@ -97,7 +98,7 @@ TEST_P(FullDisk, TheFirstWriteWaitsForItsMarkToBeDurable) {
   disk_.heal();
   Ticket ticket = 0;
   ASSERT_TRUE(std::holds_alternative<Entered>(ask_until_ruled(ticket, claim_of("a", 1))));
-  EXPECT_TRUE(state_->lane_state()->is_marked_open());
+  EXPECT_EQ(state_->lane_state()->last_stop(""), LaneState::LastStop::unclean);
   EXPECT_FALSE(leave(ticket));
 }
 

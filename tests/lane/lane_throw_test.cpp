@@ -49,10 +49,15 @@ class ThrowingState : public Storage, public FenceStore, public LaneState {
     inner().rebase(std::move(rebase), std::move(done));
   }
 
-  bool is_marked_open() override { return storage_->lane_state()->is_marked_open(); }
-  void mark_open(bool is_open, Done<bool> done) override {
+  LastStop last_stop(const std::string& upstream) override {
+    return storage_->lane_state()->last_stop(upstream);
+  }
+  void mark_open(Done<bool> done) override {
     throw_at(Method::mark_open);
-    storage_->lane_state()->mark_open(is_open, std::move(done));
+    storage_->lane_state()->mark_open(std::move(done));
+  }
+  void mark_closed(std::string upstream, Done<bool> done) override {
+    storage_->lane_state()->mark_closed(std::move(upstream), std::move(done));
   }
   void record(Claim claim, Done<Ruling> done) override {
     throw_at(Method::record);
@@ -78,6 +83,7 @@ class LanesOnAThrowingState : public testing::Test {
     LaneOptions options;
     options.state = state_;
     options.settle = std::chrono::milliseconds{50};
+    options.is_settled = true;
     lanes_.emplace(options, 0, 0);
   }
   [[nodiscard]] Entry ask(Ticket ticket, Kind kind, const Claim& claim) {

@@ -133,6 +133,7 @@ TEST(LanesCut, NoHolderGoesOnBeforeTheOneBeforeWasCutOffHoweverManyCome) {
   const auto fencer = fencer_with(account);
   LaneOptions options;
   options.state = sqlite::open_storage(folder.file("state.db"), initialised());
+  options.is_settled = true;
   LaneScheduler lanes{options, 0, 1'000};
   lanes.cut_off_by(*fencer);
   std::atomic<std::int64_t> next{10};
@@ -159,6 +160,7 @@ TEST(LanesCut, AnEndOfTheLanesEndsTheFencerAndWhatWaitsIsTold) {
   const auto fencer = fencer_with(account);
   LaneOptions options;
   options.state = sqlite::open_storage(folder.file("state.db"), initialised());
+  options.is_settled = true;
   std::optional<LaneScheduler> lanes;
   lanes.emplace(options, 0, 1'000);
   lanes->cut_off_by(*fencer);

@@ -24,6 +24,7 @@ namespace {
 using namespace proxy;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
+using LastStop = LaneState::LastStop;
 
 constexpr milliseconds settle{300};
 // Where something must be seen while a lane is closed: a busy machine's disk takes a part of it.
@@ -35,9 +36,11 @@ class OpenLanes {
   explicit OpenLanes(const std::string& path, const StorageOptions& state = initialised()) {
     options_.state = sqlite::open_storage(path, state);
     options_.settle = settle;
+    options_.is_settled = true;
     lanes_.emplace(options_, state.jump_max, 1'000);
   }
-  OpenLanes(const std::string& path, milliseconds settle_time) {
+  OpenLanes(const std::string& path, milliseconds settle_time, bool is_settled = true) {
+    options_.is_settled = is_settled;
     options_.state = sqlite::open_storage(path, initialised());
     start(settle_time);
   }
@@ -86,7 +89,9 @@ class OpenLanes {
         [&](Done<FenceView> done) { (*lanes_).revoke(Resource{resource}, lease, std::move(done)); });
   }
   [[nodiscard]] Ruling advance(const Claim& claim) { return StoreGuard{(*lanes_)}.advance(claim); }
-  [[nodiscard]] LaneState& state() { return *options_.state->lane_state(); }
+  [[nodiscard]] LaneState::LastStop last_stop() {
+    return options_.state->lane_state()->last_stop(options_.upstream);
+  }
   // The lanes end; the state stays open.
   void stop() { lanes_.reset(); }
   void start(milliseconds settle_time = settle) {
@@ -246,13 +251,13 @@ TEST_F(LanesTest, WhoGoesAwayIsNotAnswered) {
 TEST_F(LanesTest, TheMarkIsSetBeforeTheFirstWriteAndTakenAwayWhenAllIsOver) {
   OpenLanes lanes{path_};
   EXPECT_EQ(lanes.advance(claim_of("a", 34)).verdict, Verdict::admitted);
-  EXPECT_FALSE(lanes.state().is_marked_open()) << "what forwards nothing leaves nothing open";
+  EXPECT_EQ(lanes.last_stop(), LastStop::none) << "what forwards nothing leaves nothing open";
   const Ticket write = lanes.enter(claim_of("a", 34));
-  EXPECT_TRUE(lanes.state().is_marked_open());
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean);
   lanes.leave(write, Ending::took_effect);
-  EXPECT_TRUE(lanes.state().is_marked_open()) << "once for a process";
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean) << "once for a process";
   lanes.stop();
-  EXPECT_FALSE(lanes.state().is_marked_open());
+  EXPECT_EQ(lanes.last_stop(), LastStop::clean);
   lanes.start();
   lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
 }
@@ -261,13 +266,13 @@ TEST_F(LanesTest, AStopThatLeftSomethingUnknownClosesEverythingAtTheNextStart) {
   OpenLanes lanes{path_, long_settle};
   lanes.leave(lanes.enter(claim_of("a", 34)), Ending::unknown);
   lanes.stop();
-  EXPECT_TRUE(lanes.state().is_marked_open());
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean);
   const auto started = std::chrono::steady_clock::now();
   lanes.start(long_settle);
   const Entry other = lanes.write(lanes->new_ticket(), claim_of("b", 7)).get();
   EXPECT_EQ(std::get<Failed>(other).fault.kind, FaultKind::unavailable);
   lanes.stop();
-  EXPECT_TRUE(lanes.state().is_marked_open()) << "a stop while everything is closed";
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean) << "a stop while everything is closed";
   lanes.start(long_settle);
   EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("b", 7))));
   EXPECT_GE(std::chrono::steady_clock::now() - started, long_settle);
@@ -289,12 +294,39 @@ TEST_F(LanesTest, WhoForwardsNothingLeavesTheMarkOfAnother) {
   }));
   EXPECT_EQ(verdict, Verdict::admitted);
   lanes.stop();
-  EXPECT_TRUE(lanes.state().is_marked_open());
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean);
 
   lanes.start(long_settle);
   EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 35, "b"))));
   lanes.stop();
-  EXPECT_FALSE(lanes.state().is_marked_open()) << "it waited for its own settle time, and wrote";
+  EXPECT_EQ(lanes.last_stop(), LastStop::clean) << "it waited for its own settle time, and wrote";
+}
+
+// Which guard was there before, and with which state, a new one cannot know.
+TEST_F(LanesTest, ANewStateIsClosedUnlessTheOperatorSaysThatItIsSettled) {
+  OpenLanes lanes{path_, long_settle, false};
+  const auto started = std::chrono::steady_clock::now();
+  const Entry early = lanes.write(lanes->new_ticket(), claim_of("a", 34)).get();
+  EXPECT_THAT(std::get<Failed>(early).fault.message, HasSubstr("nothing shows that this state"));
+  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 34))));
+  EXPECT_GE(std::chrono::steady_clock::now() - started, long_settle);
+  lanes.stop();
+  EXPECT_EQ(lanes.last_stop(), LastStop::clean);
+  lanes.start(long_settle);
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+}
+
+// It may have been restored under a guard that is about to serve it.
+TEST_F(LanesTest, InitClosesWhatWasServedBefore) {
+  OpenLanes lanes{path_, long_settle};
+  lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
+  lanes.stop();
+  lanes.start(long_settle);
+  EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(40, std::move(done)); }), 40);
+  const Entry early = lanes.write(lanes->new_ticket(), claim_of("a", 41)).get();
+  EXPECT_TRUE(std::holds_alternative<Failed>(early));
+  lanes.stop();
+  EXPECT_EQ(lanes.last_stop(), LastStop::unclean) << "it was asked to forward";
 }
 
 TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
@@ -305,7 +337,7 @@ TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
     EXPECT_EQ(std::get<Failed>(entry).fault.kind, FaultKind::unavailable);
     EXPECT_THAT(std::get<Failed>(entry).fault.message, HasSubstr(command));
   }
-  EXPECT_FALSE(lanes.state().is_marked_open());
+  EXPECT_EQ(lanes.last_stop(), LastStop::none);
   EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(30, std::move(done)); }), 30);
   EXPECT_EQ(verdict_of(lanes.write(lanes->new_ticket(), claim_of("a", 30)).get()), Verdict::stale);
   lanes.leave(lanes.enter(claim_of("a", 31)), Ending::took_effect);

@@ -67,6 +67,7 @@ class FailingFlowTest : public testing::Test {
     StorageOptions fresh;
     fresh.initialise = true;
     lane_.state = sqlite::open_storage(folder_.file("state.db"), fresh);
+    lane_.is_settled = true;
     lanes_.emplace(lane_, 0, 10);
     options_ = UpstreamOptions::from(Url::parse(upstream_.url()), lane_);
   }

@@ -12,6 +12,7 @@ class LaneSpace : public FenceSpace {
  public:
   std::unique_ptr<Storage> open(const StorageOptions& options) override {
     auto with_state = options;
+    with_state.lane.is_settled = true;
     with_state.lane.state = sqlite::open_storage(folder_.file("state.db"), options);
     return proxy::open_storage(Url::parse("http://127.0.0.1:9"), with_state);
   }

@@ -8,6 +8,7 @@ Guarded::Guarded(const std::string& upstream_url, GuardedOptions options) : lane
   StorageOptions state;
   state.initialise = true;
   lane_.state = sqlite::open_storage(folder_.file("state.db"), state);
+  lane_.is_settled = true;
   lanes_ = std::make_unique<proxy::LaneScheduler>(lane_, 0, 1'000);
   const ServiceContext context{.metrics = metrics_,
                                .log = log_,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/sqlite/fences/lane_mark.hpp"
 #include "adapters/sqlite/file/submit.hpp"
 
 namespace fenceguard::sqlite {
@@ -14,6 +15,7 @@ FenceView rebase_in(FenceTransaction& transaction, const FenceStore::Rebase& reb
   const std::int64_t before = view.highest();
   // Closed, because the holder of that number is not known: the next higher one opens it.
   view.record = Fence{rebase.to, Holder{}, std::nullopt, true};
+  LaneMark::distrust(transaction);
   transaction.fences().log_rebase(rebase, before);
   transaction.record(rebase.resource, *view.record);
   transaction.find_highest();
@@ -134,6 +136,7 @@ void EmbeddedFences::list(FenceListing listing, Done<FencePage> done) {
 
 void EmbeddedFences::init(std::int64_t floor, Done<std::int64_t> done) {
   auto apply = [floor](FenceTransaction& transaction) -> Outcome<std::int64_t> {
+    LaneMark::distrust(transaction);
     if (!transaction.is_initialised()) transaction.initialise(floor);
     transaction.raise_floor(floor);
     return transaction.row().floor;

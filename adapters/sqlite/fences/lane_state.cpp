@@ -1,30 +1,37 @@
 #include "adapters/sqlite/fences/lane_state.hpp"
 
 #include "adapters/sqlite/fences/fence_store.hpp"
-#include "adapters/sqlite/file/checked_number.hpp"
+#include "adapters/sqlite/fences/lane_mark.hpp"
 #include "adapters/sqlite/file/submit.hpp"
 
 namespace fenceguard::sqlite {
-namespace {
 
-// A damaged one may have said that something is open.
-constexpr CheckedNumber mark{"fenceguard_lane", "is_open", "the lane's mark"};
-
-}  // namespace
-
-bool EmbeddedLaneState::is_marked_open() {
-  const auto look = [](FenceTransaction& transaction) -> Outcome<bool> {
-    return mark.load(transaction).value_or(0) != 0;
+LaneState::LastStop EmbeddedLaneState::last_stop(const std::string& upstream) {
+  const auto look = [&](FenceTransaction& transaction) -> Outcome<LastStop> {
+    const auto found = LaneMark::load(transaction);
+    if (!found) return LastStop::none;
+    if (*found == LaneMark::open) return LastStop::unclean;
+    return seal_.find(upstream) == found ? LastStop::clean : LastStop::unproven;
   };
-  return submit_and_wait<bool>(committer_, Needs::nothing, look);
+  return submit_and_wait<LastStop>(committer_, Needs::nothing, look);
 }
 
-void EmbeddedLaneState::mark_open(bool is_open, Done<bool> done) {
-  const auto apply = [is_open](FenceTransaction& transaction) -> Outcome<bool> {
-    mark.store(transaction, is_open ? 1 : 0);
-    return is_open;
+void EmbeddedLaneState::mark_open(Done<bool> done) {
+  const auto apply = [this](FenceTransaction& transaction) -> Outcome<bool> {
+    // Else a backup of this very state would still have its seal.
+    seal_.remove();
+    LaneMark::store(transaction, LaneMark::open);
+    return true;
   };
   submit<bool>(committer_, Needs::nothing, apply, std::move(done));
+}
+
+void EmbeddedLaneState::mark_closed(std::string upstream, Done<bool> done) {
+  auto apply = [this, upstream = std::move(upstream)](FenceTransaction& transaction) -> Outcome<bool> {
+    LaneMark::store(transaction, seal_.make(upstream));
+    return true;
+  };
+  submit<bool>(committer_, Needs::nothing, std::move(apply), std::move(done));
 }
 
 void EmbeddedLaneState::record(Claim claim, Done<Ruling> done) {

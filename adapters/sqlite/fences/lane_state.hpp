@@ -5,6 +5,9 @@
 //
 // Thread-safe.
 
+#include <string>
+
+#include "adapters/sqlite/fences/closing_seal.hpp"
 #include "adapters/sqlite/file/committer.hpp"
 #include "guard/store/lane_state.hpp"
 #include "guard/store/owed_cuts.hpp"
@@ -14,11 +17,12 @@ namespace fenceguard::sqlite {
 class EmbeddedLaneState : public LaneState, public OwedCuts {
  public:
   // REQUIRES: the committer outlives it.
-  EmbeddedLaneState(Committer& committer, std::int64_t jump_max)
-      : committer_{committer}, jump_max_{jump_max} {}
+  EmbeddedLaneState(Committer& committer, const std::string& path, std::int64_t jump_max)
+      : committer_{committer}, seal_{path}, jump_max_{jump_max} {}
 
-  [[nodiscard]] bool is_marked_open() override;
-  void mark_open(bool is_open, Done<bool> done) override;
+  [[nodiscard]] LastStop last_stop(const std::string& upstream) override;
+  void mark_open(Done<bool> done) override;
+  void mark_closed(std::string upstream, Done<bool> done) override;
   void record(Claim claim, Done<Ruling> done) override;
 
   // The cuts: owed_cuts.cpp.
@@ -31,6 +35,7 @@ class EmbeddedLaneState : public LaneState, public OwedCuts {
 
  private:
   Committer& committer_;
+  const ClosingSeal seal_;
   const std::int64_t jump_max_;
 };
 

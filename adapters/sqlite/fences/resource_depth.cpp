@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "adapters/sqlite/fences/lane_mark.hpp"
 #include "adapters/sqlite/file/checked_number.hpp"
 #include "adapters/sqlite/file/submit.hpp"
 
@@ -34,6 +35,7 @@ std::size_t EmbeddedDepthRecord::keep(std::size_t depth) {
 std::int64_t EmbeddedDepthRecord::change(std::size_t depth) {
   const auto apply =
       [wanted = static_cast<std::int64_t>(depth)](FenceTransaction& transaction) -> Outcome<std::int64_t> {
+    LaneMark::distrust(transaction);
     record.store(transaction, wanted);
     if (!transaction.is_initialised()) return std::int64_t{0};
     transaction.raise_floor(transaction.row().highest);

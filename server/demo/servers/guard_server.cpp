@@ -19,6 +19,8 @@ Command command_of(const GuardOptions& options, const std::string& log_file) {
   auto& arguments = command.arguments;
   arguments.insert(arguments.end(), {"--listen", options.has_data_side ? "127.0.0.1:0" : "none"});
   if (options.initialise) arguments.emplace_back("--init");
+  // Whose state it keeps, it has kept from the beginning.
+  if (options.initialise && !options.state.empty()) arguments.emplace_back("--settled");
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   // URLs may hold passwords, and every user of the machine can read arguments.
   command.environment["FENCEGUARD_STORAGE"] = options.storage;

@@ -30,8 +30,8 @@ class LaneTest(support.BinaryTest):
 
     def guard(self, *more, methods=None, settle="300ms", timeout="20s", env=None):
         words = [f"--fence-method={method}" for method in methods or [self.method.word]]
-        return self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--forward-claim",
-                          "--settle", settle, "--fence-timeout", timeout, *words, *more, env=env)
+        return self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", *support.new_lane(self.folder),
+                          "--forward-claim", "--settle", settle, "--fence-timeout", timeout, *words, *more, env=env)
 
     def put(self, server, token, holder=None, resource="r", deed="", method="PUT"):
         claim = {"Fencing-Token": str(token), "Fencing-Holder": holder or f"h{token}", "Upstream-Do": deed}
@@ -76,7 +76,7 @@ class TakeOver(LaneTest):
         self.assertEqual([line["token"] for line in self.upstream.applied()], ["5", "34", "35"])
 
     def test_a_method_has_nothing_of_ours_but_the_resource_and_the_tokens(self):
-        server = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init",
+        server = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settled",
                             "--fence-method", self.method.word, env={"FENCEGUARD_SERVER_TOKEN": "secret", "OTHER": "1"})
         self.put(server, 34)
         self.put(server, 35, holder="the-new-holder")

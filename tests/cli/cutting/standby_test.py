@@ -119,7 +119,7 @@ class TwoMachines(support.BinaryTest):
         return int(told.stdout or 0)
 
     def test_a_primary_that_is_paused_cut_off_and_killed(self):
-        primary = self.guard(self.primary, "--init")
+        primary = self.guard(self.primary, "--init", "--settled")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
         self.assertEqual(self.write(self.primary, 34), 201)
         standby = self.guard(self.standby, "--fence-method", self.method.word, sees_locks=False)
@@ -141,17 +141,18 @@ class TwoMachines(support.BinaryTest):
         self.assertIn('event=fence_method method=command outcome=success resource="*"', self.said(self.standby))
 
     def test_one_that_ended_in_order_is_followed_without_a_method(self):
-        primary = self.guard(self.primary, "--init")
+        primary = self.guard(self.primary, "--init", "--settled")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
+        self.assertEqual(self.write(self.primary, 34), 201)
         standby = self.guard(self.standby, sees_locks=False)
         wait_until(lambda: "give a --fence-method that shows it" in self.said(self.standby), what="a standby that waits")
         primary.send_signal(signal.SIGTERM)
         self.assertTrue(standby.stdout.readline().startswith("listening"))
         self.assertEqual(primary.wait(), 0)
-        self.assertEqual(self.write(self.standby, 35), 201)
+        self.assertEqual(self.write(self.standby, 35), 204, "the state shows that nothing is under way")
 
     def test_what_resets_a_guards_own_connections_shows_nothing_of_another(self):
-        primary = self.guard(self.primary, "--init")
+        primary = self.guard(self.primary, "--init", "--settled")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
         primary.kill()
         primary.wait()
@@ -160,7 +161,7 @@ class TwoMachines(support.BinaryTest):
         self.assertNotIn("event=fence_method", self.said(self.standby))
 
     def test_of_two_standbys_one_takes_over(self):
-        primary = self.guard(self.primary, "--init")
+        primary = self.guard(self.primary, "--init", "--settled")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
         primary.kill()
         primary.wait()
@@ -184,7 +185,7 @@ class TwoMachines(support.BinaryTest):
 
 class OneMachine(support.BinaryTest):
     def words(self):
-        return ["--standby", "--storage", "http://127.0.0.1:1", "--state", "sqlite:state.db", "--init"]
+        return ["--standby", "--storage", "http://127.0.0.1:1", "--state", "sqlite:state.db", "--init", "--settled"]
 
     def second(self):
         process = self.start("serve", *self.words(), "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")

@@ -104,7 +104,7 @@ class Histories(support.BinaryTest):
                 guarded = http_load.Guarded(self.folder, settle_ms=SETTLE_MS)
                 self.addCleanup(guarded.remove)
                 arguments = ["--storage", guarded.upstream.url(), "--state", "sqlite:state.db", "--init",
-                             "--settle", f"{SETTLE_MS}ms", "--upstream-timeout", f"{guarded.upstream_timeout_ms}ms"]
+                             "--settled", "--settle", f"{SETTLE_MS}ms", "--upstream-timeout", f"{guarded.upstream_timeout_ms}ms"]
                 # After each kill everything is closed for the settle time.
                 lines = self.record_http(arguments, WORDS, f"lanes-{i}-{attempt}", apart_s=2 * SETTLE_MS / 1000,
                                          seconds=2.5 * SECONDS)

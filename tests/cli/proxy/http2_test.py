@@ -48,8 +48,8 @@ class Http2(support.BinaryTest):
         self.shown.sign("server")
         self.upstream = upstream_server.Server()
         self.addCleanup(self.upstream.remove)
-        guard = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settle",
-                           "300ms", "--log-level", "off")
+        guard = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settled",
+                           "--settle", "300ms", "--log-level", "off")
         self.nginx = PageNginx(self.shown, guard.data)
         self.addCleanup(self.nginx.remove)
 

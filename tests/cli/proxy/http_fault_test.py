@@ -6,6 +6,7 @@ refused was not, and the rest was told as unknown or not at all; and everything 
 
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -26,6 +27,12 @@ class HttpFault(http_load.GuardedTest):
         super().setUp()
         self.seed = random.randrange(2**32)
         self.chooser = random.Random(self.seed)
+
+    def status_or_none(self, guarded, server, token, deed):
+        try:
+            return self.status_of(guarded, server, token, deed=deed)
+        except OSError:
+            return None  # its guard is gone
 
     def kill_again_and_again(self, name, rounds, chooser, failures):
         try:
@@ -124,6 +131,61 @@ class HttpFault(http_load.GuardedTest):
         # This time nothing was left open.
         self.assertEqual(self.status_of(guarded, self.serve(guarded), 8, resource=1), 204)
         guarded.check(self)
+
+    def test_a_state_that_is_older_than_the_world_is_closed_for_the_settle_time_however_it_came(self):
+        """A write is with the storage, its guard is killed, and then the state comes from before that guard."""
+        guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=7_000)
+        state, backup = os.path.join(guarded.folder, "state.db"), self.path("backup")
+        url = f"sqlite:{state}"
+        server = self.serve(guarded)
+        self.assertEqual(self.status_of(guarded, server, 5), 201)
+        self.assertEqual(server.stop(), 0)
+        shutil.copytree(guarded.folder, backup)  # of a guard that ended in order
+        server = self.serve(guarded)
+        self.assertEqual(self.status_of(guarded, server, 6), 204, "nothing was left open, and the state is the same")
+        older = threading.Thread(target=self.status_or_none, args=(guarded, server, 34, "hold=7s"))
+        older.start()
+        guarded.upstream.wait_for("seen", 3)
+        server.kill()
+        older.join()
+
+        def restore_folder():
+            shutil.rmtree(guarded.folder)
+            shutil.copytree(backup, guarded.folder)
+
+        def begin_anew():
+            shutil.rmtree(guarded.folder)
+            os.mkdir(guarded.folder)
+
+        def restore_file():
+            begin_anew()
+            shutil.copy2(os.path.join(backup, "state.db"), state)
+
+        def init(*floor):
+            self.expect(0, "fence", "init", "--storage", url, *(floor or ["--source", url]))
+
+        ways = {
+            "the backup, and fence init": lambda: (restore_folder(), init()),
+            "the backup's file, and fence init --floor": lambda: (restore_file(), init("--floor", "30")),
+            "the backup, and serve --init": lambda: restore_folder() or ["--init"],
+            "the backup, and serve --init --settled": lambda: restore_folder() or ["--init", "--settled"],
+            "the backup alone": restore_folder,
+            "the backup, and fence rebase": lambda: (restore_folder(), self.expect(
+                0, "fence", "rebase", "--storage", url, "--resource", "r/0", "--to", "7")),
+            "nothing, and serve --init": lambda: begin_anew() or ["--init"],
+            "nothing, and fence init": lambda: (begin_anew(), init()),
+        }
+        for way, prepare in ways.items():
+            with self.subTest(way=way):
+                more = prepare()
+                more = more if isinstance(more, list) else []
+                server = self.serve(guarded, *more, begins=False)
+                self.assertEqual(self.status_of(guarded, server, 35), 503)
+                self.assertEqual(server.call("GET", "/readyz").status, 503)
+                server.kill()
+        server = self.serve(guarded)
+        wait_until(lambda: self.status_of(guarded, server, 36) == 204, what="an open lane")
+        self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["5", "6", "34", "36"])
 
     def test_a_guard_that_came_after_a_killed_one_says_that_nothing_is_let_in_and_for_how_long(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=LONG_SETTLE_MS)

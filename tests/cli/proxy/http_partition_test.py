@@ -82,7 +82,7 @@ class Partition(support.BinaryTest):
     def guard(self, timeout="2s"):
         """With one thread, so that its connection to the storage is used again."""
         return self.serve("--storage", f"http://{STORAGE_IP}:{self.storage.port}", "--state", "sqlite:state.db",
-                          "--init", "--forward-claim", "--settle", f"{SETTLE_S}s", "--upstream-timeout", timeout,
+                          "--init", "--settled", "--forward-claim", "--settle", f"{SETTLE_S}s", "--upstream-timeout", timeout,
                           "--threads", "1")
 
     def write(self, server, token, body=b"x"):

@@ -28,7 +28,7 @@ class HttpSize(support.BinaryTest):
         super().setUp()
         self.upstream = upstream_server.Server()
         self.addCleanup(self.upstream.remove)
-        self.server = self.serve("--storage", self.upstream.url(), "--init")
+        self.server = self.serve("--storage", self.upstream.url(), "--init", "--settled")
         self.size = BODY_MIB * MEBIBYTE
         host, _, port = self.server.data.rpartition(":")
         self.link = socket.create_connection((host, int(port)), timeout=support.LIMIT_S)

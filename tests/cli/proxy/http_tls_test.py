@@ -58,7 +58,9 @@ class HttpTls(support.BinaryTest):
         cls.shown.sign("elsewhere", names="DNS:elsewhere,IP:127.0.0.2")
 
     def guard(self, storage, *more):
-        return self.serve("--storage", storage, "--state", "sqlite:state.db", "--init", "--settle", "300ms",
+        """With a state of its own."""
+        state = f"sqlite:state-{len(os.listdir(self.folder))}.db"
+        return self.serve("--storage", storage, "--state", state, "--init", "--settled", "--settle", "300ms",
                           "--upstream-timeout", "5s", "--log-level", "off", *more)
 
     def nginx(self, name="server", asks=False):
@@ -216,7 +218,7 @@ class HttpTls(support.BinaryTest):
         nginx = self.nginx(asks=True)
         certificate, key = self.own("intruder")
         server = self.serve("--storage", f"https://127.0.0.1:{nginx.port}", "--state", "sqlite:state.db", "--init",
-                            "--upstream-ca", self.shown.file("ca"), "--upstream-certificate", certificate, "--upstream-key",
+                            "--settled", "--upstream-ca", self.shown.file("ca"), "--upstream-certificate", certificate, "--upstream-key",
                             key)
         self.assertEqual(self.ask(server).status, 400)
         self.own("client")

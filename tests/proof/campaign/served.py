@@ -24,7 +24,7 @@ class Guard(ServerProcess):
         self._control = f"unix:{self.folder}/control"
         self.data = f"{self.folder}/data"
         # Only the first start makes the floor: another would raise it, of which the histories do not tell.
-        self._options = options if waits else [*options, "--init"]
+        self._options = options if waits else [*options, "--init", "--settled"]
         self.launch() if waits else self.start()
         if not waits:
             wait_until(self._is_initialised, what="a guard with its floor")

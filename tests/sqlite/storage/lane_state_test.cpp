@@ -2,9 +2,14 @@
 
 #include "guard/store/lane_state.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <functional>
+
+#include "adapters/sqlite/file/schema.hpp"
 #include "guard/store/owed_cuts.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
@@ -14,9 +19,23 @@ namespace {
 
 class KeptLane : public testing::Test {
  protected:
-  static void mark(const OpenStorage& storage, bool is_open) {
+  using LastStop = LaneState::LastStop;
+  static constexpr auto upstream = "http://upstream";
+
+  // Each by a process of its own.
+  void mark_open() {
+    const OpenStorage storage{path_};
+    (void)wait_for<bool>([&](Done<bool> done) { storage->lane_state()->mark_open(std::move(done)); });
+  }
+  void mark_closed() {
+    const OpenStorage storage{path_};
     (void)wait_for<bool>(
-        [&](Done<bool> done) { storage->lane_state()->mark_open(is_open, std::move(done)); });
+        [&](Done<bool> done) { storage->lane_state()->mark_closed(upstream, std::move(done)); });
+  }
+  [[nodiscard]] LastStop last_stop(const std::string& in_front_of = upstream) {
+    return OpenStorage {
+      path_
+      } -> lane_state()->last_stop(in_front_of);
   }
   static Ruling record(const OpenStorage& storage, const Claim& claim) {
     return wait_for<Ruling>(
@@ -27,34 +46,89 @@ class KeptLane : public testing::Test {
   const std::string path_ = folder_.file("state.db");
 };
 
-TEST_F(KeptLane, TheMarkIsThereForTheNextProcess) {
-  {
-    const OpenStorage storage{path_};
-    EXPECT_FALSE(storage->lane_state()->is_marked_open());
-    mark(storage, true);
-    EXPECT_TRUE(storage->lane_state()->is_marked_open());
-  }
-  const OpenStorage storage{path_};
-  EXPECT_TRUE(storage->lane_state()->is_marked_open());
-  mark(storage, false);
-  EXPECT_FALSE(storage->lane_state()->is_marked_open());
+TEST_F(KeptLane, HowTheLastProcessEndedIsThereForTheNext) {
+  EXPECT_EQ(last_stop(), LastStop::none);
+  mark_open();
+  EXPECT_EQ(last_stop(), LastStop::unclean);
+  mark_closed();
+  EXPECT_EQ(last_stop(), LastStop::clean);
+  EXPECT_EQ(last_stop(), LastStop::clean) << "looking changes nothing";
+  EXPECT_EQ(last_stop("http://other"), LastStop::unproven) << "another guard may have been in front of it";
 }
 
-TEST_F(KeptLane, AStateThatIsNotInitialisedHasNoMarkAndRecordsNothing) {
+TEST_F(KeptLane, AStateThatIsNotInitialisedWasNeverServedAndRecordsNothing) {
   const OpenStorage storage{path_, StorageOptions{}};
-  EXPECT_FALSE(storage->lane_state()->is_marked_open());
+  EXPECT_EQ(storage->lane_state()->last_stop(upstream), LastStop::none);
   EXPECT_THROW((void)record(storage, claim_of("a", 34).with(Sequence{1})), Unavailable);
 }
 
-TEST_F(KeptLane, ADamagedMarkIsNotBelieved) {
-  {
-    const OpenStorage storage{path_};
-    mark(storage, true);
+// Each way in which a state comes back that is older than what was forwarded since.
+TEST_F(KeptLane, AStateThatIsNotTheOneThatWasClosedIsUnproven) {
+  const std::string seal = path_ + "-closed";
+  const auto copy = [](const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  };
+  mark_open();
+  mark_closed();
+  copy(path_, folder_.file("old"));
+  copy(seal, folder_.file("old-seal"));
+
+  mark_open();  // killed here
+  copy(folder_.file("old"), path_);
+  EXPECT_EQ(last_stop(), LastStop::unproven) << "the file alone";
+  copy(folder_.file("old-seal"), seal);
+  EXPECT_EQ(last_stop(), LastStop::unproven) << "the whole folder, into new files";
+
+  mark_closed();
+  copy(folder_.file("old"), path_);
+  EXPECT_EQ(last_stop(), LastStop::unproven) << "over one that was closed since";
+  copy(folder_.file("old-seal"), seal);
+  EXPECT_EQ(last_stop(), LastStop::unproven) << "both, into the very files";
+
+  mark_closed();
+  copy(path_, folder_.file("moved.db"));
+  copy(seal, folder_.file("moved.db-closed"));
+  const OpenStorage elsewhere{folder_.file("moved.db")};
+  EXPECT_EQ(elsewhere->lane_state()->last_stop(upstream), LastStop::unproven) << "a copy beside it";
+  EXPECT_EQ(last_stop(), LastStop::clean) << "the one that was copied";
+}
+
+TEST_F(KeptLane, WhatIsSetByHandMakesTheLastStopUnproven) {
+  const auto init = [](const OpenStorage& storage) {
+    (void)wait_for<std::int64_t>(
+        [&](Done<std::int64_t> done) { storage->fences().init(40, std::move(done)); });
+  };
+  const auto rebase = [](const OpenStorage& storage) {
+    const FenceStore::Rebase rebase{Resource{"a"}, Token{7}, "somebody"};
+    (void)wait_for<FenceView>(
+        [&](Done<FenceView> done) { storage->fences().rebase(rebase, std::move(done)); });
+  };
+  const auto change_depth = [](const OpenStorage& storage) { (void)storage->depth_record()->change(2); };
+  for (const auto& by_hand :
+       std::vector<std::function<void(const OpenStorage&)>>{init, rebase, change_depth}) {
+    mark_open();
+    by_hand(OpenStorage{path_});
+    EXPECT_EQ(last_stop(), LastStop::unclean);
+    mark_closed();
+    by_hand(OpenStorage{path_});
+    EXPECT_EQ(last_stop(), LastStop::unproven);
   }
+}
+
+TEST_F(KeptLane, AStateThatAnOlderVersionClosedIsUnproven) {
+  mark_open();
+  mark_closed();
+  // With the checksum of 0, as in the file that tests/upgrade keeps.
+  change(path_, fmt::format("UPDATE fenceguard_lane SET is_open = 0, checksum = {}",
+                            sqlite::Checksum{}.add(std::int64_t{0}).value()));
+  EXPECT_EQ(last_stop(), LastStop::unproven);
+}
+
+TEST_F(KeptLane, ADamagedMarkIsNotBelieved) {
+  mark_open();
   for (const char* number : {"0", "3"}) {
     change(path_, std::string{"UPDATE fenceguard_lane SET is_open = "} + number);
-    const OpenStorage storage{path_};
-    EXPECT_THROW((void)storage->lane_state()->is_marked_open(), Unavailable) << number;
+    EXPECT_THROW((void)last_stop(), Unavailable) << number;
   }
 }
 
