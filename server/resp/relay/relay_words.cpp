@@ -229,13 +229,22 @@ bool Relay::take_show(redis::Arguments words) {
   return true;
 }
 
-// The program says that nothing is in its memory that it read before this connection's tenure.
+// The program says that nothing is in its memory that it read before this connection's tenure; or before that
+// of a token, where its driver says it by itself on each connection.
 bool Relay::take_begin(redis::Arguments words) {
-  if (words.size() != 1) return answer_error("ERR fenceguard: write FENCE.BEGIN");
+  if (words.size() > 2) return answer_error("ERR fenceguard: write FENCE.BEGIN [TOKEN]");
   if (held_.empty() && reserved_.empty())
     return answer_error(
         "ERR fenceguard: FENCE.BEGIN is for a sidecar that holds the claims of its clients (--hold); here a "
         "connection says FENCE");
+  if (words.size() == 2) {
+    const auto token_of = [](const Claim& claim) { return claim.token; };
+    const auto present = std::ranges::max(held_.empty() ? reserved_ : held_, {}, token_of).token;
+    if (Token::parse(words[1]) != present)
+      return answer_error(fmt::format(
+          "LOST the lease of token {} is over, and this connection's has {}; start again from the read",
+          words[1].substr(0, 20), to_string(present)));
+  }
   if (!lost_.empty()) {
     lost_.clear();
     hold(std::exchange(reserved_, {}));

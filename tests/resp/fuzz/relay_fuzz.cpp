@@ -43,6 +43,7 @@ const std::vector<std::vector<std::string>> requests{
     {"UNFENCE", "a"},
     {"FENCES"},
     {"FENCE.SHOW", "a"},
+    {"FENCE.BEGIN"},
     {"RESET"},
     {"SELECT", "1"},
     {"SELECT", "0"},

@@ -392,10 +392,11 @@ class ProgramTest(AccountCase):
         for words in (("GET", KEY), ("APPEND", KEY, "x"), ("PING",), ("INFO",), ("MULTI",), ("SUBSCRIBE", "news"), ("NONE",),
                       ("FENCE", RESOURCE, 2**40, "h"), ("FENCED", RESOURCE, 2**40, "h", "SET", KEY, "x")):
             self.assertFailure(client.call(*words), "LOST the lease was taken at")
-        self.assertFailure(client.call("FENCE.BEGIN", "now"), "ERR fenceguard: write FENCE.BEGIN")
+        self.assertFailure(client.call("FENCE.BEGIN", "1", "2"), "ERR fenceguard: write FENCE.BEGIN")
+        self.assertFailure(client.call("FENCE.BEGIN", self.token() - 1), "LOST the lease of token ")
         self.assertEqual(client.call("RESET"), "RESET")
         self.assertFailure(client.call("APPEND", KEY, "x"), "LOST")
-        self.assertEqual(client.calls(("FENCE.BEGIN",), ("APPEND", KEY, "a"), ("FENCE.BEGIN",)), ["OK", 1, "OK"])
+        self.assertEqual(client.calls(("FENCE.BEGIN",), ("APPEND", KEY, "a"), ("FENCE.BEGIN", self.token())), ["OK", 1, "OK"])
         self.assertEqual(client.call("RESET"), "RESET")
         self.assertEqual(client.call("APPEND", KEY, "b"), 2)
         # A connection that was not let in ends with the tenure as well.

@@ -103,6 +103,25 @@ TEST_F(AHoldingRelay, TakesNoClaimOfAClientAndLetsNoneGo) {
   EXPECT_EQ(driver_.reply("+OK\r\n").script, &redis::scripts::guarded_one(false));
 }
 
+TEST_F(ARelay, HeldClaimIsTheClientsOnceItSaysThatItBeginsAnew) {
+  driver_.relay.hold_until_begun(
+      {{Resource{"a"}, Token{7}, Holder{"h"}, {}}, {Resource{"b"}, Token{9}, Holder{"h"}, {}}},
+      "the lease was lost");
+  for (const Words& words : {Words{"SET", "{a}:x", "1"}, Words{"GET", "{a}:x"}, Words{"PING"}, Words{"MULTI"},
+                             Words{"FENCE", "c", "8", "h"}, Words{"SUBSCRIBE", "c"}})
+    EXPECT_EQ(answer_to(words),
+              "-LOST the lease was lost: start the program anew, or let it say FENCE.BEGIN\r\n");
+  EXPECT_EQ(answer_to({"CLIENT", "SETNAME", "n"}), "+OK\r\n");
+  EXPECT_THAT(answer_to({"FENCE.BEGIN", "9", "x"}), StartsWith("-ERR fenceguard: write FENCE.BEGIN"));
+  for (const char* token : {"8", "7", "x", "0"})
+    EXPECT_THAT(answer_to({"FENCE.BEGIN", token}), StartsWith("-LOST the lease of token ")) << token;
+  EXPECT_THAT(answer_to({"SET", "{a}:x", "1"}), StartsWith("-LOST the lease was lost"));
+  EXPECT_EQ(answer_to({"FENCE.BEGIN", "9"}), "+OK\r\n");
+  EXPECT_EQ(answer_to({"FENCE.BEGIN"}), "+OK\r\n");
+  ASSERT_TRUE(driver_.say({"SET", "{a}:x", "1"}));
+  EXPECT_EQ(driver_.reply("+OK\r\n").script, &redis::scripts::guarded_one(false));
+}
+
 TEST_F(AHoldingRelay, LossEndsItAtOnceWhereNothingIsOwed) {
   driver_.relay.lose_claims();
   EXPECT_TRUE(driver_.port.is_ended);
