@@ -63,6 +63,10 @@ bool is_rolled_back(std::string_view state) noexcept {
   return !state.empty() && state != "40003" && !is_any_class(state, {"57P", "58", "08", "XX"});
 }
 
+bool is_session_end(std::string_view state) noexcept {
+  return is_any_class(state, {"57P", "25P03", "25P04"});
+}
+
 bool is_passing(std::string_view state) noexcept {
   return is_any_class(state, {"40", "53", "55", "57", "25P", "3F000"});
 }

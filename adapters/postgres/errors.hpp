@@ -30,6 +30,10 @@ enum class Stage {
 // committed before (it is going down, or failed to write).
 [[nodiscard]] bool is_rolled_back(std::string_view state) noexcept;
 
+// True if the server ended the session with this SQLSTATE, so that what was open and had no COMMIT under way
+// is rolled back.
+[[nodiscard]] bool is_session_end(std::string_view state) noexcept;
+
 // True if that rollback had to do with the moment, not with the statement: locks, time limits, conflicts with
 // other transactions, a lack of resources, fences that are not installed.
 [[nodiscard]] bool is_passing(std::string_view state) noexcept;

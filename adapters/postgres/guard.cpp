@@ -123,6 +123,20 @@ std::optional<Verdict> refusal_of(pqxx::connection& connection, const Claim& cla
   return is_ours ? refusal : std::nullopt;
 }
 
+// Whether the exception now being handled, of a statement before COMMIT, tells that this connection's session
+// has ended: by the drain of a newer claim, an administrator, the network. Its transaction cannot commit
+// then.
+bool has_session_ended(const pqxx::connection& connection) noexcept {
+  if (is_session_end(current_state())) return true;
+  try {
+    throw;
+  } catch (const pqxx::broken_connection&) {
+    return !connection.is_open();  // and not another connection, which the caller's function uses as well
+  } catch (...) {
+    return false;
+  }
+}
+
 std::string writing(const Claim& claim) {
   return fmt::format("writing {}", claim.resource.name());
 }
@@ -210,7 +224,13 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
     confirm(claim, ruling);
     return ruling;
   }
-  apply(*tx);
+  const Ruling cut_off{.verdict = Verdict::stale};
+  try {
+    apply(*tx);
+  } catch (...) {
+    if (has_session_ended(connection_)) return cut_off;
+    throw;
+  }
   try {
     tx->commit();
   } catch (const pqxx::usage_error&) {
@@ -224,6 +244,7 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
                       "savepoint that is older; it may or may not have taken effect",
                       doing));
     }
+    if (!tx->was_commit_sent() && has_session_ended(connection_)) return cut_off;
     raise_or_pass(tx->was_commit_sent() ? Stage::at_commit : Stage::before_commit, doing);
   }
   return ruling;

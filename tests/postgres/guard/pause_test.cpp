@@ -99,11 +99,38 @@ TEST_F(Pause, AHolderThatWasStoppedIsCutAndHasWrittenNothing) {
     EXPECT_GE(std::chrono::steady_clock::now() - begun, 100ms);
     EXPECT_EQ(balance(), 100);
     // The commit's lost connection is unknown, although here it was cut before.
-    const auto ending = holder.wake();
-    EXPECT_TRUE(ending == StoppedHolder::nothing || ending == StoppedHolder::unknown) << ending;
+    EXPECT_EQ(holder.wake(), is_before_write ? StoppedHolder::refused : StoppedHolder::unknown);
     EXPECT_EQ(balance(), 100);
     EXPECT_EQ(fence(), "34 b ");
   }
+}
+
+// What is the caller's own passes through, also beside a session that has ended, or by another connection.
+TEST_F(Pause, AnEndOfTheSessionIsStaleAndOtherErrorsPassThrough) {
+  const auto end = [&](const pqxx::transaction_base& tx) {
+    database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", tx.conn().backendpid()));
+  };
+  const auto write = [&](const auto& after_end) {
+    const auto connection = database_.connect();
+    return postgres::Guard{*connection}.write(claim(34), [&](pqxx::work& tx) {
+      set_balance(tx, 70);
+      after_end(tx);
+    });
+  };
+  const auto ruling = write([&](pqxx::work& tx) {
+    end(tx);
+    set_balance(tx, 71);
+  });
+  EXPECT_EQ(ruling.verdict, Verdict::stale);
+  EXPECT_EQ(ruling.highest, 0);
+  EXPECT_THROW((void)write([&](pqxx::work& tx) {
+                 end(tx);
+                 throw std::domain_error{"not enough"};
+               }),
+               std::domain_error);
+  EXPECT_THROW((void)write([&](pqxx::work&) { throw pqxx::broken_connection{"of another"}; }),
+               pqxx::broken_connection);
+  EXPECT_EQ(balance(), 100);
 }
 
 TEST_F(Pause, WaitersAreUnavailableUntilTheHolderIsDone) {
