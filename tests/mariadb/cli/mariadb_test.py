@@ -62,6 +62,15 @@ class Numbers(MadeUpNumbers, MariadbTest):
         self.assertEqual(self.taken("r"), first + 1)
         guard = self.url.replace(f"app_{self.dbname}", "client")
         self.lease(0, "acquire", "--resource", "s", "--storage", guard)
+        # Another source's numbers pass with the owner's rights, and then are seen.
+        source = ("lease", "acquire", "--source", "sqlite:far.db", "--storage")
+        self.expect(0, *source, self.url, "--init", "--resource", "far")
+        self.expect(0, "lease", "raise", "--source", "sqlite:far.db", "--resource", "any", "--token", str(5 << 40), "--far")
+        told = self.run_binary(*source, guard, "--resource", "v")
+        self.assertEqual(told.returncode, 1, told)
+        self.assertIn("fenceguard fence init", told.stderr)
+        self.expect(0, *source, self.url, "--resource", "w")
+        self.expect(0, *source, guard, "--resource", "v")
         # Where the owner sets no bound the counter has one all the same.
         self.sql("update limits set jump_max = 0")
         client.cursor().execute(f"call advance('t', {self.ABSURD}, 'evil')")
