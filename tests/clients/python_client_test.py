@@ -166,6 +166,11 @@ class Grants(unittest.TestCase):
         self.assertTrue(lease.lost.wait(support.LIMIT_S))
         self.assertEqual(lease.lost.reason, "expired")
 
+    def test_what_is_printed_is_no_claim(self):
+        lease = fenceguard.Client(token="bearer").adopt("a", 7, "who-it-is", "sealed")
+        for printed in (lease, lease.lost, lease._call("PUT", "1"), lease._control("PUT", 1), lease._client):
+            self.assertNotRegex(f"{printed} {printed!r}", "who-it-is|sealed|bearer")
+
     def test_a_signature_goes_with_every_claim(self):
         self.assertEqual(self.acquire(signature="s").claim(),
                          {"Fencing-Token": 7, "Fencing-Holder": "h", "Fencing-Signature": "s"})

@@ -188,6 +188,7 @@ public final class JavaClientTest {
       Locale.setDefault(Locale.forLanguageTag(tag));
       String resource = "IJ ß/" + tag; // to be encoded
       int value = client.run(resource, TTL, TTL, 1, lease -> {
+        expect("Lease " + resource + " token " + lease.claim().get("Fencing-Token"), lease.toString()); // no holder
         lease.renew();
         lease.write("1".getBytes(UTF_8), OptionalLong.of(7));
         expect(Lease.Verdict.DUPLICATE, lease.write("2".getBytes(UTF_8), OptionalLong.of(7)));

@@ -35,6 +35,12 @@ record Call(boolean isData, String method, URI target, Map<String, String> field
     return method.equals("GET");
   }
 
+  /** Without the fields, which hold a claim and the bearer token. */
+  @Override
+  public String toString() {
+    return method + " " + resource;
+  }
+
   /** Sends it once; a read a second time where no whole answer came. Throws what it ends with but success. */
   HttpResponse<byte[]> send(HttpClient http, byte[] body) {
     HttpResponse<byte[]> answer;
