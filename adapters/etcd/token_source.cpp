@@ -6,6 +6,7 @@
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
 #include "guard/source/boot_condition.hpp"
+#include "guard/source/lock_keys.hpp"
 
 namespace fenceguard::etcd {
 namespace {
@@ -129,7 +130,7 @@ class Wait {
   std::unique_ptr<LockClient::QueuePosition> position_;  // none: it was lost
 };
 
-class EtcdSource : public TokenSource, public LeaseLister {
+class EtcdSource : public TokenSource, public LeaseLister, public LockKeys {
  public:
   EtcdSource(const Address& address, const std::string& lock_key) : client_{address, lock_key} {}
 
@@ -145,6 +146,8 @@ class EtcdSource : public TokenSource, public LeaseLister {
     if (!ask.waits) return client_.ask(ask).grant;
     return Wait{client_, ask, options}.run();
   }
+
+  std::optional<Token> token_of_key(const std::string& key) override { return client_.token_of_key(key); }
 
   Renewal renew(const Claim& claim, Ms ttl) override {
     return client_.renew(claim, ttl) ? Renewal::renewed : Renewal::lost;

@@ -12,6 +12,7 @@
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
 #include "guard/source/listed.hpp"
+#include "guard/source/lock_keys.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -25,7 +26,7 @@ struct LockOptions {
   Layout layout = Layout::kazoo;
 };
 
-class ZooKeeperSource : public TokenSource, public LeaseLister {
+class ZooKeeperSource : public TokenSource, public LeaseLister, public LockKeys {
  public:
   ZooKeeperSource(const Address& address, const LockOptions& options)
       : calls_{address.root, options.lock_path, options.layout},
@@ -44,6 +45,7 @@ class ZooKeeperSource : public TokenSource, public LeaseLister {
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override;
   std::optional<LeaseRecord> show(const Resource& resource) override;
+  std::optional<Token> token_of_key(const std::string& key) override;
   void raise(const Resource& /*resource*/, Token mark) override {
     sessions_.healed(
         [&](const ConnectionGeneration& generation) { calls_.raise(*generation.session, mark); });
@@ -256,6 +258,21 @@ std::optional<LeaseRecord> ZooKeeperSource::show(const Resource& resource) {
   if (!own) return LeaseRecord{claim, std::nullopt};
   const auto left = std::chrono::ceil<Ms>(own->expires_at - BootClock::now());
   return LeaseRecord{claim, std::max(left, Ms{0})};
+}
+
+std::optional<Token> ZooKeeperSource::token_of_key(const std::string& key) {
+  const auto slash = key.rfind('/');
+  if (!key.starts_with('/') || slash == 0 || !sequence_of(key.substr(slash + 1))) {
+    throw InvalidInput(fmt::format(
+        "'{}' is no node of a lock in ZooKeeper, whose whole path ends as in /GUID__lock__0000000007 or "
+        "/_c_GUID-lock-0000000007",
+        key));
+  }
+  const auto head = sessions_.healed([&](const ConnectionGeneration& generation) {
+    return calls_.head(*generation.session, key.substr(0, slash));
+  });
+  if (!head || head->entry != key) return std::nullopt;
+  return head->token;
 }
 
 Layout layout_of(const std::string& text) {

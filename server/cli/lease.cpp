@@ -3,6 +3,7 @@
 #include "guard/error.hpp"
 #include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
+#include "guard/source/lock_keys.hpp"
 #include "server/cli/command.hpp"
 #include "server/cli/exec/hold_lease.hpp"
 #include "server/cli/exec/pgoptions.hpp"
@@ -51,6 +52,21 @@ constexpr Setting to_setting{.name = "to",
                              .is_required = true};
 constexpr Setting by_setting{
     .name = "by", .placeholder = "NAME", .help = "who does it, for the record; left out, user@host"};
+
+constexpr Setting key_setting{.name = "key",
+                              .placeholder = "KEY",
+                              .help = "the key in etcd, or the node in ZooKeeper, by which a lock is held"};
+constexpr Setting told_setting{.name = "token",
+                               .kind = Kind::token,
+                               .placeholder = "NUMBER",
+                               .help = "what is taken for the token: exit 1, and why, where it is another"};
+
+Setting optional_resource() {
+  auto resource = resource_setting;
+  resource.is_required = false;
+  resource.help = "the resource whose present holder is meant, whoever that is";
+  return resource;
+}
 
 constexpr Setting print_setting{
     .name = "print",
@@ -154,6 +170,46 @@ int show(const Settings& settings) {
     return exit_refused;
   }
   lease_report(*record).print(settings.is_on("json"));
+  return exit_done;
+}
+
+int token(const Settings& settings) {
+  require_one_way(settings);
+  if (settings.is_given("key") == settings.is_given("resource")) {
+    throw InvalidInput(
+        "give --key, the key or node by which the lock is held, or --resource, whose present holder is "
+        "meant");
+  }
+  const auto source = open_source(settings);
+  std::optional<Token> found;
+  if (settings.is_given("resource")) {
+    if (const auto record = source->show(settings.resource())) found = record->claim.token;
+  } else if (auto* keys = dynamic_cast<LockKeys*>(source.get())) {
+    found = keys->token_of_key(settings.text("key"));
+  } else {
+    throw InvalidInput(
+        "--key: other libraries take the locks of etcd: and zookeeper: sources alone; give --source");
+  }
+  if (!found) {
+    complain(settings.is_given("key") ? "not held: this key does not have its lock, or is gone"
+                                      : "not found: nobody holds a lease of this resource");
+    return exit_refused;
+  }
+  if (settings.is_given("token") && settings.token() != *found) {
+    complain(
+        fmt::format("{} is not the token of this holder, which is {}: it belongs to another grant, or only "
+                    "looks like a token "
+                    "(etcdctl's ETCD_LOCK_REV is the revision at which it saw that it had the lock; a lease "
+                    "id and the number in "
+                    "a node's name are none either)",
+                    to_string(settings.token()), to_string(*found)));
+    return exit_refused;
+  }
+  if (settings.is_on("json")) {
+    Report{}.add("token", *found).print(true);
+  } else {
+    print_out(to_string(*found) + "\n");
+  }
   return exit_done;
 }
 
@@ -282,6 +338,16 @@ std::vector<Command> lease_commands() {
        .summary = "show the present lease of a resource",
        .settings = with_way({source_of_setting, resource_setting}),
        .run = show},
+      {.name = "lease token",
+       .synopsis = "--source URL  --key KEY | --resource RESOURCE  [--token NUMBER]",
+       .summary = "print the token of a lock that another library holds, offset included",
+       .settings = with_way({source_of_setting, key_setting, optional_resource(), told_setting}),
+       .run = token,
+       .notes = "--key is what the lock is held by: ETCD_LOCK_KEY of 'etcdctl lock', lock.path + '/' + "
+                "lock.node of\n"
+                "kazoo. It is 1 where that key does not hold its lock (now): a token that was read by "
+                "--resource may\n"
+                "be that of the next holder already. Read it once after each acquire, and keep it."},
       {.name = "lease list",
        .synopsis = "--source URL | --server URL  [--prefix TEXT] [--after RESOURCE] [--limit COUNT]",
        .summary = "list the live leases in the order of their resources",

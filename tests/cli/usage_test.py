@@ -5,7 +5,7 @@ import unittest
 import support
 
 COMMANDS = ["demo", "serve", "exec", "lease acquire", "lease renew", "lease release", "lease show", "lease list", "status",
-            "lease raise", "lease lower", "fence show", "fence list", "fence advance", "fence revoke", "fence compact",
+            "lease token", "lease raise", "lease lower", "fence show", "fence list", "fence advance", "fence revoke", "fence compact",
             "fence init", "fence rebase", "sql postgres", "sql sqlite", "doctor"]
 SECRET = "tr0ub4dor"
 

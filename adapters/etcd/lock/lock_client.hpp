@@ -83,6 +83,7 @@ class LockClient {
   Release release(const Claim& claim);
   Release end(const Resource& resource);
   [[nodiscard]] std::optional<LeaseRecord> show(const Resource& resource);
+  [[nodiscard]] std::optional<Token> token_of_key(const std::string& key);
   // Looks at the keys of all locks that start so: more than list_keys_max are Unavailable.
   [[nodiscard]] LeasePage list(const FenceListing& listing);
   static constexpr std::int64_t list_keys_max = 20'000;

@@ -198,6 +198,16 @@ std::optional<LeaseRecord> LockClient::show(const Resource& resource) {
   return LeaseRecord{claim, remaining(first.key.lease)};
 }
 
+std::optional<Token> LockClient::token_of_key(const std::string& key) {
+  const auto slash = key.rfind('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == key.size())
+    throw InvalidInput(fmt::format("'{}' is no key of a lock in etcd, which reads NAME/LEASE", key));
+  const auto answer = read({first_of(key.substr(0, slash + 1)), offset_.get()});
+  const auto& found = answer.answers.at(0).found;
+  if (found.empty() || found.front().key != key) return std::nullopt;
+  return QueueEntry{found.front()}.token(offset_.learn(answer.answers.at(1)).value);
+}
+
 // The keys are not in the order of the resources, whose slashes are encoded, so all of them are read.
 std::map<Resource, KeyValue> LockClient::heads_of(const FenceListing& listing) {
   std::map<Resource, KeyValue> heads;

@@ -63,6 +63,40 @@ class Leases(consensus_case.Leases, EtcdCase):
         self.let_go(self.hold("accounts/42", "--wait", "20s"))
 
 
+    def test_the_token_of_what_etcdctl_holds_is_told_by_its_key_and_another_number_is_refused(self):
+        self.lease(0, "raise", "--resource", "any", "--token", "100000")  # an offset
+        lock = f"{self.name}/lock/accounts%2F42"
+        ours = self.hold("accounts/42", "--ttl", "10m")
+        says = f'echo "$ETCD_LOCK_KEY $ETCD_LOCK_REV"; while [ ! -e {self.path("done")} ]; do sleep 0.02; done'
+        theirs = self.server.start_ctl("lock", lock, "--", "sh", "-c", says)
+        self.addCleanup(support.end_process, theirs)
+        wait_until(lambda: len(self.names_with("%2F42/")) == 2, what="etcdctl in the line")
+        self.server.ctl("put", "unrelated", "1")  # the revision goes on while it waits
+        self.let_go(ours)
+        key, seen_at = theirs.stdout.readline().split()
+        token = self.lease(0, "token", "--key", key).stdout.strip()
+        self.assertEqual(self.lease(0, "token", "--resource", "accounts/42").stdout.strip(), token)
+        self.assertEqual(self.lease_json(0, "token", "--key", key, "--token", token), {"token": token})
+        self.assertGreater(int(token), int(ours["token"]))
+        refused = self.lease(1, "token", "--key", key, "--token", seen_at)
+        for words in (f"{seen_at} is not the token of this holder, which is {token}", "ETCD_LOCK_REV"):
+            self.assertIn(words, refused.stderr)
+        waits = self.server.start_ctl("lock", lock)
+        self.addCleanup(support.end_process, waits)
+        wait_until(lambda: len(self.names_with("%2F42/")) == 2, what="another in the line")
+        (other,) = set(self.names_with("%2F42/")) - {key}
+        self.assertIn("not held", self.lease(1, "token", "--key", other).stderr)
+        self.fence(0, "init", "--floor", "1")
+        self.advance(0, token, resource="accounts/42", holder="etcdctl")
+        self.write("done", "")
+        self.assertEqual(waits.stdout.readline().strip(), other)
+        self.assertIn("not held", self.lease(1, "token", "--key", key).stderr)
+        later = self.lease(0, "token", "--key", other).stdout.strip()
+        self.advance(0, later, resource="accounts/42", holder="next")
+        for wrong in ("no-slash", "/", "a/"):
+            self.assertIn("NAME/LEASE", self.lease(2, "token", "--key", wrong).stderr)
+
+
 class Exec(consensus_case.Exec, EtcdCase):
     pass
 

@@ -2,6 +2,7 @@
 
 import signal
 import unittest
+import uuid
 
 import consensus_case
 import kazoo.client
@@ -87,6 +88,33 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
         self.lease(1, "acquire", "--resource", "accounts/42", "--wait", "0s")
         lock.release()
         self.let_go(self.hold("accounts/42", "--wait", "20s"))
+
+    def test_the_token_of_what_others_hold_is_told_by_its_node_and_another_number_is_refused(self):
+        offset = 100_000
+        self.let_go(self.hold("a"))
+        present = int(self.peer.exists(f"/{self.name}/stamp").mzxid)
+        self.lease(0, "raise", "--resource", "any", "--token", str(present + offset))
+        path = f"/{self.name}/locks/accounts/42"
+        lock = self.peer.Lock(path, "kazoo")
+        self.assertTrue(lock.acquire(timeout=20))
+        node = f"{lock.path}/{lock.node}"
+        # As the page says it for kazoo.
+        told = str(self.peer.exists(node).czxid + int(self.peer.get(f"/{self.name}/offset")[0]))
+        self.assertGreater(int(told), present + offset)
+        self.assertEqual(self.lease(0, "token", "--key", node).stdout, told + "\n")
+        self.assertEqual(self.lease(0, "token", "--resource", "accounts/42").stdout, told + "\n")
+        refused = self.lease(1, "token", "--key", node, "--token", str(self.peer.exists(node).czxid))
+        self.assertIn(f"is not the token of this holder, which is {told}", refused.stderr)
+        # One of Curator waits behind it.
+        name = f"{path}/_c_{uuid.uuid4()}-lock-"
+        curators = self.peer.create(name, b"", ephemeral=True, sequence=True)
+        self.assertIn("not held", self.lease(1, "token", "--key", curators).stderr)
+        lock.release()
+        self.assertIn("not held", self.lease(1, "token", "--key", node).stderr)
+        self.assertGreater(int(self.lease(0, "token", "--key", curators).stdout), int(told))
+        self.peer.delete(curators)
+        for wrong in (path, "relative__lock__0000000001", "/"):
+            self.assertIn("no node of a lock", self.lease(2, "token", "--key", wrong).stderr)
 
     def test_the_nodes_are_for_their_user_alone(self):
         self.let_go(self.hold("a"))
