@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <mysql.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "adapters/mariadb/errors.hpp"
@@ -14,9 +15,35 @@ namespace {
 
 constexpr unsigned client_errors_min = 2'000;  // errmsg.h: no answer of the server
 constexpr unsigned client_errors_max = 2'999;
+constexpr unsigned read_only_transaction = 1792;
 
 unsigned seconds(std::chrono::milliseconds time) {
   return static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(time).count());
+}
+
+// Takes the first word off.
+std::string_view take_word(std::string_view& sql) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto begin = std::ranges::find_if_not(sql, [](char c) { return c == ' ' || c == '\n' || c == '\t'; });
+  const auto end = std::find_if_not(begin, sql.end(), is_letter);
+  sql = {end, sql.end()};
+  return {begin, end};
+}
+
+// BEGIN may also be that of a compound statement.
+bool ends_transaction(std::string_view sql) {
+  const auto first = take_word(sql);
+  const auto second = take_word(sql);
+  const auto is = [](std::string_view word, std::string_view name) {
+    return equals_ignoring_case(word, name);
+  };
+  return is(first, "COMMIT") || is(first, "ROLLBACK") || (is(first, "START") && is(second, "TRANSACTION")) ||
+         (is(first, "BEGIN") && (second.empty() || is(second, "WORK")));
+}
+
+bool only_reads(std::string_view sql) {
+  const auto first = take_word(sql);
+  return equals_ignoring_case(first, "SELECT") || equals_ignoring_case(first, "SHOW");
 }
 
 st_mysql* make_handle() {
@@ -109,6 +136,23 @@ void Connection::raise_failure() {
 }
 
 Rows Connection::run(std::string_view sql) {
+  const bool ends = ends_transaction(sql);
+  if (is_doomed_ && !ends && !only_reads(sql)) {
+    throw ServerError(read_only_transaction, "25006",
+                      "a claim was refused in this transaction: nothing was sent; end it by ROLLBACK first");
+  }
+  auto rows = send(sql);
+  if (ends) is_doomed_ = false;
+  return rows;
+}
+
+void Connection::doom() {
+  roll_back();
+  run("START TRANSACTION READ ONLY");
+  is_doomed_ = true;
+}
+
+Rows Connection::send(std::string_view sql) {
   auto* handle = handle_.get();
   if (!is_open_) throw ConnectionLost("the connection was lost before");
   if (mysql_real_query(handle, sql.data(), static_cast<unsigned long>(sql.size())) != 0) raise_failure();
@@ -160,7 +204,7 @@ Rows Connection::call(std::string_view procedure, const Row& arguments) {
       throw InvalidInput(fmt::format("{}: what is sent is UTF-8, and this is not", procedure));
     text += arguments[i] ? quote(*arguments[i]) : "NULL";
   }
-  return run(text + ")");
+  return send(text + ")");  // ours write nothing under a claim that was refused
 }
 
 void Connection::end_session(const std::string& number) {

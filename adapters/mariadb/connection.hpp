@@ -37,6 +37,15 @@ class Connection {
   // ServerError where the server answered with an error, and ConnectionLost (errors.hpp).
   Rows run(std::string_view sql);
 
+  // After a refusal: rolls back, and begins a transaction that only reads. A statement that commits by itself
+  // (DDL, TRUNCATE, LOCK TABLES) would end that, and what follows be written: until COMMIT, ROLLBACK, BEGIN
+  // or START TRANSACTION run() sends SELECT and SHOW alone, and throws ServerError (1792) for all else.
+  void doom();
+  // The same where the server has done so already.
+  void send_reads_only() noexcept { is_doomed_ = true; }
+  // Where it is admitted after all.
+  void send_everything() noexcept { is_doomed_ = false; }
+
   // A text as a literal of SQL.
   [[nodiscard]] std::string quote(std::string_view text) const;
   // The same for the n-th '?' of a statement without other question marks: '?' in it is no parameter where
@@ -71,12 +80,14 @@ class Connection {
 
  private:
   [[noreturn]] void raise_failure();
+  Rows send(std::string_view sql);
   [[nodiscard]] unsigned server_status() const;
 
   std::string schema_;
   std::optional<Address> address_;
   std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;
   bool is_open_ = true;
+  bool is_doomed_ = false;
   std::uint64_t affected_rows_ = 0;
 };
 

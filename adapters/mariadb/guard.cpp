@@ -13,12 +13,13 @@ namespace fenceguard::mariadb {
 
 Ruling admit_in(Connection& connection, const Claim& claim) {
   const auto doing = fmt::format("admitting '{}'", claim.resource.name());
-  const auto rows = mapped(Stage::before_commit, doing, [&] {
-    auto arguments = arguments_of(claim);
-    arguments.push_back(sequence_of(claim));
-    return connection.call("try_admit", arguments);
-  });
+  auto arguments = arguments_of(claim);
+  arguments.push_back(sequence_of(claim));
+  connection.send_reads_only();  // unless it is admitted
+  const auto rows =
+      mapped(Stage::before_commit, doing, [&] { return connection.call("try_admit", arguments); });
   const auto word = text_in(rows, 0);
+  if (word == "admitted" || word == "duplicate") connection.send_everything();
   if (word == "outside") {
     throw InvalidInput(fmt::format("{}: no transaction is open, and a claim is judged in one", doing));
   }
@@ -32,16 +33,12 @@ Ruling admit_in(Connection& connection, const Claim& claim) {
 }
 
 std::vector<Ruling> admit_all_in(Connection& connection, std::span<const Claim> claims) {
-  const auto begin_anew = [&](const char* begin) {
-    mapped(Stage::before_commit, "admitting several claims", [&] {
-      connection.roll_back();
-      return connection.run(begin);
-    });
-  };
+  const std::string doing = "admitting several claims";
+  const auto doom = [&] { mapped(Stage::before_commit, doing, [&] { connection.doom(); }); };
   std::map<Resource, std::size_t> order;
   for (std::size_t i = 0; i < claims.size(); ++i) order.emplace(claims[i].resource, i);
   if (claims.empty() || order.size() < claims.size()) {
-    begin_anew("START TRANSACTION READ ONLY");
+    doom();
     throw InvalidInput(claims.empty() ? "no claims: name at least one"
                                       : "two claims of one call name the same resource");
   }
@@ -51,9 +48,14 @@ std::vector<Ruling> admit_all_in(Connection& connection, std::span<const Claim> 
     rulings[i] = admit_in(connection, claims[i]);
     are_all = are_all && rulings[i].verdict == Verdict::admitted;
     // What was refused took the transaction along. The others are judged all the same, and keep nothing.
-    if (!are_all) begin_anew("START TRANSACTION");
+    if (!are_all) {
+      mapped(Stage::before_commit, doing, [&] {
+        connection.roll_back();
+        return connection.run("START TRANSACTION");
+      });
+    }
   }
-  if (!are_all) begin_anew("START TRANSACTION READ ONLY");
+  if (!are_all) doom();
   return rulings;
 }
 
@@ -70,6 +72,7 @@ void commit(Connection& connection, std::span<const Claim> claims) {
       try {
         return connection.call("confirm", arguments_of(claim));
       } catch (const ServerError& error) {
+        connection.send_reads_only();
         if (!error.state().starts_with("ZF")) throw;
         throw OutcomeUnknown(fmt::format(
             "{} a write to '{}': the claim is not admitted any more ({}): what was open was rolled back, and "

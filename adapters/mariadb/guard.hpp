@@ -25,10 +25,10 @@
 namespace fenceguard::mariadb {
 
 // Judges the claim for the rest of the transaction, in one round trip. It must equal the fence: advance it
-// before, in Guard::advance(). After a refusal or a fault the transaction was rolled back, and every write
-// of the session fails until it says COMMIT, ROLLBACK or START TRANSACTION. Throws InvalidInput where no
-// transaction is open; Unavailable where the claim must advance first, or the snapshot is older than the
-// advance.
+// before, in Guard::advance(). After a refusal or a fault the transaction was rolled back, and the
+// connection sends nothing that writes or commits by itself until COMMIT, ROLLBACK or START TRANSACTION
+// (Connection::doom()). Throws InvalidInput where no transaction is open; Unavailable where the claim must
+// advance first, or the snapshot is older than the advance.
 [[nodiscard]] Ruling admit_in(Connection& connection, const Claim& claim);
 
 // Several claims, all or none, a round trip each, locked in one order: calls that take the same resources do

@@ -35,12 +35,6 @@ std::string quoted_identifier(std::string_view name) {
   return quoted + "`";
 }
 
-// After it nothing of the caller's transaction is written, whatever the caller looks at.
-void doom(Connection& connection) {
-  connection.roll_back();
-  connection.run("START TRANSACTION READ ONLY");
-}
-
 void require_unique(Connection& connection, const VersionedTableNames& names) {
   std::vector<std::string> key = names.key;
   std::ranges::sort(key);
@@ -255,7 +249,7 @@ VersionedTable::Read VersionedTable::fenced_read(Connection& connection, const C
   }
   if (!is_callers) mapped(Stage::at_commit, doing, [&] { connection.commit(); });
   const bool is_refused = read.verdict == RowVerdict::stale || read.verdict == RowVerdict::conflict;
-  if (is_callers && is_refused) mapped(Stage::before_commit, doing, [&] { doom(connection); });
+  if (is_callers && is_refused) mapped(Stage::before_commit, doing, [&] { connection.doom(); });
   return read;
 }
 
@@ -313,7 +307,7 @@ VersionedTable::Update VersionedTable::update(Connection& connection, const Clai
     const auto highest = found.fence ? found.fence->token.value() : 0;
     const auto verdict = judge(found, claim).first;
     if (verdict != RowVerdict::admitted) {
-      if (is_callers) doom(connection);
+      if (is_callers) connection.doom();
       return {verdict, {}, highest};
     }
     if (found.row->version == row.version)

@@ -117,7 +117,8 @@ BEGIN
                                     CONCAT(token, ' ', CONVERT(holder USING utf8mb4)));
 END
 //
--- After a refusal: rolls back, and leaves the session in a transaction that reads only. Where no procedure may do so (in an
+-- After a refusal: rolls back, and leaves the session in a transaction that reads only, until that ends: also by a statement that
+-- commits by itself. Where no procedure may do so (in an
 -- XA transaction; within a stored function or trigger, which may handle the error besides) the session ends.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS doom */
 //
@@ -164,8 +165,8 @@ BEGIN
 END
 //
 -- The claim, judged in this transaction and for it; a row: verdict ('admitted', 'duplicate') and highest. Raises for all
--- else (see refuse()). After that (see doom()) a client that does not look writes nothing until it says COMMIT, ROLLBACK or
--- BEGIN.
+-- else (see refuse()). After that (see doom()) a client that does not look writes nothing until it ends the transaction,
+-- which a statement that commits by itself does as well.
 --
 --   START TRANSACTION;
 --   CALL fenceguard.admit('accounts/42', 34, 'h', NULL);

@@ -195,6 +195,29 @@ TEST_F(GuardTest, ATransactionOfTheCallersOwn) {
   EXPECT_THROW(commit(connection_, claim(34)), OutcomeUnknown) << "it was over before";
 }
 
+// Such a statement commits, and so ends the transaction in which the server lets nothing be written.
+TEST_F(GuardTest, AfterARefusalNothingIsSentThatCommitsByItself) {
+  ASSERT_EQ(guard_.advance(claim(35)).verdict, Verdict::admitted);
+  const std::vector<std::function<void()>> refusals{
+      [&] { EXPECT_EQ(admit_in(connection_, claim(34)).verdict, Verdict::stale); },
+      [&] { EXPECT_THROW((void)admit_in(connection_, claim(36)), Unavailable); },
+      [&] { EXPECT_EQ(admit_all_in(connection_, std::vector{claim(34)}).at(0).verdict, Verdict::stale); },
+      [&] { EXPECT_THROW(commit(connection_, claim(34)), OutcomeUnknown); }};
+  for (const auto& refuse : refusals) {
+    connection_.run("START TRANSACTION");
+    refuse();
+    for (const auto* sql :
+         {"LOCK TABLES account WRITE", " truncate account", "ANALYZE TABLE account", "FLUSH TABLES",
+          "BEGIN NOT ATOMIC TRUNCATE account; END", "/* */ SELECT 1", "CREATE TABLE other (i INT)"})
+      EXPECT_THROW(connection_.run(sql), ServerError) << sql;
+    EXPECT_THROW(set_balance(connection_, 1), ServerError);
+    EXPECT_EQ(*connection_.run("SELECT balance FROM account")[0][0], "100");
+    connection_.run("rollback");
+  }
+  set_balance(connection_, 1);
+  EXPECT_EQ(balance(), 1);
+}
+
 TEST_F(GuardTest, OfSeveralClaimsAllOrNoneAreAdmitted) {
   const auto of = [](const char* name, std::int64_t token) {
     return Claim{Resource{name}, Token{token}, Holder{"h"}, std::nullopt};

@@ -182,6 +182,25 @@ class OwnTransaction(ServerTest):
                 client.run("update account set balance = 3 where id = 3")
                 self.assertEqual((self.balance(1), self.balance(2), self.balance(3)), (100, 100, 3))
 
+    def test_what_commits_by_itself_ends_a_refusal_and_a_protected_row_is_refused_all_the_same(self):
+        """As docs/mariadb says: a refusal is an error, and no lock of the session."""
+        self.sql("create table guarded (id bigint primary key, balance bigint) engine = innodb")
+        self.addCleanup(self.sql, "drop table guarded")
+        self.sql("insert into guarded values (1, 100)")
+        for (statement,) in self.sql(f"call protect('{self.dbname}', 'guarded', 'CONCAT(''accounts/'', ROW.id)')"):
+            self.sql(statement)
+        for balance, commits in enumerate(("commit", "start transaction", "analyze table account", "flush tables",
+                                           "create table if not exists account (i int)", "lock tables account write, guarded write"), 1):
+            client = self.session()
+            client.run("start transaction")
+            self.assertEqual(self.verdict(client, self.ADMIT.format(33, "a")), "stale")
+            client.run(commits)
+            client.run(f"update account set balance = {balance} where id = 1")
+            self.assertEqual(self.verdict(client, "update guarded set balance = 1"), "missing", commits)
+            client.run("commit")
+            client.close()
+            self.assertEqual(self.balance(), balance, commits)
+
     def test_a_refusal_that_no_procedure_can_roll_back_ends_the_session(self):
         """In an XA transaction, and within a stored function, where the error may be handled besides."""
         self.sql("create or replace function confirmed(token bigint) returns int begin declare continue handler for sqlexception "
