@@ -78,7 +78,8 @@ FenceView rebase(Connection& connection, const FenceStore::Rebase& rebase) {
 }
 
 std::int64_t init(Connection& connection, std::int64_t floor) {
-  return number_in(connection.call("init", {std::to_string(floor)}), 0);
+  const auto init = [&](auto) { return connection.call("init", {std::to_string(floor)}); };
+  return number_in(call_cutting(connection, std::nullopt, own_wait, init), 0);
 }
 
 Compaction compact(Connection& connection, Token lowest_live) {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "adapters/mariadb/errors.hpp"
+#include "adapters/mariadb/fences/fence_table.hpp"
 #include "adapters/mariadb/token_source.hpp"
 #include "tests/mariadb/guard/accounts.hpp"
 
@@ -134,6 +135,13 @@ TEST_F(Cut, WhoeverKeepsTheRowIsCutAfterAWhile) {
   by_hand.run("SELECT * FROM fences FOR UPDATE");
   EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
   EXPECT_FALSE(is_alive(by_hand));
+}
+
+TEST_F(Cut, AFloorCutsThoseThatItLeavesBelow) {
+  auto below = holder(claim(34));
+  auto floor = database_.connect();
+  EXPECT_EQ(init(floor, 40), 40);
+  EXPECT_FALSE(is_alive(below));
 }
 
 TEST_F(Cut, WhoeverKeepsALeaseOrTheCounterIsCutByTheNextCall) {
