@@ -610,6 +610,55 @@ begin
   end if;
 end $$;
 
+-- What a sidecar hands over as it opens a session for its client: the setting fenceguard.relayed_claims, 32 random
+-- characters and a JSON array of claims. So no statement names a claim, and none stands where other sessions of the role
+-- and readers of the server's log look: pg_stat_activity, pg_cursors, the statement of an error. Token and holder together
+-- are a claim.
+--
+-- What a session can set proves nothing: each of the sidecar's statements has the digest of what was handed over, and a
+-- setting that was changed is refused.
+create or replace function fenceguard.relayed_claims(seal text) returns jsonb
+language plpgsql stable as $$
+declare
+  given constant pg_catalog.text := coalesce(pg_catalog.current_setting('fenceguard.relayed_claims', true), '');
+begin
+  if pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(given, 'UTF8')), 'hex') collate pg_catalog."C"
+     operator(pg_catalog.<>) seal then
+    raise exception 'the claims of this session are not those that its sidecar handed over' using errcode = 'ZF003',
+      hint = 'The setting fenceguard.relayed_claims was changed. Leave it alone, and connect again. Nothing was written.';
+  end if;
+  return pg_catalog.substr(given, 33)::pg_catalog.jsonb;
+end $$;
+
+-- confirm() for each of them, with the caller's rights.
+create or replace function fenceguard.confirm_relayed(seal text) returns void
+language plpgsql as $$
+declare
+  claims constant pg_catalog.jsonb := fenceguard.relayed_claims(seal);
+  claim constant pg_catalog.jsonb := claims operator(pg_catalog.->) 0;
+begin
+  if pg_catalog.jsonb_array_length(claims) operator(pg_catalog.=) 1 then
+    perform fenceguard.confirm(claim operator(pg_catalog.->>) 'resource',
+                               (claim operator(pg_catalog.->>) 'token')::pg_catalog.int8,
+                               claim operator(pg_catalog.->>) 'holder');
+  else
+    perform fenceguard.admit_all(claims);
+  end if;
+end $$;
+
+-- try_advance() for one of them, which are counted from 0, with the caller's rights.
+create or replace function fenceguard.advance_relayed(seal text, place integer, jump_max bigint,
+                                                      out verdict text, out highest bigint)
+language plpgsql as $$
+declare
+  claim constant pg_catalog.jsonb := fenceguard.relayed_claims(seal) operator(pg_catalog.->) place;
+begin
+  select a.verdict, a.highest into verdict, highest
+  from fenceguard.try_advance(claim operator(pg_catalog.->>) 'resource',
+                              (claim operator(pg_catalog.->>) 'token')::pg_catalog.int8,
+                              claim operator(pg_catalog.->>) 'holder', null, null, jump_max) a;
+end $$;
+
 -- As a statement of its own in the message, and so in the transaction, of the one that it guards: raises for whatever is
 -- not admitted, a duplicate (ZF005) included, so that the next statement is not begun. For libraries.
 create or replace function fenceguard.require_admitted(

@@ -29,7 +29,7 @@ declare
   role oid;
   what text;
   for_everybody constant text[] := array[
-    'version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'admit_all', 'rule_all', 'leave_notes',
+    'version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'relayed_claims', 'confirm_relayed', 'advance_relayed', 'admit_all', 'rule_all', 'leave_notes',
     'require_admitted', 'require_noted', 'took_effect', 'advance', 'try_advance', 'finish',
     'make_refusal_counters', 'drop_refusal_counters',
     'highest_seen', 'settings_for', 'give_to_owner',
@@ -42,7 +42,7 @@ declare
     'refuse_truncate', 'require_protected_children', 'protect_children'];
   -- They name everything in full, operators and collations too.
   in_full constant text[] := array['version', 'admit', 'rule', 'try_admit', 'admitted', 'confirm', 'require_admitted',
-    'check_row', 'check_rows', 'protect', 'admit_session_claims'];
+    'relayed_claims', 'confirm_relayed', 'advance_relayed', 'check_row', 'check_rows', 'protect', 'admit_session_claims'];
 begin
   revoke all on all tables in schema fenceguard from public;
   revoke all on all sequences in schema fenceguard from public;

@@ -431,6 +431,87 @@ class StartupTest(AttackCase):
                 self.assertTrue(raw_client.has_ended(self.start))
                 self.assertEqual(len(raw_client.states(self.start)), 1)
 
+    def test_the_claims_that_are_handed_over_cannot_be_exchanged(self):
+        """A client that knows of them, and says those of the new holder, is refused until it leaves them alone."""
+        theirs = "0" * 32 + '[{"resource":"accounts/1","token":"2","holder":"new"}]'
+        for change, is_whole in ((f"set fenceguard.relayed_claims = '{theirs}'", False), ("set fenceguard.relayed_claims = ''", False),
+                                 (f"select set_config('fenceguard.relayed_claims', '{theirs}', false)", False),
+                                 (f"begin; set local fenceguard.relayed_claims = '{theirs}'; {WRITE}; commit", True)):
+            with self.subTest(change):
+                client = self.connect_stale()
+                self.assertEqual(raw_client.states(client.ask(query(change))), ["ZF003"] if is_whole else [])
+                client.ask(query("rollback"))
+                if not is_whole:
+                    for request in (query(WRITE), run(WRITE) + SYNC):
+                        self.assertEqual(raw_client.states(client.ask(request)), ["ZF003"])
+                self.overtake()
+                for request in (query(WRITE), run(WRITE) + SYNC):
+                    self.assertEqual(raw_client.states(client.ask(request)), ["ZF001" if is_whole else "ZF003"])
+                for forget in ("reset all", "discard all"):
+                    client.ask(query(forget))
+                    self.assertEqual(raw_client.states(client.ask(query(WRITE))), ["ZF001"])
+                self.nothing_landed()
+                self.run_directly("delete from fenceguard.fences")
+
+
+class PublishedTest(SidecarTest):
+    """What a session writes under stands nowhere where another one, or who reads the server's log, finds it. Its resource and
+    its token do, once it was refused: what is refused opens nothing."""
+
+    CLAIMS = (("hidden/resource", 987_654_321, "hidden-holder"), ("hidden/second", 987_654_322, "hidden-holder"))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.postgres.psql("alter system set log_statement = 'all'; alter system set log_min_duration_statement = 0; "
+                          "alter system set log_parameter_max_length_on_error = -1; alter system set log_connections = on; "
+                          "alter system set debug_print_parse = on; select pg_reload_conf()")
+
+    def published(self):
+        """What every session of the role sees of the others, and the log."""
+        seen = self.run_directly("select string_agg(a::text, ' ') from pg_stat_activity a; select string_agg(l::text, ' ') from pg_locks l")
+        return seen + self.postgres.log()
+
+    def assertHidden(self, text):
+        for part in ("hidden", "98765432"):
+            at = text.find(part)
+            self.assertEqual(at, -1, text[max(0, at - 200):at + 200])
+
+    def test_no_claim_is_published(self):
+        sidecar = self.start_sidecar()
+        for claims in (self.CLAIMS[:1], self.CLAIMS):
+            client = RawClient(sidecar.data)
+            self.addCleanup(client.close)
+            started = client.start(("user", "postgres"), ("database", self.database), ("options", claims_text(*claims)))
+            self.assertEqual(started[-1], (b"Z", b"I"), started)
+            self.assertHidden(self.published())
+            for request in (query("insert into entries (who) values ('a')"), run("insert into entries (who) values ('a')") + SYNC,
+                            query("selec"), run("select 1 / 0") + SYNC, query("begin"), query("declare c cursor for select 1"),
+                            run("declare d cursor for select 1") + SYNC):
+                heard = client.ask(request)
+                self.assertHidden(self.published())
+            self.assertEqual(raw_client.states(heard), [])
+            for relation in ("pg_cursors", "pg_prepared_statements", "pg_stat_activity"):
+                heard = client.ask(query(f"select c::text from {relation} c"))
+                self.assertHidden(b"".join(body for _, body in heard).decode("latin-1"))
+            client.send(query("select pg_sleep(600)"))
+            wait_until(lambda: "pg_sleep(600)" in self.published(), what="a statement that is under way")
+            self.assertHidden(self.published())
+        self.assertEqual(self.entries(), "a a a a")
+
+    def test_no_held_claim_is_published(self):
+        sidecar = self.start_sidecar("--hold", "hidden/resource", "--hold-reconnect", "allow")
+        client = RawClient(sidecar.data)
+        self.addCleanup(client.close)
+        self.assertEqual(client.start(("user", "postgres"), ("database", self.database))[-1], (b"Z", b"I"))
+        for request in (run("select 1 / 0") + SYNC, query("insert into entries (who) values ('a')")):
+            client.ask(request)
+        holder = self.run_directly("select holder from fenceguard.fences where resource = 'hidden/resource'")
+        self.assertEqual(len(holder), 32)
+        seen = self.run_directly("select string_agg(a::text, ' ') from pg_stat_activity a")
+        self.assertIn("confirm_relayed", seen)
+        self.assertNotIn(holder, seen)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -219,6 +219,8 @@ class Maker:
         """A whole one, as drivers make it: each statement waits for the one before, or none does."""
         begin, end = self.adorned(self.random.choice(TRANSACTIONS[:7])), self.adorned(self.random.choice(("commit", "rollback", "end")))
         texts = [begin, *(self.statement() for _ in range(self.random.randint(1, 5))), end]
+        if self.random.random() < 0.15:
+            return [query(self.random.choice((";", "; ", ";\n")).join(texts))]
         is_simple = self.random.random() < 0.5
         flights = [query(each) if is_simple else parse(each) + bind() + raw_client.execute() + SYNC for each in texts]
         if self.random.random() < 0.6:

@@ -1,8 +1,12 @@
 // How a session begins: its startup, and the advance of its claims before the client hears that it is ready.
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
+#include <array>
 #include <charconv>
+#include <span>
+#include <stdexcept>
 
 #include "guard/claim_keys.hpp"
 #include "server/postgres/relay/relay.hpp"
@@ -14,24 +18,16 @@ namespace {
 constexpr int version_min = 14;  // from then on it tells when default_transaction_read_only changes
 constexpr std::string_view read_only_setting = "default_transaction_read_only";
 
-// confirm() is admit() for a claim that was advanced before, and keeps no note that nothing would look at.
-std::string statement_for(const std::vector<SignedClaim>& claims) {
-  if (claims.size() == 1) {
-    const auto& claim = claims.front().claim;
-    return fmt::format(
-        "SELECT fenceguard.confirm({}::pg_catalog.text,{}::pg_catalog.int8,{}::pg_catalog.text)",
-        literal_of(claim.resource.name()), to_string(claim.token), literal_of(claim.holder.id()));
-  }
-  std::string list;
-  for (const auto& [claim, signature] : claims) {
-    if (!list.empty()) list += ',';
-    list += fmt::format(
-        "pg_catalog.jsonb_build_object('resource',{}::pg_catalog.text,'token','{}'::pg_catalog.text,'holder',"
-        "{}::pg_"
-        "catalog.text)",
-        literal_of(claim.resource.name()), to_string(claim.token), literal_of(claim.holder.id()));
-  }
-  return fmt::format("SELECT fenceguard.admit_all(pg_catalog.jsonb_build_array({}))", list);
+constexpr std::string_view handover_setting = "fenceguard.relayed_claims";
+
+std::string digest_of(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned bytes = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &bytes, EVP_sha256(), nullptr) != 1)
+    throw std::runtime_error{"no SHA-256"};
+  std::string hex;
+  for (const auto byte : std::span{digest}.first(bytes)) hex += fmt::format("{:02x}", byte);
+  return hex;
 }
 
 }  // namespace
@@ -64,7 +60,7 @@ void Relay::take_startup() {
   }
   if (!claims_.empty()) {
     mode_ = Mode::fenced;
-    admission_ = statement_for(claims_);
+    hand_over();
   } else if (options_.unfenced != Unfenced::allow) {
     mode_ = Mode::read_only;
   }
@@ -82,6 +78,21 @@ void Relay::take_startup() {
     startup_.set(read_only_setting, "on");
   }
   to_server_ = startup_.encode();
+  if (to_server_.size() > startup_bytes_max)
+    end("54000",
+        fmt::format(
+            "the startup packet of this session has {} bytes with its claims, and PostgreSQL takes {}",
+            to_server_.size(), startup_bytes_max),
+        "Use fewer claims, or shorter names. Nothing was written.");
+}
+
+// The claims go to the server once, in a setting that other sessions cannot read. Its statements are read by
+// others, and name them by a digest.
+void Relay::hand_over() {
+  const auto handed = options_.draw_nonce() + write_claims(claims_);
+  startup_.set(handover_setting, handed);
+  seal_ = digest_of(handed);
+  admission_ = fmt::format("SELECT fenceguard.confirm_relayed('{}')", seal_);
 }
 
 void Relay::begin_session() {
@@ -124,16 +135,13 @@ void Relay::advance_next() {
     is_begun_ = true;
     return;
   }
-  const auto& claim = claims_[advanced_].claim;
   verdict_.clear();
   std::string body;
   add_text(body,
-           fmt::format(
-               "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SELECT a.verdict,a.highest FROM "
-               "fenceguard.try_advance({}::pg_catalog.text,{}::pg_catalog.int8,{}::pg_catalog.text,NULL,NULL,"
-               "{}::pg_catalog.int8) a;COMMIT",
-               literal_of(claim.resource.name()), to_string(claim.token), literal_of(claim.holder.id()),
-               brings_claims_ ? options_.jump_max : 0));  // numbers of our own source are not bounded
+           fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SELECT a.verdict,a.highest FROM "
+                       "fenceguard.advance_relayed('{}',{},{}) a;COMMIT",
+                       seal_, advanced_,
+                       brings_claims_ ? options_.jump_max : 0));  // numbers of our own source are not bounded
   add_message(to_server_, 'Q', body);
 }
 

@@ -198,8 +198,8 @@ void Relay::take_server_message(char type, std::string_view message, std::string
   take_answer(type);
   if (is_dropping_) return;
   if (type == 'C') take_tag(body, is_expected);
-  const auto shift = expected_.empty() ? 0 : expected_.front().shift;
-  if (type == 'N' && shift > 0) return add_message(to_client_, 'N', without_shift(body, shift));
+  const auto shift = expected_.empty() ? Shift{} : expected_.front().shift;
+  if (type == 'N' && shift.characters > 0) return add_message(to_client_, 'N', without_shift(body, shift));
   to_client_.append(message);
 }
 
@@ -254,7 +254,9 @@ void Relay::take_ready(std::string_view message, char status) {
   }
   const bool is_owed = expected_.size() == 1 && (expected_[0].request == 'S' || expected_[0].request == 'Q');
   if (!is_owed || own_left_ > 0) return end("08P01", "the server is out of step");
+  const bool is_before_call = expected_[0].is_before_call;
   expected_.clear();
+  own_before_ = 0;
   status_ = status;
   is_skipping_ = is_copying_in_ = is_dropping_ = is_in_flight_ = false;
   is_in_block_ = status != 'I';
@@ -266,6 +268,7 @@ void Relay::take_ready(std::string_view message, char status) {
     return sync();
   }
   is_wrapped_ = is_rolling_back_ = false;
+  if (is_before_call) return;
   if (status == 'I') is_open_ = is_strict_ = is_read_only_ = is_chained_read_only_ = false;
   if (status == 'I') portal_ = {};  // in a block it outlives a Sync, and ROLLBACK TO
   if (status == 'I' && std::exchange(is_below_, false) && !is_lost_) {
@@ -281,13 +284,13 @@ void Relay::take_error(std::string_view body) {
   const auto state = field_of(body, 'C').value_or("");
   if (expected_.empty() && !is_in_flight_ && !is_fatal) return end("08P01", "the server is out of step");
   auto whose = Whose::client;
-  std::size_t shift = 0;
+  Shift shift;
   if (!expected_.empty()) {
     whose = expected_.front().whose;
     shift = expected_.front().shift;
   }
-  const bool is_own = own_left_ > 0 || whose == Whose::ours;
-  own_left_ = 0;
+  const bool is_own = (own_left_ > 0 && own_before_ == 0) || whose == Whose::ours;
+  own_left_ = own_before_ = 0;
   is_own_left_ = is_in_flight_;
   is_copying_in_ = is_dropping_ = false;
   take_back();
@@ -297,7 +300,10 @@ void Relay::take_error(std::string_view body) {
   }
   // It was put back meanwhile. The token is ours for as long as the lease is.
   if (is_own && state == "40001" && !brings_claims_) is_below_ = true;
-  if (whose == Whose::refusal && !is_fatal) {
+  if (!expected_.empty() && expected_.front().is_before_call && !is_fatal) {
+    is_call_refused_ = true;
+    add_message(refusal_, 'E', body);
+  } else if (whose == Whose::refusal && !is_fatal) {
     to_client_.append(std::exchange(refusal_, {}));
   } else if (mode_ == Mode::read_only && state == "25006") {
     observer_.missing();
@@ -340,7 +346,8 @@ void Relay::take_answer(char type) {
   if (type == 'A' || expected_.empty()) return;
   auto& first = expected_.front();
   if (first.request == 'Q') {
-    is_dropping_ = own_left_ > 0;
+    is_dropping_ = own_left_ > 0 && own_before_ == 0;
+    if (own_before_ > 0 && type == 'C') --own_before_;
     if (is_dropping_ && type == 'C' && --own_left_ == 0 && first.whose == Whose::client) tell_admitted();
     if (type == 'G') is_copying_in_ = true;
     return;

@@ -23,6 +23,7 @@
 #include "server/postgres/relay/relay_options.hpp"
 #include "server/postgres/relay/startup.hpp"
 #include "server/postgres/relay/statements.hpp"
+#include "server/postgres/wire/message.hpp"
 
 namespace fenceguard::pgwire {
 
@@ -73,12 +74,13 @@ class Relay {
     enum class Whose : std::uint8_t { client, ours, probe, refusal };
     char request;  // P B D E C S of the extended protocol, Q: a whole query
     Whose whose = Whose::client;
-    std::size_t shift = 0;  // characters of ours in front of the client's query
-    std::string name{};     // of a statement that is parsed or closed
-    bool is_end = false;    // of the client, and known to end its transaction
-    bool admits = false;    // what is ours, and admits the claims
-    bool wraps = false;     // what is ours, and begins a block around a CALL
-    bool unwraps = false;   // of the client, and ends that block, or makes it the client's own
+    Shift shift{};                // what is ours in the client's query
+    std::string name{};           // of a statement that is parsed or closed
+    bool is_end = false;          // of the client, and known to end its transaction
+    bool admits = false;          // what is ours, and admits the claims
+    bool wraps = false;           // what is ours, and begins a block around a CALL
+    bool is_before_call = false;  // a Sync of ours, behind which a function call of the client's is sent
+    bool unwraps = false;         // of the client, and ends that block, or makes it the client's own
     bool is_replaced = false;
     std::optional<Special> before{};                            // what the name stood for
     bool was_read_only = false, was_chained_read_only = false;  // the transaction, ahead of it
@@ -110,6 +112,7 @@ class Relay {
 
   // beginning.cpp
   void take_startup();
+  void hand_over();
   void begin_session();
   void advance_claims();
   void advance_next();
@@ -119,6 +122,8 @@ class Relay {
   // requests.cpp: what the client says.
   [[nodiscard]] std::size_t take_client_message(char type, std::string_view in, std::size_t size);
   void take_query(std::string_view message, std::string_view body);
+  // False: it is not sent yet.
+  [[nodiscard]] bool take_call(std::string_view message, bool is_whole);
   void take_parse(std::string_view message, std::string_view body);
   void take_bind(std::string_view message, std::string_view body);
   void take_execute(std::string_view message, std::string_view body);
@@ -134,6 +139,7 @@ class Relay {
   void close_own_portal();
   void refuse(std::string_view why, std::string_view hint, bool syncs);
   void raise(std::string error, bool syncs);
+  void send_opened(const std::string& text, const Statements& found);
   void bind_special(std::string_view portal, std::string_view text, std::string_view rest);
   void forget_own();
   void note_mode(const Statements& statements) noexcept;
@@ -154,6 +160,7 @@ class Relay {
   bool is_begun_ = false;      // the client was told once that it is ready
   bool is_below_ = false;      // a fence is, of the held claims: they are to be advanced again
   std::vector<SignedClaim> claims_;
+  std::string seal_;       // the digest of what is handed over to the server
   std::string admission_;  // the statement that admits them
   std::string to_client_, to_server_;
   std::string client_in_, server_in_;                    // what is not a whole message yet, or is held
@@ -182,9 +189,12 @@ class Relay {
   bool is_copying_in_ = false;
   bool is_copy_waiting_ = false;  // data for one that the server has not begun yet
   bool is_own_left_ = false;      // a statement of ours may be, at the server
-  std::size_t own_left_ = 0;      // statements of ours in front of the query that is being answered
+  std::size_t own_before_ =
+      0;  // statements of the client's in front of ours, in the query that is being answered
+  std::size_t own_left_ = 0;      // statements of ours in it
   std::string stale_;             // the refusal of a claim by its fence, which is final
   std::string refusal_;           // in place of the error that the server was made to raise
+  bool is_call_refused_ = false;  // the function call that comes now is answered with that
   Statements portal_;             // what the unnamed one is of
   std::map<std::string, Special, std::less<>> specials_;  // by their names; every other statement is ordinary
 };

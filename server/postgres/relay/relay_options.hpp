@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "guard/claim.hpp"
 #include "guard/error.hpp"
@@ -24,6 +25,8 @@ struct RelayOptions {
       nullptr;  // claims must be signed with one of these; null: none needs to be
   std::size_t statement_bytes_max = std::size_t{16} << 20;
   bool needs_primary = false;  // a standby is not relayed to
+  // 32 characters that nobody can guess, for each session.
+  std::string (*draw_nonce)() = [] { return Holder::random().id(); };
 };
 
 // What is told of rulings, for metrics and the log.

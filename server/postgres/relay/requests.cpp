@@ -122,10 +122,7 @@ std::size_t Relay::take_client_message(char type, std::string_view in, std::size
       take_sync();
       break;
     default:
-      if (status_ != 'T' || !is_open_)
-        return break_off("0A000", "a function call of the protocol is relayed only inside a block");
-      expect('Q');
-      to_server_.append(message);
+      if (!take_call(message, message.size() == size)) return 0;
   }
   client_passing_ = is_over() ? 0 : size - message.size();
   if (expected_.size() >= expected_max && client_passing_ == 0 && !is_held()) {
@@ -201,31 +198,78 @@ void Relay::take_query(std::string_view message, std::string_view body) {
     return sync();
   }
   if (found.why != nullptr) return refuse(found.why, "", true);
-  if (found.has_control && found.count > 1)
-    return refuse("several statements in one message, with transaction control among them, are not relayed",
-                  "Send each of them in a message of its own.", true);
-  const auto kind = found.count > 1 ? Kind::ordinary : found.kind;
-  if (found.count > 0 && needs_opening(kind) && !stale_.empty()) return raise(stale_, true);
+  if (found.has_inner_control)
+    return refuse(
+        "several statements in one message, with transaction control among them, are not relayed",
+        "One BEGIN ahead of all others and one COMMIT behind them are. Send the others in messages of "
+        "their own.",
+        true);
+  const auto kind = found.count > 1 && !found.is_preamble ? Kind::ordinary : found.kind;
+  const bool opens = found.count > 0 && needs_opening(kind);
+  if (opens && !stale_.empty()) return raise(stale_, true);
   if (found.count > 0) note_mode(found);
   expect('Q');
   expected_.back().rollbacks_to = found.rollbacks_to;
-  if (found.count == 0 || !needs_opening(kind)) {
-    to_server_.append(message);
+  if (opens) {
+    send_opened(text, found);
   } else {
-    const auto opening = opening_query();
-    expected_.back().shift = opening.size();
-    own_left_ = opening_statements();
-    is_open_ = true;
-    std::string changed = opening + text;
-    changed.push_back('\0');
-    add_message(to_server_, 'Q', changed);
+    to_server_.append(message);
   }
-  if (kind == Kind::end || kind == Kind::chain) {
+  if (found.last == Kind::end || found.last == Kind::chain) {
     expected_.back().is_end = true;
     is_open_ = false;
     is_strict_ = true;
-    hand_on_mode(kind);
+    hand_on_mode(found.last);
   }
+}
+
+// The query that was expected last, with what is ours in front of it, or behind its BEGIN and what may come
+// before the first statement of a block.
+void Relay::send_opened(const std::string& text, const Statements& found) {
+  const auto opening = opening_query();
+  const auto place = found.count == 1 ? Place{} : is_strict_ ? found.behind_begin : found.behind_preamble;
+  // A character is a byte, or what begins one.
+  const bool is_utf8 = parameters_["client_encoding"] == "UTF8";
+  const auto continues = [&](char c) { return is_utf8 && (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; };
+  const auto bytes_more =
+      std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place.at), continues);
+  expected_.back().shift = {opening.size(), place.at - static_cast<std::size_t>(bytes_more)};
+  own_before_ = place.statements;
+  own_left_ = opening_statements();
+  is_open_ = true;
+  std::string changed = text;
+  changed.insert(place.at, opening);
+  changed.push_back('\0');
+  add_message(to_server_, 'Q', changed);
+}
+
+// In a transaction of its own it would not be admitted. In a block that was not opened yet, what opens it
+// goes ahead, and is answered first.
+bool Relay::take_call(std::string_view message, bool is_whole) {
+  const bool is_refused = status_ == 'I' || (status_ == 'T' && !is_open_ && !stale_.empty());
+  if (is_refused && !is_whole) {
+    end("0A000", "a function call of the protocol that is refused is longer than what is read of it");
+    return false;
+  }
+  if (status_ == 'I') {
+    refuse("a function call of the protocol is relayed only inside a block", "Send BEGIN before it.", true);
+    return true;
+  }
+  if (status_ == 'T' && !is_open_) {
+    if (!stale_.empty()) {
+      raise(stale_, true);
+      return true;
+    }
+    open();
+    close_own_portal();
+    sync();
+    expected_.back().is_before_call = true;
+    is_in_flight_ = true;
+    return false;
+  }
+  expect('Q', std::exchange(is_call_refused_, false) ? Whose::refusal : Whose::client);
+  to_server_.append(message);
+  return true;
 }
 
 // It is parsed, executed and forgotten in one go, so that nothing can take its place.

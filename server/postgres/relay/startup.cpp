@@ -125,7 +125,39 @@ SignedClaim claim_of(const json::value& value) {
           .signature = text_of(*object, "signature")};
 }
 
+std::string json_text_of(std::string_view text) {
+  std::string quoted = "\"";
+  while (!text.empty()) {
+    const auto first = static_cast<unsigned char>(text.front());
+    const std::size_t bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    std::uint32_t character = bytes == 1 ? first : first & (0xffU >> (bytes + 1));
+    for (const char byte : text.substr(1, bytes - 1))
+      character = (character << 6) | (static_cast<unsigned char>(byte) & 0x3fU);
+    text.remove_prefix(std::min(bytes, text.size()));
+    if (character >= 0x10000) {
+      character -= 0x10000;
+      quoted += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (character >> 10), 0xdc00 + (character & 0x3ff));
+    } else if (character >= 0x80) {
+      quoted += fmt::format("\\u{:04x}", character);
+    } else {
+      if (character == '"' || character == '\\') quoted.push_back('\\');
+      quoted.push_back(static_cast<char>(character));
+    }
+  }
+  return quoted + '"';
+}
+
 }  // namespace
+
+std::string write_claims(const std::vector<SignedClaim>& claims) {
+  std::string list;
+  for (const auto& [claim, signature] : claims) {
+    list += list.empty() ? '[' : ',';
+    list += fmt::format(R"({{"resource":{},"token":"{}","holder":{}}})", json_text_of(claim.resource.name()),
+                        to_string(claim.token), json_text_of(claim.holder.id()));
+  }
+  return list + ']';
+}
 
 const std::string* Startup::find(std::string_view name) const noexcept {
   const auto found =

@@ -43,6 +43,8 @@ struct SignedClaim {
 [[nodiscard]] std::optional<std::string> take_claims(Startup& startup);
 // Likewise fenceguard.begin: the token under which the program says that it begins anew.
 [[nodiscard]] std::optional<std::string> take_begin(Startup& startup);
+// What is handed over to the server in their place: a JSON array, in ASCII, which every encoding reads alike.
+[[nodiscard]] std::string write_claims(const std::vector<SignedClaim>& claims);
 // Of the JSON of the claims. Throws InvalidInput with a sentence.
 [[nodiscard]] std::vector<SignedClaim> read_claims(std::string_view json);
 

@@ -37,7 +37,8 @@ Field take_field(std::string_view& bytes) noexcept {
   return {.number = tag >> 3, .value = take_varint(bytes), .is_bytes = (tag & 7) == 2};
 }
 
-std::string_view token_in(std::string_view token, std::string_view text) noexcept {
+// end: of the token, in text.
+std::string_view token_in(std::string_view token, std::string_view text, std::size_t& end_of_token) noexcept {
   std::uint64_t begin = 0, end = 0;
   while (!token.empty()) {
     const auto field = take_field(token);
@@ -46,6 +47,7 @@ std::string_view token_in(std::string_view token, std::string_view text) noexcep
     if (field.number == end_field) end = field.value;
   }
   if (begin > end || end > text.size()) return {};
+  end_of_token = end;
   // Of these the scanner does not tell the whole.
   if (text.substr(begin, 2) == "U&" || text.substr(begin, 2) == "u&") return text.substr(begin, 2);
   return text.substr(begin, end - begin);
@@ -118,28 +120,42 @@ const char* why_refused(const Words& words) {
 
 class Gathering {
  public:
-  void add(std::string_view token) {
-    if (token == ";") return end_statement();
+  // end: where it ends in the text.
+  void add(std::string_view token, std::size_t end) {
+    if (token == ";") return end_statement(end);
     if (words_.empty() && token.starts_with('"')) token = {};  // no keyword
     if (words_.size() < words_max) words_.push_back(word_of(token));
   }
-  void end_statement() {
+  void end_statement(std::size_t end) {
     if (words_.empty()) return;
     const auto kind = kind_of(words_);
-    if (found_.count++ == 0) found_.kind = kind;
-    if (kind == Kind::begin || kind == Kind::end || kind == Kind::chain) found_.has_control = true;
+    if (kind == Kind::begin || ends(kind)) found_.has_control = true;
+    if (ends(found_.last) || (kind == Kind::begin && found_.count > 0)) found_.has_inner_control = true;
+    if (found_.count++ == 0) {
+      found_.kind = kind;
+      found_.is_preamble = kind == Kind::begin;
+      if (found_.is_preamble) found_.behind_begin = found_.behind_preamble = {end, 1};
+    } else if (is_leading_ && found_.is_preamble &&
+               (kind == Kind::set_transaction || kind == Kind::passive)) {
+      found_.behind_preamble = {end, found_.count};
+    } else if (!ends(kind)) {
+      found_.is_preamble = false;
+    }
+    found_.last = kind;
     if (kind == Kind::rollback_to) ++found_.rollbacks_to;
     if (kind == Kind::refused) {
       found_.kind = kind;
       if (found_.why == nullptr) found_.why = why_refused(words_);
     }
     if (is_leading_ && (kind == Kind::begin || kind == Kind::set_transaction)) look_for_mode();
-    is_leading_ = is_leading_ && (kind == Kind::set_transaction || kind == Kind::passive);
+    is_leading_ = is_leading_ && (kind == Kind::set_transaction || kind == Kind::passive ||
+                                  (kind == Kind::begin && found_.count == 1));
     words_.clear();
   }
   [[nodiscard]] const Statements& found() const noexcept { return found_; }
 
  private:
+  static bool ends(Kind kind) noexcept { return kind == Kind::end || kind == Kind::chain; }
   void look_for_mode() {
     for (std::size_t i = 0; i + 1 < words_.size(); ++i) {
       if (words_[i] != "read" || (words_[i + 1] != "only" && words_[i + 1] != "write")) continue;
@@ -168,16 +184,17 @@ std::optional<Statements> scan(const char* text, std::size_t size, bool is_whole
     const auto token = tokens.substr(0, field.value);
     tokens.remove_prefix(token.size());
     if (field.number != tokens_field) continue;
-    const auto word = token_in(token, {text, size});
+    std::size_t end = 0;
+    const auto word = token_in(token, {text, size}, end);
     // White space from PostgreSQL 16 on, of which the scanner of 15 knows nothing: a text of its own may end
     // elsewhere at the server.
     if (word == "\v") return std::nullopt;
     if (is_comment(word)) continue;
-    gathering.add(word);
+    gathering.add(word, end);
     ++seen;
   }
   if (!is_whole && seen <= words_max) return std::nullopt;
-  gathering.end_statement();
+  gathering.end_statement(size);
   return gathering.found();
 }
 

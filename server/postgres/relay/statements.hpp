@@ -24,10 +24,21 @@ enum class Kind : std::uint8_t {
   refused,          // see Statements::why
 };
 
+// Between two statements of a text: in bytes, and how many statements are in front of it.
+struct Place {
+  std::size_t at = 0, statements = 0;
+};
+
 struct Statements {
-  std::size_t count = 0;         // that are not empty
-  Kind kind = Kind::ordinary;    // of the only one, or the first
-  bool has_control = false;      // one of them begins or ends a transaction
+  std::size_t count = 0;       // that are not empty
+  Kind kind = Kind::ordinary;  // of the only one, or the first
+  Kind last = Kind::ordinary;  // of the only one, or the last
+  bool has_control = false;    // one of them begins or ends a transaction
+  bool has_inner_control =
+      false;  // one that is not the first begins a transaction, or one that is not the last ends one
+  bool is_preamble = false;  // a BEGIN is the first, and nothing follows that needs to be in its transaction
+  Place behind_begin{};      // that is the first of several; else the beginning
+  Place behind_preamble{};   // and behind the SET, SET TRANSACTION and SHOW that follow it
   std::size_t rollbacks_to = 0;  // so many of them are of that kind
   bool says_read_only = false,
        says_read_write = false;  // in a begin or the leading set_transactions, the last

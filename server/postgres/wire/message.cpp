@@ -70,15 +70,16 @@ std::optional<std::string_view> field_of(std::string_view body, char code) noexc
   return std::nullopt;
 }
 
-std::string without_shift(std::string_view body, std::size_t shift) {
+std::string without_shift(std::string_view body, Shift shift) {
   const auto text = field_of(body, position_code);
   std::string changed{body};
   if (!text) return changed;
   std::size_t position = 0;
   std::from_chars(text->data(), text->data() + text->size(), position);
   const auto at = static_cast<std::size_t>(text->data() - body.data());
-  if (position > shift) {
-    changed.replace(at, text->size(), std::to_string(position - shift));
+  if (position <= shift.after) return changed;
+  if (position > shift.after + shift.characters) {
+    changed.replace(at, text->size(), std::to_string(position - shift.characters));
   } else {
     changed.erase(at - 1, text->size() + 2);
   }
@@ -118,25 +119,6 @@ void add_close(std::string& out, char what, std::string_view name) {
   std::string body{what};
   add_text(body, name);
   add_message(out, 'C', body);
-}
-
-std::string literal_of(std::string_view text) {
-  std::string literal = "E'";
-  while (!text.empty()) {
-    const auto first = static_cast<unsigned char>(text.front());
-    const std::size_t bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    std::uint32_t character = bytes == 1 ? first : first & (0xffU >> (bytes + 1));
-    for (const char byte : text.substr(1, bytes - 1))
-      character = (character << 6) | (static_cast<unsigned char>(byte) & 0x3fU);
-    text.remove_prefix(std::min(bytes, text.size()));
-    if (character >= 0x80) {
-      literal += fmt::format("\\U{:08x}", character);
-    } else {
-      if (character == '\'' || character == '\\') literal.push_back('\\');
-      literal.push_back(static_cast<char>(character));
-    }
-  }
-  return literal + "'";
 }
 
 }  // namespace fenceguard::pgwire

@@ -31,9 +31,12 @@ struct Report {
 void add_error(std::string& out, const Report& report);
 // A field of an error or a notice; nothing where it has none.
 [[nodiscard]] std::optional<std::string_view> field_of(std::string_view body, char code) noexcept;
-// The same error with its position counted without the first 'shift' characters; a position within them is
-// left out.
-[[nodiscard]] std::string without_shift(std::string_view body, std::size_t shift);
+// Characters of ours in a text of the client's, and how many of its own are in front of them.
+struct Shift {
+  std::size_t characters = 0, after = 0;
+};
+// The same error with its position counted without those; a position within them is left out.
+[[nodiscard]] std::string without_shift(std::string_view body, Shift shift);
 // With this hint, where it has none.
 [[nodiscard]] std::string with_hint(std::string_view body, std::string_view hint);
 
@@ -42,9 +45,5 @@ void add_parse(std::string& out, std::string_view name, std::string_view text);
 void add_bind(std::string& out, std::string_view name);
 void add_execute(std::string& out);
 void add_close(std::string& out, char what, std::string_view name);
-
-// E'…', in ASCII, which every setting of the session and every encoding reads alike. text is UTF-8 without
-// control characters.
-[[nodiscard]] std::string literal_of(std::string_view text);
 
 }  // namespace fenceguard::pgwire

@@ -122,7 +122,7 @@ std::optional<std::vector<ModelServer::Meaning>> ModelServer::read(std::string_v
     while (one.starts_with(' ')) one.remove_prefix(1);
     if (one.empty()) continue;
     const auto known = meanings().find(one);
-    if (one.starts_with("SELECT fenceguard.confirm(")) {
+    if (one.starts_with("SELECT fenceguard.confirm_relayed(")) {
       found.push_back(Meaning::admit);
     } else if (known == meanings().end()) {
       return std::nullopt;

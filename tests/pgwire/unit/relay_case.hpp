@@ -99,8 +99,12 @@ struct Observer : RelayObserver {
   std::vector<std::string> told;
 };
 
+// What is handed over for the claim of 'fenced', and the statement with its digest.
+constexpr std::string_view handed =
+    R"(00000000000000000000000000000000[{"resource":"a","token":"7","holder":"h"}])";
 constexpr std::string_view admission =
-    "SELECT fenceguard.confirm(E'a'::pg_catalog.text,7::pg_catalog.int8,E'h'::pg_catalog.text)";
+    "SELECT fenceguard.confirm_relayed('53473d3fcb7e8add3ad308bb236cc3d3"
+    "a952a097664f4480bf6a5ff5484875bf')";
 inline const std::string fenced =
     "-c fenceguard.session_claims=[{\"resource\":\"a\",\"token\":\"7\",\"holder\":\"h\"}]";
 
@@ -185,7 +189,7 @@ class RelayTest : public testing::Test {
     return std::string{field_of(messages.back().body, 'C').value_or("")};
   }
 
-  RelayOptions options;
+  RelayOptions options{.draw_nonce = [] { return std::string(32, '0'); }};
   Observer observer;
   std::unique_ptr<Relay> relay;
   std::string started;

@@ -144,7 +144,7 @@ TEST_F(HoldTest, FenceBelowTheHeldClaimIsAdvancedAgainBeforeTheClientIsReady) {
   server({done("ROLLBACK"), ready('I')});
   auto messages = sent();
   ASSERT_EQ(messages.size(), 2u);
-  EXPECT_NE(messages[1].body.find("fenceguard.try_advance"), std::string::npos);
+  EXPECT_NE(messages[1].body.find("fenceguard.advance_relayed"), std::string::npos);
   EXPECT_EQ(told(), Messages{done("ROLLBACK")});
   EXPECT_TRUE(relay->is_ready());
   EXPECT_FALSE(relay->is_idle());

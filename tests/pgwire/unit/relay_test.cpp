@@ -9,8 +9,146 @@ TEST_F(RelayTest, ClaimIsTakenOutOfTheStartupAndTheSessionIsReadOnly) {
   begin(fenced + " -c a=1");
   const auto startup = read_startup(started);
   EXPECT_EQ(*startup.find("options"), " -c a=1");
+  EXPECT_EQ(*startup.find("fenceguard.relayed_claims"), handed);
   EXPECT_EQ(*startup.find("default_transaction_read_only"), "on");
   EXPECT_EQ(startup.parameters.back().first, "default_transaction_read_only");
+}
+
+TEST_F(RelayTest, NoStatementNamesAClaim) {
+  begin(
+      "-c "
+      "fenceguard.session_claims=[{\"resource\":\"secret\\303\\266\",\"token\":\"7777\",\"holder\":\"mine\"},"
+      "{\"resource\":\"other\",\"token\":\"8888\",\"holder\":\"mine\"}]");
+  std::string all;
+  greet();
+  for (int claims = 0; claims < 2; ++claims) {
+    all += bytes_of(sent());
+    server(
+        {done("BEGIN"), {'T', ""}, row({"admitted", "9999"}), done("SELECT 1"), done("COMMIT"), ready('I')});
+  }
+  client({query("select 1")});
+  all += bytes_of(sent());
+  server({done("SET"), {'T', "x"}, {'D', "x"}, done("SELECT 1"), done("SELECT 1"), ready('I')});
+  client({parse("", "select 1"), sync});
+  all += bytes_of(sent());
+  EXPECT_NE(all.find("advance_relayed"), std::string::npos);
+  EXPECT_NE(all.find("confirm_relayed"), std::string::npos);
+  for (const auto* part : {"secret", "7777", "8888", "mine", "other"})
+    EXPECT_EQ(all.find(part), std::string::npos) << part;
+}
+
+TEST_F(RelayTest, ClaimsThatMakeTheStartupTooLongAreRefused) {
+  std::vector<Claim> claims;
+  for (int i = 0; i < 40; ++i)
+    claims.push_back(
+        {*Resource::parse(std::string(300, 'r') + std::to_string(i)), *Token::parse("7"), Holder{"h"}, {}});
+  begin("", claims);
+  EXPECT_EQ(ended_with(), "54000");
+}
+
+// One BEGIN in front and one COMMIT behind: what is ours goes where it would go in messages of their own.
+TEST_F(RelayTest, WholeTransactionInOneMessageIsAdmittedBehindItsBegin) {
+  const auto opening = fmt::format("SET TRANSACTION READ WRITE;{};", admission);
+  const std::pair<std::string, std::string> cases[] = {
+      {"begin;", "insert;commit"},
+      {"/* ; */ begin isolation level serializable ;", " insert; select 1; end;"},
+      {"begin;set local a = ';';set transaction isolation level serializable;",
+       "insert;set local b = 1;rollback"},
+      {"begin;", "insert"},
+      {"", "insert;commit"}};
+  for (const auto& [before, behind] : cases) {
+    begin_fenced();
+    client({query(before + behind)});
+    EXPECT_EQ(sent(), Messages{query(before + opening + behind)});
+  }
+  for (const auto* text : {"begin;commit", "begin;set local a = 1;commit", "begin;set a = 1"}) {
+    begin_fenced();
+    client({query(text)});
+    EXPECT_EQ(sent(), Messages{query(text)}) << text;
+  }
+  begin_fenced();
+  client({query("begin;set transaction read only;select 1;commit")});
+  EXPECT_EQ(sent(),
+            Messages{query(fmt::format("begin;set transaction read only;{};select 1;commit", admission))});
+  for (const auto* text :
+       {"begin;insert;commit;select 1", "insert;begin", "begin;insert;begin;commit", "commit;commit"}) {
+    begin_fenced();
+    client({query(text)});
+    EXPECT_EQ(sent()[0].type, 'P') << text;  // what raises an error
+  }
+}
+
+TEST_F(RelayTest, OurAnswersAreTakenOutOfTheMiddleOfATransaction) {
+  begin_fenced();
+  client({query("begin;set local a = 1;insert;commit")});
+  (void)sent();
+  server({done("BEGIN"),
+          done("SET"),
+          done("SET"),
+          {'T', "x"},
+          {'D', "x"},
+          done("SELECT 1"),
+          done("INSERT 0 1"),
+          done("COMMIT"),
+          ready('I')});
+  EXPECT_EQ(told(), (Messages{done("BEGIN"), done("SET"), done("INSERT 0 1"), done("COMMIT"), ready('I')}));
+  EXPECT_TRUE(relay->is_idle());
+  // It counts in characters; what is in front of ours keeps its place.
+  const auto opening = fmt::format("SET TRANSACTION READ WRITE;{};", admission);
+  for (const auto& [given, heard] :
+       {std::pair{3, 3}, {12, 12}, {static_cast<int>(opening.size()) + 13, 13}}) {
+    client({query("begin /*ö*/;insert;commit")});
+    (void)sent();
+    server({error("42601", std::to_string(given)), ready('I')});
+    EXPECT_EQ(told(), (Messages{error("42601", std::to_string(heard)), ready('I')}));
+  }
+  // The block stays open, and is admitted again where it goes on.
+  client({query("begin;insert;commit")});
+  server({done("BEGIN"), done("SET"), {'T', "x"}, {'D', "x"}, done("SELECT 1"), error("23505"), ready('E')});
+  (void)sent();
+  client({query("rollback")});
+  EXPECT_EQ(sent(), Messages{query("rollback")});
+  server({done("ROLLBACK"), ready('I')});
+  client({query("insert")});
+  EXPECT_EQ(sent(), Messages{query(opening + "insert")});
+}
+
+TEST_F(RelayTest, FunctionCallOpensItsBlock) {
+  const Message call{'F', std::string(10, '\0')};
+  begin_fenced();
+  client({call, sync});
+  EXPECT_EQ(sent()[0].type, 'P');  // what raises an error
+  server({error("42601"), ready('I')});
+  EXPECT_FALSE(relay->is_over());
+  begin_fenced();
+  client({query("begin")});
+  server({done("BEGIN"), ready('T')});
+  (void)sent();
+  (void)told();
+  client({call});
+  EXPECT_EQ(sent(), joined(opening(), {sync}));
+  server(joined(opening_answers(), {ready('T')}));
+  EXPECT_EQ(sent(), Messages{call});
+  server({{'V', ""}, ready('T')});
+  EXPECT_EQ(told(), (Messages{{'V', ""}, ready('T')}));
+  client({call});
+  EXPECT_EQ(sent(), Messages{call});
+}
+
+TEST_F(RelayTest, FunctionCallBehindARefusalIsAnsweredWithIt) {
+  const Message call{'F', std::string(10, '\0')};
+  begin_fenced();
+  client({query("begin")});
+  server({done("BEGIN"), ready('T')});
+  (void)sent();
+  (void)told();
+  client({call});
+  (void)sent();
+  server({{'1', ""}, {'2', ""}, done("SET"), {'3', ""}, {'1', ""}, {'2', ""}, error("ZF001"), ready('E')});
+  EXPECT_EQ(told(), Messages{});
+  EXPECT_EQ(sent().back(), call);
+  server({{'3', ""}, {'3', ""}, error("25P02"), ready('E')});
+  EXPECT_EQ(told(), (Messages{error("ZF001"), ready('E')}));
 }
 
 TEST_F(RelayTest, ClientHearsThatItIsReadyAfterTheAdvance) {
@@ -20,7 +158,7 @@ TEST_F(RelayTest, ClientHearsThatItIsReadyAfterTheAdvance) {
   EXPECT_EQ(messages.back().type, 'S');
   messages = sent();
   ASSERT_EQ(messages.size(), 1u);
-  EXPECT_NE(messages[0].body.find("fenceguard.try_advance(E'a'"), std::string::npos);
+  EXPECT_NE(messages[0].body.find("fenceguard.advance_relayed('"), std::string::npos);
   client({query("select 1")});
   EXPECT_EQ(sent(), Messages{});
   server({done("BEGIN"), {'T', ""}, row({"admitted", "7"}), done("SELECT 1"), done("COMMIT"), ready('I')});

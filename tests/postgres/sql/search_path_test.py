@@ -2,6 +2,7 @@
 in full. One test reads that in the catalogue, another lays a trap for every name that PostgreSQL has.
 """
 
+import hashlib
 import json
 import re
 import unittest
@@ -223,6 +224,18 @@ class Traps(ServerTest):
                     f"{number.format(10)})"):
             with self.subTest(sql):
                 attacker.run("select " + sql)
+        # What a sidecar hands over and says.
+        claim = '{"resource":"accounts/1","token":"34","holder":"a"}'
+        for handed in (f"{'0' * 32}[{claim}]", f"{'0' * 32}[{claim},{claim.replace('/1', '/42')}]"):
+            attacker.run(f"set fenceguard.relayed_claims = '{handed}'")
+            seal = hashlib.sha256(handed.encode()).hexdigest()
+            for sql, answer in ((f"fenceguard.relayed_claims('{seal}')", '"accounts/1"'), (f"fenceguard.confirm_relayed('{seal}')", ""),
+                                (f"fenceguard.advance_relayed('{seal}', 0, 0)", "(admitted,34)")):
+                with self.subTest(sql):
+                    self.assertIn(answer, attacker.run("select " + sql))
+                    attacker.run("set fenceguard.relayed_claims = 'other'")
+                    self.assert_fails("ZF003", attacker.run, "select " + sql)
+                    attacker.run(f"set fenceguard.relayed_claims = '{handed}'")
         attacker.run("begin isolation level repeatable read; select fenceguard.admit('accounts/1'::pg_catalog.text, "
                      "34::pg_catalog.int8, 'a'::pg_catalog.text); update guarded set balance = balance where id "
                      "operator(pg_catalog.=) 1; commit")
