@@ -737,12 +737,14 @@ typedef struct Expression
 } Expression;
 
 /*
- * An ExprState holds the arguments of the functions that it has begun, and what these keep for their call. So one that is
- * being evaluated, or whose evaluation failed, is not evaluated again, nor freed.
+ * An ExprState holds the arguments of the functions that it has begun, and what these keep for their call. So one whose row
+ * is still being judged is not evaluated again, nor freed, and one whose evaluation failed is not evaluated again.
  */
 typedef struct Compiled
 {
-	bool		is_used;
+	bool		is_used;		/* a row is being judged with it */
+	bool		is_evaluated;	/* or it failed */
+	struct Compiled *next;		/* of those that others took the place of while they were used */
 	MemoryContext memory;
 	ExprState  *state;
 	ExprContext *context;
@@ -750,6 +752,7 @@ typedef struct Compiled
 } Compiled;
 
 static HTAB *expressions = NULL;
+static Compiled *replaced = NULL;
 static uint64 expression_changes = 0;
 
 /* Those of this table, or all. */
@@ -875,6 +878,30 @@ resource_call(Relation table, const char *function_name, const char *check_name)
 								 COERCE_EXPLICIT_CALL);
 }
 
+/* What another one takes the place of. */
+static void
+free_expression(Compiled *old)
+{
+	Compiled  **place = &replaced;
+
+	if (old != NULL)
+	{
+		old->next = replaced;
+		replaced = old;
+	}
+	while (*place != NULL)
+	{
+		old = *place;
+		if (old->is_used)
+			place = &old->next;
+		else
+		{
+			*place = old->next;
+			MemoryContextDelete(old->memory);
+		}
+	}
+}
+
 static Compiled *
 expression_of(TriggerData *data)
 {
@@ -903,7 +930,8 @@ expression_of(TriggerData *data)
 		expression->is_valid = false;
 		expression->compiled = NULL;
 	}
-	if (expression->is_valid && expression->role == GetUserId() && !expression->compiled->is_used)
+	if (expression->is_valid && expression->role == GetUserId() && !expression->compiled->is_used &&
+		!expression->compiled->is_evaluated)
 		return expression->compiled;
 
 	if (data->tg_trigger->tgnargs != 2)
@@ -928,8 +956,7 @@ expression_of(TriggerData *data)
 	compiled->check_function = pstrdup(check_function);
 	MemoryContextSwitchTo(before);
 	MemoryContextSetParent(memory, CacheMemoryContext);
-	if (expression->compiled != NULL && !expression->compiled->is_used)
-		MemoryContextDelete(expression->compiled->memory);
+	free_expression(expression->compiled);
 	expression->compiled = compiled;
 	expression->role = GetUserId();
 	expression->is_valid = changes == expression_changes;
@@ -943,11 +970,11 @@ resource_of(Compiled *expression, TupleTableSlot *row)
 	TupleTableSlot *before = context->ecxt_scantuple;
 	NullableDatum result;
 
-	expression->is_used = true;
+	expression->is_evaluated = true;
 	context->ecxt_scantuple = row;
 	result.value = ExecEvalExpr(expression->state, context, &result.isnull);
 	context->ecxt_scantuple = before;
-	expression->is_used = false;
+	expression->is_evaluated = false;
 	return result;
 }
 
@@ -983,6 +1010,24 @@ is_same_resource(NullableDatum a, NullableDatum b)
 	return is_same(bytes_of(a.value), other.data, other.size);
 }
 
+static void
+check_row(Compiled *expression, TriggerData *data)
+{
+	NullableDatum before;
+	NullableDatum after;
+
+	if (!TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+	{
+		check(expression, resource_of(expression, data->tg_trigslot));
+		return;
+	}
+	after = resource_of(expression, data->tg_newslot);
+	before = resource_of(expression, data->tg_trigslot);
+	check(expression, after);
+	if (!is_same_resource(before, after))
+		check(expression, before);
+}
+
 /* check_rows(expression, check function): trigger, after each row. */
 PG_FUNCTION_INFO_V1(fenceguard_check_rows);
 Datum
@@ -990,23 +1035,21 @@ fenceguard_check_rows(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
 	Compiled   *expression;
-	NullableDatum before;
-	NullableDatum after;
 
 	if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(data->tg_event) || !TRIGGER_FIRED_FOR_ROW(data->tg_event))
 		ereport(ERROR, (errcode(ERRCODE_TRIGGERED_ACTION_EXCEPTION),
 						errmsg("fenceguard.check_rows() is a trigger after each row")));
 	expression = expression_of(data);
-	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+	expression->is_used = true;
+	PG_TRY();
 	{
-		after = resource_of(expression, data->tg_newslot);
-		before = resource_of(expression, data->tg_trigslot);
-		check(expression, after);
-		if (!is_same_resource(before, after))
-			check(expression, before);
+		check_row(expression, data);
 	}
-	else
-		check(expression, resource_of(expression, data->tg_trigslot));
+	PG_FINALLY();
+	{
+		expression->is_used = false;
+	}
+	PG_END_TRY();
 	return PointerGetDatum(NULL);
 }
 

@@ -21,6 +21,7 @@ STATE = """
   select resource, token, holder, sequence, closed, advanced_by, updated_at from fenceguard.fences order by 1;
   select floor from fenceguard.floor; select * from fenceguard.leases; select last_value, is_called from fenceguard.token;
   select relation, resource_expression, is_always, check_function, per_statement from fenceguard.protected order by 1"""
+FAILURES = int(os.environ.get("FENCEGUARD_FAILURES", "1000"))  # of each kind, in one session
 CREATE = "set client_min_messages = warning; create extension fenceguard"
 LEAVE = "select fenceguard.leave_extension();"
 
@@ -565,6 +566,48 @@ class Extension(unittest.TestCase):
             self.assertEqual(caught.exception.sqlstate, "40001")
             reader.run("rollback to s")
         old.run("commit")
+
+    def test_what_fails_leaves_no_memory_behind(self):
+        """In one session, each error again and again: of an expression, of its function, of each kind of refusal. Also where
+        an expression writes its own table, so that it is evaluated within itself."""
+        self.sql(f"{CREATE}; {TABLE}; {PROTECT}; {FENCES}; create table failing (id bigint primary key); create table within (id bigint);"
+                 "create table lost (id bigint); "
+                 "create function fails(bigint) returns text language plpgsql immutable as $$ begin raise 'no'; end $$;"
+                 "create function writes(id bigint) returns text language plpgsql as $$ begin "
+                 "  if id > 0 then insert into public.within values (id - 1); end if; return 'accounts/1'; end $$;"
+                 "select fenceguard.protect('failing', 'fails(id)'), fenceguard.protect('within', 'writes(id)'), "
+                 "fenceguard.protect('lost', $$ 'accounts/' || id $$);"
+                 "alter table lost rename id to other")
+        claims = '[{"resource": "accounts/1", "token": "%s", "holder": "a"}]'
+        errors = {
+            "P0001": "insert into failing values (1)", "ZF003": UNCLAIMED, "ZF003 ": "insert into account values (i, 1)",
+            "42703": "insert into lost values (1)",
+            "ZF001": "perform fenceguard.admit('accounts/1', 33, 'a')", "ZF002": "perform fenceguard.admit('accounts/1', 34, 'b')",
+            "ZF001 ": "perform fenceguard.confirm('accounts/1', 33, 'a')", "22023": "perform fenceguard.admit('a//b', 33, 'a')",
+            "ZF001  ": "update account set balance = 0 where id = 1 and fenceguard.admitted('accounts/1', 33, 'a')",
+            "ZF003  ": "insert into within values (2)",
+            "22023 ": "set local fenceguard.session_claims = 'none'; " + UNCLAIMED,
+            "ZF001    ": f"set local fenceguard.session_claims = '{claims % 33}'; " + UNCLAIMED,
+            "40001": f"set local fenceguard.session_claims = '{claims % 35}'; " + UNCLAIMED,
+            "00000": f"perform fenceguard.admit('accounts/1', 34, 'a'); insert into within values (2); raise sqlstate '00001'"}
+        for state, sql in errors.items():
+            with self.subTest(sql):
+                session = self.session()
+                if state != "00000":
+                    self.assertEqual(self.failure(session, sql), state.strip())
+                loop = ("do $do$ begin for i in 1 .. %d loop begin " + sql + "; exception when others then null; end; "
+                        "if mod(i, 50) = 0 then commit; end if; end loop; end $do$;")
+                size = "select sum(total_bytes) from pg_backend_memory_contexts;"
+                before = int(session.run(loop % 100 + size))
+                session.begin_run(loop % FAILURES + size)
+                after = int(session.wait(30 + FAILURES // 100))
+                self.assertLess(after - before, FAILURES * 100, (before, after))
+                session.close()
+
+    def failure(self, session, sql):
+        with self.assertRaises(SqlError) as caught:
+            session.run(f"do $do$ declare i bigint := 7; begin {sql}; end $do$")
+        return caught.exception.sqlstate
 
 
 if __name__ == "__main__":
