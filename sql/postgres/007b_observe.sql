@@ -33,7 +33,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       if tg_op operator(pg_catalog.<>) 'DELETE' then
         begin
           after := %1$s.fenceguard_resource_%2$s(%3$s);
-        exception when others then
+        exception when others or assert_failure then  -- not a cancel, which is for the whole statement
           failure := sqlstate;
         end;
         perform fenceguard.observe_row('%2$s', after, failure, false);
@@ -42,14 +42,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         failure := null;
         begin
           before := %1$s.fenceguard_resource_%2$s(%4$s);
-        exception when others then
+        exception when others or assert_failure then  -- not a cancel, which is for the whole statement
           failure := sqlstate;
         end;
         if after is not null and before operator(pg_catalog.=) after then return null; end if;
         perform fenceguard.observe_row('%2$s', before, failure, false);
       end if;
       return null;
-    exception when others then
+    exception when others or assert_failure then
       return null;
     end
   $f$, schema, id, (select string_agg('new.' || c, ', ') from unnest(columns) c),
