@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "adapters/postgres/connect.hpp"
 #include "adapters/postgres/fences/storage.hpp"
 #include "adapters/postgres/session.hpp"
 #include "guard/error.hpp"
@@ -83,6 +84,20 @@ std::vector<Host> hosts_in(LibpqWords& words) {
   return hosts;
 }
 
+// Every connection of a client's would be refused for it. A server that cannot be reached yet is asked by
+// each of them.
+void refuse_pooler(const postgres::Address& address) {
+  try {
+    if (!postgres::is_pooled(*postgres::connect(address))) return;
+  } catch (const Unavailable&) {
+    return;
+  }
+  throw InvalidInput(
+      "a pooler (PgBouncer) stands before --storage, and the data side connects to PostgreSQL itself: name "
+      "the "
+      "server, and put the pooler in front of this sidecar, in session mode; or give --listen none");
+}
+
 class PostgresStorage : public Storage, public ServedStorage {
  public:
   PostgresStorage(const Url& url, const StorageOptions& options)
@@ -94,6 +109,7 @@ class PostgresStorage : public Storage, public ServedStorage {
   TokenSource* own_source() override { return storage_->own_source(); }
   bool initialises_itself() const noexcept override { return storage_->initialises_itself(); }
   std::shared_ptr<DataService> data_service(const ServiceContext& context) override {
+    refuse_pooler(address_);
     PostgresOptions options;
     auto words = words_of(address_);
     options.hosts = hosts_in(words);

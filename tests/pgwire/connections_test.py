@@ -6,6 +6,7 @@ import select
 import shutil
 import signal
 import ssl
+import sys
 import unittest
 import urllib.parse
 
@@ -15,6 +16,9 @@ from certificates import Certificates
 from raw_client import RawClient
 from sidecar_case import SidecarTest
 from waiting import LIMIT_S, wait_until
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "postgres"))
+from pgbouncer import PgBouncer  # noqa: E402
 
 ONE = ("accounts/1", 34, "holder-1")
 
@@ -43,6 +47,15 @@ class ConnectionsTest(SidecarTest):
         self.assertIn("certificate verify failed",
                       self.refusal(sidecar, ONE, sslmode="verify-full", sslrootcert=certificates.file("stranger")))
         self.assertEqual(self.entries(), "a")
+
+    def test_pooler_between_is_refused_at_the_start(self):
+        bouncer = PgBouncer(self.postgres)
+        self.addCleanup(bouncer.remove)
+        pooled = bouncer.conninfo(self.database, "postgres")
+        refused = self.expect(2, "serve", "--storage", pooled, "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0")
+        self.assertRegex(refused.stderr, "a pooler .PgBouncer. stands before --storage.*--listen none")
+        control = self.serve("--storage", pooled, "--listen", "none")
+        self.assertEqual(control.call("GET", "/healthz").status, 200)
 
     def test_tls_of_newer_clients(self):
         """libpq 17 names its protocol (ALPN), and may begin with TLS without asking."""
