@@ -179,7 +179,7 @@ SQL SECURITY INVOKER
 BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   CALL require_own_limits();
-  SET bound = 1099511627776;  -- where the limit was lost
+  SET bound = 17592186044416;  -- where the limit was lost
   SELECT l.jump_max INTO bound FROM limits l;
   SET bound = LEAST(COALESCE(NULLIF(bound, 0), 9223372036854775807), COALESCE(NULLIF(jump_max, 0), 9223372036854775807));
   SELECT GREATEST(floor_token, COALESCE(MAX(c.last), 0)) INTO seen FROM counter c;

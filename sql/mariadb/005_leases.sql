@@ -387,7 +387,7 @@ BEGIN
     CALL draw_above(mark, number);
   ELSE
     CALL require_own_limits();
-    SET bound = 1099511627776;  -- where the limit was lost
+    SET bound = 17592186044416;  -- where the limit was lost
     SELECT l.jump_max INTO bound FROM limits l;
     SELECT c.last INTO present FROM counter c FOR UPDATE;
     IF bound > 0 AND mark > present AND mark - present > bound THEN

@@ -65,7 +65,7 @@ class Numbers(MadeUpNumbers, MariadbTest):
         # Another source's numbers pass with the owner's rights, and then are seen.
         source = ("lease", "acquire", "--source", "sqlite:far.db", "--storage")
         self.expect(0, *source, self.url, "--init", "--resource", "far")
-        self.expect(0, "lease", "raise", "--source", "sqlite:far.db", "--resource", "any", "--token", str(5 << 40), "--far")
+        self.expect(0, "lease", "raise", "--source", "sqlite:far.db", "--resource", "any", "--token", str(5 << 44), "--far")
         told = self.run_binary(*source, guard, "--resource", "v")
         self.assertEqual(told.returncode, 1, told)
         self.assertIn("fenceguard fence init", told.stderr)

@@ -75,12 +75,12 @@ class Users(ServerTest):
         self.assertIsNone(self.writer.run("select @fenceguard_claims")[0][0])
 
     ABSURD = 9223372036854775806
-    FAR = 1 << 40
+    FAR = 1 << 44
 
     def begin_at(self, last):
         """The namespace as new, with a counter that stands there."""
         for sql in ("delete from leases", "delete from rebases", f"update counter set last = {last}",
-                    "replace into limits values (1, 1099511627776)", "update namespace set floor_token = 0"):
+                    "replace into limits values (1, 17592186044416)", "update namespace set floor_token = 0"):
             self.sql(sql)
 
     def advance(self, resource, token, call="try_advance", rest=", 5, null"):

@@ -205,7 +205,7 @@ class Limits(ServerTest):
 
 
 ABSURD = 9223372036854775806
-FAR = 1 << 40
+FAR = 1 << 44
 
 
 class Numbers(ServerTest):
@@ -218,7 +218,7 @@ class Numbers(ServerTest):
 
     def setUp(self):
         super().setUp()
-        self.sql("select setval('fenceguard.token', 1000); update fenceguard.limits set jump_max = 1099511627776")
+        self.sql("select setval('fenceguard.token', 1000); update fenceguard.limits set jump_max = 17592186044416")
 
     def advance(self, resource, token, user="client", rest=""):
         return self.sql(f"select verdict from fenceguard.try_advance('{resource}', {token}, 'h'{rest})", user)
