@@ -17,6 +17,7 @@ namespace fenceguard::redis {
 namespace {
 
 constexpr int attempts_max = 8;
+constexpr std::size_t lost_max = 64;
 constexpr std::chrono::milliseconds first_pause{2};  // doubled with each attempt
 
 // A reply by which a server says that it ran nothing, and which is not the end of it.
@@ -109,6 +110,7 @@ Client::Link& Client::link(const Endpoint& server) {
   const auto found = links_.find(server);
   if (found != links_.end()) {
     if (found->second.connection.is_usable()) return found->second;
+    note_lost(server, found->second.connection);
     links_.erase(found);
   }
   Connection connection{address_.at(server)};
@@ -116,6 +118,47 @@ Client::Link& Client::link(const Endpoint& server) {
   if (connection.server().is_cluster != is_cluster_)
     throw Unavailable(fmt::format("{} is another kind of server than before", to_string(server)));
   return links_.emplace(server, Link{std::move(connection), {}}).first->second;
+}
+
+// Of a client that nobody asks to settle, as many as need not be counted.
+void Client::note_lost(const Endpoint& server, const Connection& connection) {
+  if (!connection.lost_at()) return;
+  if (lost_.size() == lost_max) lost_.erase(lost_.begin());
+  lost_.push_back({server, connection.server(), *connection.lost_at()});
+}
+
+std::string Client::end_at_server(const Lost& lost) {
+  if (lost.connection.id.empty()) return "the server did not tell its number (CLIENT INFO)";
+  // By number and address: after a restart of the server another connection may have the number.
+  const std::string_view words[] = {"CLIENT",           "KILL", "ID",
+                                    lost.connection.id, "ADDR", lost.connection.address};
+  try {
+    for (;;) {
+      const auto reply = link(lost.server).connection.call(words);
+      if (reply.is_error()) return reply.text;
+      if (reply.integer == 0) return {};
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void Client::settle_lost(std::chrono::milliseconds settle) {
+  for (auto found = links_.begin(); found != links_.end();) {
+    note_lost(found->first, found->second.connection);
+    found = found->second.connection.lost_at() ? links_.erase(found) : std::next(found);
+  }
+  while (!lost_.empty()) {
+    const auto lost = lost_.back();
+    const auto left =
+        std::chrono::ceil<std::chrono::seconds>(lost.at + settle - std::chrono::steady_clock::now());
+    if (const auto why = left.count() > 0 ? end_at_server(lost) : std::string{}; !why.empty())
+      throw Unavailable(
+          fmt::format("an earlier call may still take effect, and its connection to {} could not be ended "
+                      "there: {}; nothing was written, try again, at the latest in {} s",
+                      to_string(lost.server), why, left.count()));
+    std::erase_if(lost_, [&](const Lost& one) { return one.at == lost.at && one.server == lost.server; });
+  }
 }
 
 Endpoint Client::server_of(std::string_view key) {

@@ -10,6 +10,7 @@
 //
 // Not thread-safe.
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -76,6 +77,11 @@ class Client {
   // sent again after one that is unknown, is Unavailable.
   [[nodiscard]] std::vector<Outcome<Reply>> run_all(std::span<const Run> runs);
 
+  // Has the servers end the connections on which a call ended in OutcomeUnknown, so that it takes effect no
+  // more, or did. Throws Unavailable while that is not certain: until a server was asked and permits it
+  // (CLIENT KILL), or the settle time has passed since.
+  void settle_lost(std::chrono::milliseconds settle);
+
   // The connection to the server of key, for what must be said on one connection (WAIT, SUBSCRIBE).
   [[nodiscard]] Connection& connection(std::string_view key);
 
@@ -88,11 +94,20 @@ class Client {
     std::set<std::string_view> scripts;  // the hashes of those that it was sent
   };
   struct Batch;
+  // A connection that is gone here, and perhaps not there.
+  struct Lost {
+    Endpoint server;
+    Connection::Server connection;
+    std::chrono::steady_clock::time_point at;
+  };
 
   void open();
   void learn_slots(const Endpoint& from, Connection& connection);
   void learn_slots_again();
   [[nodiscard]] Link& link(const Endpoint& server);
+  void note_lost(const Endpoint& server, const Connection& connection);
+  // Why it is not certain that its server has ended it; empty: it has.
+  [[nodiscard]] std::string end_at_server(const Lost& lost);
   [[nodiscard]] Endpoint server_of(std::string_view key);
   void require_one_slot(const Run& run) const;
   [[nodiscard]] Reply run_at(Link& link, const Run& run, bool is_asked);
@@ -106,6 +121,7 @@ class Client {
   Keys keys_;
   bool is_cluster_ = false;
   std::map<Endpoint, Link> links_;
+  std::vector<Lost> lost_;
   SlotMap slots_;
   std::shared_ptr<CommandTable> commands_;
 };

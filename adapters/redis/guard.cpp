@@ -43,8 +43,10 @@ bool is_of_some(const Reply& reply) {
 
 }  // namespace
 
-Guard::Guard(Client& client, std::int64_t jump_max) : client_{client}, jump_max_{jump_max} {
+Guard::Guard(Client& client, std::int64_t jump_max, std::chrono::milliseconds settle)
+    : client_{client}, jump_max_{jump_max}, settle_{settle} {
   if (jump_max < 0) throw InvalidInput(fmt::format("a jump bound is 0 (none) or more, not {}", jump_max));
+  if (settle.count() < 0) throw InvalidInput("a settle time is 0 or more");
 }
 
 GuardedCall Guard::prepare(const Claim& claim, std::span<const Command> commands, std::size_t place) {
@@ -69,6 +71,7 @@ GuardedCall Guard::prepare(const Claim& claim, std::span<const Command> commands
 }
 
 Written Guard::apply(GuardedCall call) {
+  client_.settle_lost(settle_);
   const auto run = call.run(client_, jump_max_);
   return std::move(call.outcomes(client_.run(run)).front()).value_or_raise();
 }
@@ -138,6 +141,7 @@ std::vector<Outcome<Written>> Guard::pipeline(std::span<const Write> writes) {
       outcomes[i] = current_fault();
     }
   }
+  client_.settle_lost(settle_);
   std::vector<Run> runs;
   runs.reserve(calls.size());
   for (auto& call : calls) runs.push_back(call.run(client_, jump_max_));

@@ -13,8 +13,13 @@
 // record: there a new resource starts without a floor. While a slot is moved, a call that names a key which
 // does not exist yet is unavailable, because no server can tell then where it would be. See docs/redis.md.
 //
+// After an OutcomeUnknown the next call first has the server end the lost connection (CLIENT KILL), so that
+// what was sent on it cannot take effect behind it; where the user may not do that, it is Unavailable until
+// the settle time has passed. That holds for as long as the client lives, and in this process alone.
+//
 // Thread safety: that of the client.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,8 +37,10 @@ class GuardedCall;
 class Guard : public fenceguard::Guard {
  public:
   // REQUIRES: the client outlives the guard. jump_max: see is_implausible(); 0: no bound.
-  // Throws InvalidInput for a negative one.
-  explicit Guard(Client& client, std::int64_t jump_max = 0);
+  // settle: for so long what ended in OutcomeUnknown may take effect where its connection cannot be ended at
+  // the server. Throws InvalidInput for a negative one.
+  explicit Guard(Client& client, std::int64_t jump_max = 0,
+                 std::chrono::milliseconds settle = std::chrono::seconds{30});
 
   // One round trip. As durable as the server makes it (appendfsync).
   [[nodiscard]] Ruling advance(const Claim& claim) override;
@@ -75,6 +82,7 @@ class Guard : public fenceguard::Guard {
 
   Client& client_;
   const std::int64_t jump_max_;
+  const std::chrono::milliseconds settle_;
 };
 
 }  // namespace fenceguard::redis

@@ -196,7 +196,8 @@ std::vector<Setting> serve_settings() {
        "own"},
       {"threads", number, "N", "0", "event loops; 0: one for each core"},
       {"settle", duration, "TIME", "30s",
-       "http: storage: for so long a resource stays closed after a write whose end was not seen"},
+       "http: storage: for so long a resource stays closed after a write whose end was not seen; redis: "
+       "storage: for so long what was sent on a lost connection may take effect where Redis cannot end it"},
       {"settled", flag, "", "",
        "http: storage: a state that is new does not wait for the settle time: nothing that a guard forwarded "
        "before is under way any more"},

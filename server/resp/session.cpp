@@ -40,7 +40,10 @@ Session::Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> sh
   place_.lane = static_cast<std::size_t>(number_) % Upstreams::lanes;
 }
 
-Session::~Session() = default;
+// Connections to Redis have it for as long as anything that it sent may take effect.
+Session::~Session() {
+  if (!unsettled_.empty()) shared_->unsettled.remove(unsettled_);
+}
 
 void Session::start() {
   try {
@@ -62,9 +65,7 @@ void Session::decline() {
 
 void Session::finish() {
   if (std::exchange(is_over_, true)) return;
-  if (own_) own_->close();
-  if (spare_) spare_->close();
-  leave_own_lane();
+  close_links();
   if (shared_->context.tls && !connection_.is_cut()) connection_.transport().shutdown_send();
   connection_.transport().close();
   connection_.loop().in_flight.fetch_sub(static_cast<std::int64_t>(std::exchange(counted_, 0)));

@@ -56,6 +56,9 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   void close(Channel channel) override;
   void bind(const Identity& identity, int database) override;
   void learn_command(std::string_view name) override;
+  [[nodiscard]] bool is_unsettled(int database, const Claim& claim) const override {
+    return shared_->unsettled.contains(database, claim);
+  }
   void sleep(int ms) override;
   [[nodiscard]] std::string server_version() const override { return upstreams_->version(); }
   [[nodiscard]] std::int64_t connection_number() const override { return number_; }
@@ -71,6 +74,10 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   // LinkUser
   void link_replied(Channel channel, std::string_view reply, net::SteadyTime sent_at) override;
   void link_lost(Channel channel, bool was_sent, std::string_view why) override;
+  [[nodiscard]] bool awaits_judged_write(Channel channel) const override {
+    return relay_.awaits_judged_write(channel);
+  }
+  void link_settling(Channel channel) override { is_settling_ = is_settling_ || channel == Channel::shared; }
 
   [[nodiscard]] net::Task<void> run();
   [[nodiscard]] net::Task<bool> begin();
@@ -104,8 +111,8 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   [[nodiscard]] bool has_own_lane() const noexcept { return bound_place_.lane >= Upstreams::lanes; }
   // Whether so much goes on the shared connection now; if not, it is held until what was sent is answered.
   [[nodiscard]] bool may_share(std::size_t bytes) noexcept;
-  // Nobody is told of what is under way in it.
   void leave_own_lane();
+  void close_links();
   [[nodiscard]] bool ends_awaited() noexcept;
   void send_held();
   template <class Request>
@@ -133,6 +140,8 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   std::size_t counted_ = 0;    // in the loop's in_flight
   bool is_sending_ = false, is_scheduled_ = false, is_pumping_ = false;
   bool is_sending_held_ = false;
+  bool is_settling_ = false;  // what is awaited on the shared connection is lost, and not told yet
+  std::vector<UnsettledClaims::Key> unsettled_;
   bool is_ending_ = false, is_draining_ = false, is_over_ = false;
   bool fills_up_ = false;  // the last read took all the room there was
 };

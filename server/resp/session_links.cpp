@@ -34,6 +34,8 @@ void Session::prepare(Channel channel, int slot, bool stays) {
 }
 
 bool Session::may_share(std::size_t bytes) noexcept {
+  // Told of what was lost it may be that the next comes after it.
+  if (is_settling_ && awaited_ > 0) return false;
   if (!held_.empty() && !is_sending_held_) return false;
   if (bytes <= shared_request_bytes_max || has_own_lane()) return true;
   // Replies of two connections would not come in the order of their requests.
@@ -42,12 +44,30 @@ bool Session::may_share(std::size_t bytes) noexcept {
   return true;
 }
 
+// A write that is under way in one may take effect all the same, and is awaited.
+void Session::close_links() {
+  try {
+    std::vector<UnsettledClaims::Key> keys;
+    for (const auto& held : relay_.awaited_claims())
+      keys.emplace_back(relay_.database(), held->claim.resource.name(), held->claim.token.value());
+    if (!keys.empty()) shared_->unsettled.add(keys);
+    unsettled_ = std::move(keys);
+  } catch (const std::bad_alloc&) {
+    // A later write of this client is not kept from overtaking it.
+  }
+  for (const auto& [channel, link] : {std::pair{Channel::own, own_}, std::pair{Channel::spare, spare_}})
+    if (link) relay_.awaits_judged_write(channel) ? link->fail("its client is gone") : link->close();
+  leave_own_lane();
+}
+
 void Session::leave_own_lane() {
   if (has_own_lane()) upstreams_->drop(bound_place_.lane);
 }
 
 // Where slots move meanwhile they may be for several servers: one after the other then.
 void Session::send_held() {
+  if (is_settling_ && awaited_ > 0) return;
+  is_settling_ = false;
   is_sending_held_ = true;
   while (!held_.empty() && (awaited_ == 0 || (has_own_lane() && !is_cluster()))) {
     const auto send = std::move(held_.front());

@@ -5,7 +5,8 @@ namespace fenceguard::resp {
 std::shared_ptr<Upstreams> Shared::upstreams_of(net::Loop& loop) {
   const std::lock_guard lock{mutex_};
   auto& found = upstreams_[&loop];
-  if (!found) found = std::make_shared<Upstreams>(loop, options.address, options.relay.commands);
+  if (!found)
+    found = std::make_shared<Upstreams>(loop, options.address, options.relay.commands, options.upstreams);
   return found;
 }
 

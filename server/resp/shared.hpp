@@ -14,6 +14,7 @@
 #include "adapters/redis/address.hpp"
 #include "server/data/data_service.hpp"
 #include "server/resp/relay/relay_options.hpp"
+#include "server/resp/unsettled_claims.hpp"
 #include "server/resp/upstream/upstreams.hpp"
 #include "server/resp/wire/request_reader.hpp"
 
@@ -25,6 +26,7 @@ struct RespOptions {
   RelayOptions relay{};
   RequestLimits requests{};
   std::size_t output_bytes_max = std::size_t{1} << 30;  // that wait for one client
+  UpstreamLimits upstreams{};
 };
 
 class Shared {
@@ -40,6 +42,7 @@ class Shared {
 
   const ServiceContext context;
   const RespOptions options;
+  UnsettledClaims unsettled;
 
  private:
   std::atomic<std::int64_t> numbers_{0};

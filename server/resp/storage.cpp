@@ -15,7 +15,8 @@ class RespStorage : public Storage, public ServedStorage {
       : storage_{redis::open_storage(url, options)},
         address_{redis::address_beside_source(url)},
         lock_pattern_{url.parameter("lock_key").value_or("")},
-        jump_max_{options.jump_max} {
+        jump_max_{options.jump_max},
+        settle_{options.lane.settle} {
     // It may not have come to open a source, which looks at the pattern.
     (void)redis::LockKey{redis::Keys{address_.prefix}, lock_pattern_, false};
   }
@@ -40,6 +41,7 @@ class RespStorage : public Storage, public ServedStorage {
     relay.lends_identity = !address_.user.empty() || !address_.password.empty();
     relay.data_password = context.password;
     options.requests.bytes_max = context.limits.body_bytes_max;
+    options.upstreams.settle = settle_;
     return std::make_shared<RespService>(context, std::move(options));
   }
 
@@ -48,6 +50,7 @@ class RespStorage : public Storage, public ServedStorage {
   const redis::Address address_;
   const std::string lock_pattern_;
   const std::int64_t jump_max_;
+  const std::chrono::milliseconds settle_;
 };
 
 }  // namespace

@@ -63,14 +63,25 @@ class FaultProxy(Listener):
         self.to_port = to_port
         self._change = change
         self._is_frozen = threading.Event()
+        self._clients = {}
+        self._over = []  # connections of which nothing more is passed on to the server
         self._numbers = iter(range(1 << 30))
         super().__init__(self._connect, host)
 
     def freeze(self):
         self._is_frozen.set()
 
+    def leave(self, connection):
+        """Ends it towards its client alone: what came from there is still passed on."""
+        self._clients[connection].shutdown(socket.SHUT_RDWR)
+
+    def carried(self, connection):
+        """Whether all that came for the server on it has been passed on, and its end."""
+        return connection in self._over
+
     def _connect(self, client):
         number = next(self._numbers)
+        self._clients[number] = client
         try:
             server = socket.create_connection((LOCAL, self.to_port))
         except OSError:
@@ -100,6 +111,8 @@ class FaultProxy(Listener):
                 link.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+        if to_server:
+            self._over.append(number)
 
 
 class CuttingProxy(FaultProxy):

@@ -19,6 +19,7 @@ Proxy::~Proxy() {
   thread_.request_stop();
   thread_.join();
   for (const auto& pair : pairs_) close_both(pair);
+  for (const auto& [server, piece] : late_) close(server);
 }
 
 void Proxy::set(Way way) {
@@ -27,6 +28,19 @@ void Proxy::set(Way way) {
   // What is read after the next turn's count is the new way.
   const auto turn = turn_.load();
   while (turn_.load() == turn) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+}
+
+void Proxy::keep(const Pair& pair, std::string_view piece) {
+  const std::lock_guard lock{late_mutex_};
+  late_.emplace_back(dup(pair.server), piece);
+}
+
+void Proxy::arrive() {
+  const std::lock_guard lock{late_mutex_};
+  for (const auto& [server, piece] : std::exchange(late_, {})) {
+    (void)send(server, piece.data(), piece.size(), MSG_NOSIGNAL);
+    close(server);
+  }
 }
 
 void Proxy::close_both(const Pair& pair) {
@@ -60,6 +74,10 @@ bool Proxy::pass(const Pair& pair, Direction direction) {
   if (size <= 0) return false;
   const auto all = static_cast<std::size_t>(size);
   const auto answer = filter_ ? filter_(pair.number, direction, {buffer, all}) : all;
+  if (answer == late) {
+    keep(pair, {buffer, all});
+    return false;
+  }
   const auto allowed = std::min(answer, all);
   std::size_t sent = 0;
   while (sent < allowed) {

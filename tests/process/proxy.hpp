@@ -7,8 +7,11 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/process/loopback.hpp"
@@ -24,6 +27,8 @@ class Proxy {
   using Filter = std::function<std::size_t(std::size_t connection, Direction, std::string_view piece)>;
 
   static constexpr std::size_t all_and_cut = ~std::size_t{0};
+  // The connection is cut towards its client, and the piece is on its way until arrive().
+  static constexpr std::size_t late = all_and_cut - 1;
 
   static constexpr std::size_t buffer_bytes = 16'384;
 
@@ -43,6 +48,8 @@ class Proxy {
   enum class Way { open, closed, silent };
   // Returns once nothing is done in the old way any more; from the filter at once.
   void set(Way way);
+  // What is late is sent to the server.
+  void arrive();
 
  private:
   struct Pair {
@@ -55,6 +62,7 @@ class Proxy {
   void accept_one();
   [[nodiscard]] bool pass(const Pair& pair, Direction direction);
   static void close_both(const Pair& pair);
+  void keep(const Pair& pair, std::string_view piece);
 
   const int server_port_;
   const Filter filter_;
@@ -64,6 +72,8 @@ class Proxy {
   std::atomic<std::size_t> turn_{0};  // of run()
   std::atomic<std::size_t> accepted_{0};
   std::vector<Pair> pairs_;  // of the thread
+  std::mutex late_mutex_;
+  std::vector<std::pair<int, std::string>> late_;  // connections to the server, and what they are sent
   std::jthread thread_;
 };
 

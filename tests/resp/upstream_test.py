@@ -119,6 +119,93 @@ class Failing(RespTest):
             self.assertGreater(time.monotonic() - begin, 6)
 
 
+class Late(RespTest):
+    """What was sent on a connection that was lost arrives later, and must not take effect behind a later write of its claim."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.own_server()
+        self.initialise(self.server)
+        self.begin()
+
+    def begin(self):
+        held, is_released = [], threading.Event()
+
+        def hold(connection, to_server, piece):
+            if to_server and b"late write" in piece:
+                held.append(connection)
+                is_released.wait(LIMIT_S)
+            return piece
+
+        self.held, self.is_released = held, is_released
+        self.proxy = FaultProxy(self.server.port, hold)
+        self.addCleanup(self.proxy.close)
+        self.addCleanup(is_released.set)
+
+    def lagging(self, *arguments, user=""):
+        return self.sidecar(*arguments, url=f"redis://{user}127.0.0.1:{self.proxy.port}/0?timeout=20s", threads=2)
+
+    def send_late(self, client, *commands):
+        client.send(*commands)
+        wait_until(lambda: self.held, what="the write on its way")
+
+    def lose(self):
+        """The sidecar's side of the connection; what was sent on it is on its way."""
+        self.proxy.leave(self.held[0])
+
+    def arrive(self):
+        self.is_released.set()
+        wait_until(lambda: self.proxy.carried(self.held[0]), what="what was on its way")
+        self.assertEqual(self.server.cli("PING"), "PONG")
+
+    def test_a_later_write_of_the_claim_stays(self):
+        """A run, a transaction, and what only a transaction can do."""
+        for late in ([("SET", "r", "late write")], [("MULTI",), ("SET", "r", "late write"), ("EXEC",)],
+                     [("BITFIELD", "{r}:late write", "SET", "u8", 0, 1)]):
+            with self.subTest(late=late):
+                self.server.cli("DEL", "r", "{r}:late write")
+                self.begin()
+                client = self.claimed(self.lagging(), "r", 5)
+                self.send_late(client, *late, ("GET", "r"))
+                self.lose()
+                self.assertFailure([client.read() for _ in range(len(late) + 1)][-2], "UNKNOWN ")
+                self.assertEqual(client.call("SET", "r", "newer"), "OK")
+                self.arrive()
+                self.assertEqual(self.server.cli("GET", "r"), "newer")
+                self.assertEqual(self.server.cli("EXISTS", "{r}:late write"), 0)
+
+    def test_nor_one_of_a_client_that_gave_up_and_came_back(self):
+        """Its connection to the sidecar is closed first; those that it has then are on other loops, or lanes."""
+        guard = self.lagging()
+        gone = self.claimed(guard, "r", 5)
+        self.send_late(gone, ("SET", "r", "late write"))
+        gone.close()
+        again = [self.client(guard) for _ in range(4)]
+        for client in again:
+            client.send(("FENCED", "r", 5, "h", "SET", "r", "newer"))
+        self.lose()
+        answers = [client.read() for client in again]
+        self.assertIn("OK", answers)
+        self.arrive()
+        self.assertEqual(self.server.cli("GET", "r"), "newer", answers)
+
+    def test_where_no_connection_may_be_ended_the_settle_time_is_waited_for(self):
+        """Others go on meanwhile, and so does the next holder."""
+        self.server.cli("ACL", "SETUSER", "app", "on", ">p", "~*", "+@all", "-client|kill")
+        guard = self.lagging("--settle", "3s", user="app:p@")
+        client, next_holder, other = self.claimed(guard, "r", 5), self.client(guard), self.claimed(guard, "other", 5)
+        self.send_late(client, ("SET", "r", "late write"))
+        begin = time.monotonic()
+        self.lose()
+        self.assertEqual(other.call("SET", "other", 1), "OK")
+        self.assertEqual(next_holder.call("FENCE", "r", 6, "i"), "OK")
+        self.assertEqual(next_holder.call("SET", "r", "newer"), "OK")
+        self.assertFailure(client.read(), "UNKNOWN ")
+        self.assertGreaterEqual(time.monotonic() - begin, 3)
+        self.arrive()
+        self.assertEqual(self.server.cli("GET", "r"), "newer")
+
+
 class Large(RespTest):
     """Requests of more than 1 MiB, which a server may refuse by ending the connection."""
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "adapters/redis/client.hpp"
+#include "adapters/redis/wire/client_list.hpp"
 #include "adapters/redis/wire/errors.hpp"
 #include "guard/support/percent.hpp"
 
@@ -19,18 +20,6 @@ constexpr std::string_view what_is_known =
     "which "
     "connections";
 constexpr std::chrono::milliseconds between_looks{10};
-
-// The value of 'field=' in a line of CLIENT LIST, whose values hold no blanks.
-std::string_view value_of(std::string_view line, std::string_view field) {
-  while (!line.empty()) {
-    const auto end = std::min(line.find(' '), line.size());
-    const auto part = line.substr(0, end);
-    if (part.starts_with(field) && part.substr(field.size()).starts_with('='))
-      return part.substr(field.size() + 1);
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return {};
-}
 
 Reply call(Connection& connection, std::initializer_list<std::string_view> words) {
   const std::vector<std::string_view> arguments{words};
@@ -59,26 +48,26 @@ ClientFilter ClientFilter::parse(std::string_view text) {
 bool ClientFilter::matches(std::string_view line, const Resource& resource, Token old_token) const {
   switch (by_) {
     case By::name:
-      return is_of_user(line) && matches_name(value_of(line, "name"), &resource, old_token);
+      return is_of_user(line) && matches_name(client_field(line, "name"), &resource, old_token);
     case By::user:
       return is_of_user(line);
     case By::address:
       break;
   }
-  const auto address = value_of(line, "addr");
+  const auto address = client_field(line, "addr");
   return address == value_ || address.substr(0, address.rfind(':')) == value_;
 }
 
 bool ClientFilter::may_match(std::string_view line) const {
   // Links of replication run no commands of a holder's.
   if (by_ != By::name || !is_of_user(line) ||
-      value_of(line, "flags").find_first_of("MS") != std::string::npos)
+      client_field(line, "flags").find_first_of("MS") != std::string::npos)
     return false;
-  return !matches_name(value_of(line, "name"), nullptr, Token{std::numeric_limits<std::int64_t>::max()});
+  return !matches_name(client_field(line, "name"), nullptr, Token{std::numeric_limits<std::int64_t>::max()});
 }
 
 bool ClientFilter::is_of_user(std::string_view line) const {
-  return user_.empty() || value_of(line, "user") == user_;
+  return user_.empty() || client_field(line, "user") == user_;
 }
 
 bool ClientFilter::matches_name(std::string_view name, const Resource* resource, Token old_token) const {
@@ -124,7 +113,7 @@ int kill_clients(const Url& url, const ClientFilter& filter, const Resource& res
       const auto end = std::min(rest.find('\n'), rest.size());
       const auto line = rest.substr(0, end);
       rest.remove_prefix(std::min(end + 1, rest.size()));
-      const auto id = value_of(line, "id");
+      const auto id = client_field(line, "id");
       if (id.empty() || id == own) continue;
       if (filter.may_match(line)) ++unknown;
       if (!filter.matches(line, resource, old_token)) continue;

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "adapters/redis/wire/client_list.hpp"
 #include "guard/error.hpp"
 #include "guard/support/look_up.hpp"
 #include "guard/support/read_only_call.hpp"
@@ -123,7 +124,11 @@ void Connection::greet(const Address& address) {
   greetings.push_back({"HELLO", "2"});
   const auto database = std::to_string(address.database);
   if (address.database != 0) greetings.push_back({"SELECT", database});
-  const auto replies = call_all(greetings);
+  // What its end is asked for by, should it be lost; a user may lack the right.
+  greetings.push_back({"CLIENT", "INFO"});
+  auto replies = call_all(greetings);
+  const auto info = std::move(replies.back());
+  replies.pop_back();
   for (const auto& reply : replies) {
     if (!reply.is_error()) continue;
     // The server's own words; it does not repeat the password.
@@ -140,7 +145,10 @@ void Connection::greet(const Address& address) {
   if (std::atoi(version.c_str()) < version_min)
     throw Unavailable(
         fmt::format("Redis at {} is {}; fenceguard needs {}.0 or later", shown_, version, version_min));
-  server_ = {version, mode == "cluster", value_of(hello, "role") != "master"};
+  server_ = {version, mode == "cluster", value_of(hello, "role") != "master", {}, {}};
+  if (info.is_error()) return;
+  server_.id = client_field(info.text, "id");
+  server_.address = client_field(info.text, "addr");
 }
 
 void Connection::set_timeout(std::chrono::milliseconds limit) {
@@ -205,7 +213,10 @@ void Connection::fail(bool was_sent) {
   if (context_->err == 0) context_->err = REDIS_ERR_OTHER;
   const std::string reason = is_timeout ? "it did not answer in time" : context_->errstr;
   const auto sentence = fmt::format("Redis at {}: {}", shown_, reason);
-  if (was_sent) throw OutcomeUnknown(sentence);
+  if (was_sent) {
+    lost_at_ = std::chrono::steady_clock::now();
+    throw OutcomeUnknown(sentence);
+  }
   throw Unavailable(sentence);
 }
 

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,7 +42,11 @@ class Connection {
     std::string version;      // '7.0.15'
     bool is_cluster = false;  // one node of a Redis Cluster
     bool is_replica = false;
+    // The connection's number and address, as the server has them; empty: it did not say.
+    std::string id, address;
   };
+  // When a call was sent and its answer not seen.
+  using LostAt = std::optional<std::chrono::steady_clock::time_point>;
 
   // Connects to the address's first endpoint. Throws Unavailable, PasswordRequired among others, with a
   // sentence that says what to do and never holds the password.
@@ -52,6 +57,8 @@ class Connection {
 
   [[nodiscard]] const Server& server() const noexcept { return server_; }
   [[nodiscard]] int socket() const noexcept;
+  // Nothing where no call ended in OutcomeUnknown.
+  [[nodiscard]] LostAt lost_at() const noexcept { return lost_at_; }
 
   // One command, its arguments as they are.
   [[nodiscard]] Reply call(Arguments arguments);
@@ -87,6 +94,7 @@ class Connection {
   std::size_t outstanding_ = 0;  // commands queued or sent and not answered
   std::string encoded_;          // kept for its memory alone
   std::chrono::steady_clock::time_point answered_at_{};
+  LostAt lost_at_;
 };
 
 }  // namespace fenceguard::redis

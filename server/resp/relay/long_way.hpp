@@ -50,6 +50,10 @@ class LongWay {
 
   [[nodiscard]] bool is_running() const noexcept { return stage_ != Stage::idle; }
   [[nodiscard]] Channel channel() const noexcept { return channel_; }
+  // Judged commands that write were sent, and not answered.
+  [[nodiscard]] bool may_take_effect() const noexcept {
+    return stage_ == Stage::applying && work_.writes && !work_.claims.empty();
+  }
   void begin(Work work, Channel channel, std::function<void(const Claim&)> raised);
 
   // A reply on its channel. True: it is over, see result().

@@ -51,6 +51,17 @@ OwedReply* OwedReplies::awaited() noexcept {
   return found == owed_.end() ? nullptr : &*found;
 }
 
+bool OwedReplies::awaits_judged_write() const noexcept {
+  return std::ranges::any_of(owed_, &OwedReply::is_awaited_write);
+}
+
+std::vector<HeldClaimPtr> OwedReplies::awaited_claims() const {
+  std::vector<HeldClaimPtr> claims;
+  for (const auto& reply : owed_)
+    if (reply.is_awaited_write()) claims.push_back(reply.run.claim());
+  return claims;
+}
+
 void OwedReplies::settle(OwedReply& reply, std::string_view bytes) {
   bytes_ -= reply.bytes;
   if (&reply == &owed_.front()) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/resp/relay/guarded_run.hpp"
 #include "server/resp/relay/port.hpp"
@@ -34,6 +35,10 @@ struct OwedReply {
   std::string
       text{};  // the answer, once known; of what passed, the request, where it may have to be repeated
   std::size_t bytes = 0;  // of the request, or of the answer once known
+
+  [[nodiscard]] bool is_awaited_write() const noexcept {
+    return state == State::awaited && kind == Kind::run && writes;
+  }
 };
 
 class OwedReplies {
@@ -54,6 +59,9 @@ class OwedReplies {
 
   [[nodiscard]] bool empty() const noexcept { return owed_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return owed_.size(); }
+  // Runs that write were sent, and not answered; and their claims.
+  [[nodiscard]] bool awaits_judged_write() const noexcept;
+  [[nodiscard]] std::vector<HeldClaimPtr> awaited_claims() const;
   // Something is to be sent again: nothing else may be sent meanwhile.
   [[nodiscard]] bool is_repeating() const noexcept { return not_run_ > 0 || is_repeat_awaited_; }
   // Of requests and answers in memory, and of what is to come, were every reply as large as the last ones.

@@ -57,6 +57,8 @@ class RelayPort {
   virtual void bind(const Identity& identity, int database) = 0;
   // Has Redis asked what it calls by this name; Relay::learned() is told when that was done.
   virtual void learn_command(std::string_view name) = 0;
+  // A write under this claim is under way whose client is gone.
+  [[nodiscard]] virtual bool is_unsettled(int /*database*/, const Claim& /*claim*/) const { return false; }
   // Relay::woken() is called so much later.
   virtual void sleep(int ms) = 0;
 

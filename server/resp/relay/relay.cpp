@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view keys_move =
     "TRYAGAIN the cluster moves these keys just now; nothing was done, try again";
 constexpr int moves_max = 6;
+constexpr int settle_look_ms = 10;
 
 // The first line of a request of HTTP, or one of its fields: what a web page has its browser send here. Redis
 // ends such a connection as well.
@@ -55,6 +56,18 @@ bool Relay::is_held() const noexcept {
 
 std::size_t Relay::owed() const noexcept {
   return owed_.size() + (is_waiting_ && owed_.empty() ? 1 : 0);
+}
+
+bool Relay::awaits_judged_write(Channel channel) const noexcept {
+  if (channel == Channel::shared) return owed_.awaits_judged_write();
+  return long_way_.channel() == channel && long_way_.may_take_effect();
+}
+
+std::vector<HeldClaimPtr> Relay::awaited_claims() const {
+  auto claims = owed_.awaited_claims();
+  if (long_way_.may_take_effect())
+    claims.insert(claims.end(), long_way_.work().claims.begin(), long_way_.work().claims.end());
+  return claims;
 }
 
 void Relay::hold(std::vector<Claim> claims) {
@@ -154,6 +167,7 @@ bool Relay::take_write(const Facts& facts, const Request& request, bool is_scrip
 
 bool Relay::take_judged(const Facts& facts, const Request& request, std::vector<HeldClaimPtr> claims,
                         bool is_script) {
+  if (!are_settled(claims)) return false;
   if (!is_script && claims.size() == 1 && GuardedRun::can_take(facts, request.words)) {
     if (!may_send(slot_)) return false;
     if (run_.empty() || run_.claim() != claims.front() || !run_.take(facts, request.words, keys_)) {
@@ -313,6 +327,15 @@ bool Relay::is_quiet() {
   return !wants_quiet_;
 }
 
+bool Relay::are_settled(const std::vector<HeldClaimPtr>& claims) {
+  is_settling_ = std::ranges::any_of(
+      claims, [&](const auto& held) { return port_.is_unsettled(login_.database(), held->claim); });
+  if (!is_settling_) return true;
+  is_waiting_ = true;
+  port_.sleep(settle_look_ms);
+  return false;
+}
+
 void Relay::replied(Channel channel, std::string_view reply) {
   if (channel == Channel::shared) {
     owed_.replied(reply);
@@ -411,6 +434,7 @@ void Relay::learned() {
 
 void Relay::woken() {
   owed_.woken();
+  if (std::exchange(is_settling_, false)) is_waiting_ = false;
   if (std::exchange(is_long_way_moved_, false)) {
     auto work = long_way_.work();
     (void)begin_long_way(std::move(work), long_way_.channel());

@@ -71,6 +71,11 @@ class Relay {
   // No request is taken now.
   [[nodiscard]] bool is_held() const noexcept;
   [[nodiscard]] std::size_t owed() const noexcept;
+  // Redis was sent a write under a claim on this channel, and has not answered it.
+  [[nodiscard]] bool awaits_judged_write(Channel channel) const noexcept;
+  // The claims of all such writes, which are to the present database.
+  [[nodiscard]] std::vector<HeldClaimPtr> awaited_claims() const;
+  [[nodiscard]] int database() const noexcept { return login_.database(); }
 
  private:
   using Facts = redis::CommandTable::Facts;
@@ -111,6 +116,8 @@ class Relay {
   [[nodiscard]] bool may_send(int slot);
   // True when all before was answered, so that what follows may go another way.
   [[nodiscard]] bool is_quiet();
+  // False: not yet, because an earlier write under one of them is still under way.
+  [[nodiscard]] bool are_settled(const std::vector<HeldClaimPtr>& claims);
 
   // relay_checks.cpp: why a command may not be relayed, as the error; empty: it may. Its keys are in keys_
   // then, and its slot in slot_.
@@ -176,6 +183,7 @@ class Relay {
   bool skips_reply_ = false;        // that of what was sent ahead of it
   bool is_waiting_ = false;         // nothing is taken before the next event
   bool wants_quiet_ = false;        // likewise, before all that is owed was answered
+  bool is_settling_ = false;        // likewise, before it is woken
   bool is_ending_ = false;
   bool is_broken_off_ = false;  // it ends when nothing is owed any more
   bool is_watching_ = false;

@@ -128,15 +128,17 @@ bool Relay::take_fence(redis::Arguments words) {
   try {
     const auto spoken = parse_fence(words);
     if (const auto text = objection_to_signature("advance", spoken); !text.empty()) return answer_error(text);
-    if (claims_.size() >= Claims::most)
+    const bool is_renewed = claims_.find(login_.database(), spoken.claim.resource.name()) != nullptr;
+    if (claims_.size() >= Claims::most && !is_renewed)
       return answer_error(fmt::format("ERR fenceguard: a connection holds up to {} claims", Claims::most));
     OwedReply reply;
     reply.kind = OwedReply::Kind::advance;
     if (port_.is_cluster())
       reply.slot = static_cast<int>(redis::slot_of(options_.keys.fence(spoken.claim.resource)));
     if (!may_send(reply.slot)) return false;
-    send_run();
     reply.claim = std::make_shared<HeldClaim>(spoken.claim);
+    if (!are_settled({reply.claim})) return false;
+    send_run();
     reply.call = advance_call(spoken.claim, options_.keys, port_.is_cluster(), options_.jump_max);
     // What follows must not be judged before it.
     is_waiting_ = true;
@@ -276,6 +278,7 @@ bool Relay::take_exec(redis::Arguments words) {
     return answer_error(
         "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
   }
+  if (!are_settled(queue_->work.claims)) return false;
   const auto queue = std::exchange(queue_, nullptr);
   const bool has_lost_watch = std::exchange(has_lost_watch_, false);
   auto refusal = queue->is_dirty ? std::string{"EXECABORT Transaction discarded because of previous errors."}

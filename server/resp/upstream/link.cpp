@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <set>
 
 namespace fenceguard::resp {
 namespace {
@@ -204,28 +205,52 @@ void Link::expire(net::SteadyTime now) {
 void Link::fail(std::string_view why) {
   if (state_ == State::closed) return;
   const auto self = shared_from_this();
-  const std::string sentence{why};
+  lost_why_ = why;
   state_ = State::closed;
   deadline_ = net::SteadyTime::max();
   transport_.reset();
   transport_.close();
+  const bool is_settling = keep_settling();
+  if (const auto greeted = std::exchange(greeted_, nullptr)) {
+    greeting_.error = lost_why_;
+    greeted(greeting_);
+  }
+  if (is_settling) settle(self);
+}
+
+bool Link::keep_settling() {
+  if (!settle) {
+    tell_lost();
+    return false;
+  }
+  auto lost = std::exchange(sent_, {});
+  std::set<LinkUser*> settling;
+  for (const auto& sent : lost)
+    if (sent.begin < written_ && sent.user && sent.user->awaits_judged_write(channel_))
+      settling.insert(sent.user.get());
+  std::deque<Sent> kept;
+  for (auto& sent : lost) (settling.contains(sent.user.get()) ? kept : sent_).push_back(std::move(sent));
+  for (auto* user : settling) user->link_settling(channel_);
+  // The owner of an owned one is told once, of all of it.
+  if (channel_ == Channel::shared || kept.empty()) tell_lost();
+  sent_ = std::move(kept);
+  return !sent_.empty();
+}
+
+void Link::tell_lost() {
+  const auto lost = std::exchange(sent_, {});
   const auto tell = [&](LinkUser& user, bool was_sent) noexcept {
     try {
-      user.link_lost(channel_, was_sent, sentence);
+      user.link_lost(channel_, was_sent, lost_why_);
     } catch (...) {
       // The others are told all the same.
     }
   };
   if (channel_ == Channel::shared) {
-    for (const auto& sent : sent_)
+    for (const auto& sent : lost)
       for (std::size_t i = 0; i < sent.replies; ++i) tell(*sent.user, sent.begin < written_);
   } else if (const auto owner = owner_.lock()) {
-    tell(*owner, !sent_.empty() && sent_.back().begin < written_);
-  }
-  sent_.clear();
-  if (const auto greeted = std::exchange(greeted_, nullptr)) {
-    greeting_.error = sentence;
-    greeted(greeting_);
+    tell(*owner, !lost.empty() && lost.back().begin < written_);
   }
 }
 
@@ -235,6 +260,7 @@ void Link::close() noexcept {
   deadline_ = net::SteadyTime::max();
   greeted_ = nullptr;
   arm = nullptr;
+  settle = nullptr;
   sent_.clear();
   transport_.reset();
   transport_.close();

@@ -4,6 +4,9 @@
 // follow each other, or those of one client alone. What is sent in one turn of the loop leaves together. A
 // reply that does not come in time ends it, and everything that was sent on it and not answered is lost.
 //
+// What was lost may still be on its way. A client that awaits a write under a claim is told only when that
+// can take effect no more, because it may write again at once: see settle.
+//
 // Thread safety: the loop's thread only.
 
 #include <deque>
@@ -32,6 +35,10 @@ class LinkUser {
   virtual void link_replied(Channel channel, std::string_view reply, net::SteadyTime sent_at) = 0;
   // A reply will not come. was_sent: the server may have the request.
   virtual void link_lost(Channel channel, bool was_sent, std::string_view why) = 0;
+  // A write under a claim is among what is not answered.
+  [[nodiscard]] virtual bool awaits_judged_write(Channel /*channel*/) const { return false; }
+  // The link is lost, and link_lost() comes later, for all that is not answered.
+  virtual void link_settling(Channel /*channel*/) {}
 };
 using LinkUserPtr = std::shared_ptr<LinkUser>;
 
@@ -41,6 +48,8 @@ struct Greeting {
   bool needs_password = false;  // it refuses everything but AUTH
   std::string version{};
   bool is_cluster = false;
+  // The connection's number and address, as the server has them; empty: it did not say.
+  std::string id{}, address{};
 };
 
 class Link : public std::enable_shared_from_this<Link> {
@@ -58,6 +67,7 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] bool is_open() const noexcept { return state_ != State::closed; }
   [[nodiscard]] bool is_ready() const noexcept { return state_ == State::ready; }
   [[nodiscard]] const redis::Endpoint& server() const noexcept { return address_.endpoints.front(); }
+  [[nodiscard]] const redis::Address& address() const noexcept { return address_; }
   [[nodiscard]] const Greeting& greeting() const noexcept { return greeting_; }
 
   // Before it is ready, it is kept until then. waits: the reply may take any time.
@@ -66,8 +76,10 @@ class Link : public std::enable_shared_from_this<Link> {
   void send(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text);
   // Nobody is told of what was sent and not answered.
   void close() noexcept;
-  // Ends it; the users of what was sent and not answered are told why.
+  // Ends it; the users of what was sent and not answered are told why, at once or when it has settled.
   void fail(std::string_view why);
+  // It has settled: what was lost takes effect no more.
+  void tell_lost();
 
   // Since when it is ready and nothing is under way on it.
   [[nodiscard]] std::optional<net::SteadyTime> idle_since() const noexcept;
@@ -77,6 +89,9 @@ class Link : public std::enable_shared_from_this<Link> {
   void expire(net::SteadyTime now);
   // Called with a deadline that was set.
   std::function<void(net::SteadyTime)> arm{};
+  // Called once, where it is lost and users await writes under claims: has tell_lost() called.
+  std::function<void(std::shared_ptr<Link>)> settle{};
+  bool takes_replica = false;  // to end a connection there
 
  private:
   enum class State { connecting, ready, closed };
@@ -96,6 +111,8 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] net::Task<std::optional<std::string>> receive_one();
   [[nodiscard]] net::Task<void> receive_all();
   void end_greeting(std::string error);
+  // Leaves in sent_ what is told when it has settled. False: nothing is.
+  [[nodiscard]] bool keep_settling();
   void deliver(std::string_view reply);
   template <class Action>
   void fail_where_thrown(const Action& action);
@@ -123,6 +140,7 @@ class Link : public std::enable_shared_from_this<Link> {
   std::uint64_t queued_ = 0, written_ = 0;
   bool is_flush_scheduled_ = false, is_sending_ = false;
   bool is_demoted_ = false;  // the server has become a replica
+  std::string lost_why_;
   net::SteadyTime progress_at_{};
   net::SteadyTime deadline_ = net::SteadyTime::max();
   std::unordered_set<const redis::Script*> scripts_;  // that were sent with their text

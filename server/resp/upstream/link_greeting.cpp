@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <cstdlib>
 
+#include "adapters/redis/wire/client_list.hpp"
 #include "server/net/client/connect.hpp"
 #include "server/resp/upstream/link.hpp"
 
@@ -120,6 +121,8 @@ net::Task<std::string> Link::greet() {
   add_command(commands, {"HELLO", "2"});
   const bool selects = address_.database != 0;
   if (selects) add_command(commands, {"SELECT", std::to_string(address_.database)});
+  // What its end is asked for by, should it be lost; a user may lack the right.
+  add_command(commands, {"CLIENT", "INFO"});
   if (co_await transport_.write_all(commands, {}))
     co_return "the connection to Redis broke while it was greeted";
   std::string hello;
@@ -135,6 +138,12 @@ net::Task<std::string> Link::greet() {
       hello = *std::move(reply);
     }
   }
+  const auto info = co_await receive_one();
+  if (!info) co_return fmt::format("Redis at {} did not answer a greeting", where);
+  if (info->starts_with('$')) {
+    greeting_.id = redis::client_field(*info, "id");
+    greeting_.address = redis::client_field(*info, "addr");
+  }
   greeting_.version = value_of(hello, "version");
   greeting_.is_cluster = value_of(hello, "mode") == "cluster";
   if (greeting_.needs_password) co_return std::string{};
@@ -142,7 +151,7 @@ net::Task<std::string> Link::greet() {
     co_return fmt::format("Redis at {} is {}; fenceguard needs {}.0 or later", where, greeting_.version,
                           version_min);
   // One that takes writes would judge by an old fence, and forget what it admitted.
-  if (!greeting_.is_cluster && value_of(hello, "role") != "master")
+  if (!takes_replica && !greeting_.is_cluster && value_of(hello, "role") != "master")
     co_return fmt::format("{} is a replica; connect to the master", where);
   co_return std::string{};
 }

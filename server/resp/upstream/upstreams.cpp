@@ -12,6 +12,7 @@ namespace fenceguard::resp {
 namespace {
 
 constexpr std::chrono::milliseconds sweep_apart_min{10};
+constexpr std::chrono::milliseconds settle_pause_max{500};
 
 // One question of ours.
 class Question : public LinkUser {
@@ -77,11 +78,13 @@ void Upstreams::close() {
 }
 
 void Upstreams::drop(std::size_t lane) {
-  std::erase_if(shared_, [&](const auto& entry) {
+  std::vector<LinkPtr> dropped;
+  std::erase_if(shared_, [&](auto& entry) {
     if (std::get<std::size_t>(entry.first) != lane) return false;
-    if (entry.second.link) entry.second.link->close();
+    if (entry.second.link) dropped.push_back(std::move(entry.second.link));
     return true;
   });
+  for (const auto& link : dropped) link->fail("its client is gone");
 }
 
 net::SteadyTime Upstreams::sweep(net::SteadyTime now) {
@@ -157,6 +160,12 @@ std::shared_ptr<Link> Upstreams::make(const Place& place, const redis::Endpoint&
   address.user = place.identity.user;
   address.password = place.identity.password;
   address.database = place.database;
+  auto link = make(std::move(address), channel, std::move(owner));
+  link->settle = [this](LinkPtr lost) { settle(std::move(lost)); };
+  return link;
+}
+
+std::shared_ptr<Link> Upstreams::make(redis::Address address, Channel channel, LinkUserPtr owner) {
   auto link = std::make_shared<Link>(loop_, std::move(address), channel, std::move(owner));
   link->arm = [this](net::SteadyTime deadline) { alarm_.arm(deadline); };
   if (links_.size() == links_.capacity())
@@ -313,6 +322,47 @@ void Upstreams::ask(const std::shared_ptr<Link>& link, redis::Arguments words, A
   link->send(std::make_shared<Question>([self = shared_from_this(), answered = std::move(answered)](
                                             std::string_view reply) { answered(reply); }),
              bytes, 1, false);
+}
+
+void Upstreams::settle(LinkPtr link) {
+  const auto end = std::chrono::steady_clock::now() + limits_.settle;
+  const auto settling =
+      std::make_shared<Settling>(Settling{std::move(link), end, net::Timer{loop_.context()}});
+  end_at_server(settling);
+}
+
+// By number and address: after a restart of the server another connection may have the number.
+void Upstreams::end_at_server(const std::shared_ptr<Settling>& settling) {
+  const auto& lost = *settling->link;
+  const auto& greeting = lost.greeting();
+  if (greeting.id.empty()) return end_again(settling, settling->end);
+  auto address = lost.address();
+  address.database = 0;
+  const auto link = make(std::move(address), Channel::shared, nullptr);
+  link->takes_replica = true;
+  link->open([](const Greeting&) {});
+  const std::string_view words[] = {"CLIENT", "KILL", "ID", greeting.id, "ADDR", greeting.address};
+  ask(link, words, [this, settling, weak = std::weak_ptr{link}](std::string_view reply) {
+    if (const auto asked = weak.lock()) asked->close();
+    if (reply == ":0\r\n") return settling->link->tell_lost();
+    const auto now = std::chrono::steady_clock::now();
+    // Ended: whether it is gone is seen by the next.
+    if (reply.starts_with(':')) return end_again(settling, now);
+    // No later one will be permitted either.
+    if (reply.starts_with("-NOPERM") || reply.starts_with("-NOAUTH") || reply.starts_with("-ERR"))
+      return end_again(settling, settling->end);
+    settling->pause = std::min(2 * settling->pause, settle_pause_max);
+    end_again(settling, now + settling->pause);
+  });
+}
+
+void Upstreams::end_again(const std::shared_ptr<Settling>& settling, net::SteadyTime at) {
+  settling->timer.expires_at(std::min(at, settling->end));
+  settling->timer.async_wait([weak = weak_from_this(), settling](const boost::system::error_code& /*error*/) {
+    const auto self = weak.lock();
+    if (std::chrono::steady_clock::now() >= settling->end) return settling->link->tell_lost();
+    if (self) self->end_at_server(settling);
+  });
 }
 
 void Upstreams::learn_command(const Place& place, std::string name, std::function<void()> done) {

@@ -2,7 +2,7 @@
 
 // Upstreams: the connections of one loop to Redis: a few shared ones for each user, database and server, and
 // those that one client has alone. And what is known of Redis: its commands, and under Redis Cluster which
-// server has which slot.
+// server has which slot. A connection that was lost with writes under way is ended at its server as well.
 //
 // Thread safety: the loop's thread only.
 
@@ -27,6 +27,8 @@ namespace fenceguard::resp {
 struct UpstreamLimits {
   std::chrono::milliseconds idle_max{60'000};  // then one is closed, and opened when it is used again
   std::size_t connections_max = 256;           // that are busy; of the others the idlest makes room
+  // For so long what was sent on a lost connection may take effect where its server cannot end it.
+  std::chrono::milliseconds settle{30'000};
 };
 
 class Upstreams : public std::enable_shared_from_this<Upstreams> {
@@ -55,7 +57,7 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
   [[nodiscard]] std::shared_ptr<Link> shared(const Place& place, const redis::Endpoint& server);
   [[nodiscard]] std::shared_ptr<Link> open_owned(const Place& place, int slot, Channel channel,
                                                  LinkUserPtr owner);
-  // Closes what there is in a lane; nobody is told.
+  // Ends what there is in a lane.
   void drop(std::size_t lane);
 
   [[nodiscard]] bool is_cluster() const noexcept { return is_cluster_; }
@@ -78,9 +80,17 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
     std::vector<Ready> waiting;
   };
   using Answered = std::function<void(std::string_view reply)>;  // empty: none came
+  // A link that was lost, until what was sent on it takes effect no more.
+  struct Settling {
+    std::shared_ptr<Link> link;
+    net::SteadyTime end;
+    net::Timer timer;
+    std::chrono::milliseconds pause{5};  // before it is asked again; doubled each time
+  };
 
   [[nodiscard]] std::shared_ptr<Link> make(const Place& place, const redis::Endpoint& server, Channel channel,
                                            LinkUserPtr owner);
+  [[nodiscard]] std::shared_ptr<Link> make(redis::Address address, Channel channel, LinkUserPtr owner);
   Shared& open_shared(const Key& key, const Place& place);
   [[nodiscard]] bool is_limited(const Key& key) const;
   // For one more that is limited. False: all are busy.
@@ -94,6 +104,11 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
   void learn_commands(const std::shared_ptr<Link>& link, std::function<void(const std::string& fault)> done);
   void learn_slots(const std::shared_ptr<Link>& link, std::function<void()> done);
   void ask(const std::shared_ptr<Link>& link, redis::Arguments words, Answered answered);
+  // Has its server end a lost link, and sees that it has; its users are told then, or when the settle time is
+  // over.
+  void settle(LinkPtr link);
+  void end_at_server(const std::shared_ptr<Settling>& settling);
+  void end_again(const std::shared_ptr<Settling>& settling, net::SteadyTime at);
   [[nodiscard]] net::SteadyTime sweep(net::SteadyTime now);
   // When it is to be called again.
   [[nodiscard]] net::SteadyTime close_idle(net::SteadyTime now);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 
 #include "tests/conformance/until_answered.hpp"
@@ -94,6 +96,53 @@ TEST_F(GuardFaults, APausedServersAnswerIsUnknownAndTheRepetitionTakesEffectOnce
       << "a greeting that is not answered did nothing";
   server_.resume();
   EXPECT_EQ(write(claim_of(7, "h", "r", 2)), Verdict::duplicate);
+}
+
+// The write is on its way, and its connection lost: it must not take effect behind the next.
+TEST_F(GuardFaults, AnUnknownWriteDoesNotOvertakeTheNextOfItsClaim) {
+  std::atomic<bool> is_late{false};
+  Proxy proxy{server_.port(), [&](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                const bool is_held = direction == Proxy::Direction::to_server && is_late &&
+                                     piece.find("late write") != piece.npos;
+                return is_held ? Proxy::late : piece.size();
+              }};
+  const auto claim = claim_of(7);
+  const redis::Command late{"SET", "{r}n", "late write"}, newer{"SET", "{r}n", "newer"};
+  for (const bool in_pipeline : {false, true}) {
+    is_late = false;
+    redis::Client client{fmt::format("redis://127.0.0.1:{}", proxy.port())};
+    redis::Guard guard{client};
+    ASSERT_EQ(guard.advance(claim).verdict, Verdict::admitted);
+    is_late = true;
+    EXPECT_EQ(kind_of([&] { return guard.write(claim, late); }), FaultKind::unknown);
+    if (in_pipeline) {
+      EXPECT_TRUE(guard.pipeline(std::vector<redis::Write>{{claim, {newer}}}).front().ok());
+    } else {
+      EXPECT_EQ(guard.write(claim, newer).ruling.verdict, Verdict::admitted);
+    }
+    proxy.arrive();
+    EXPECT_EQ(value(), "newer");
+    EXPECT_EQ(value(), "newer");
+  }
+}
+
+TEST_F(GuardFaults, WhereNoConnectionMayBeEndedTheGuardWaitsForTheSettleTime) {
+  server_.call({"ACL", "SETUSER", "app", "on", ">p", "~*", "+@all", "-client|kill"});
+  Proxy proxy{server_.port(), [](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                const bool is_held =
+                    direction == Proxy::Direction::to_server && piece.find("late write") != piece.npos;
+                return is_held ? Proxy::late : piece.size();
+              }};
+  redis::Client client{fmt::format("redis://app:p@127.0.0.1:{}", proxy.port())};
+  redis::Guard guard{client, 0, std::chrono::hours{1}}, hasty{client, 0, std::chrono::milliseconds{0}};
+  EXPECT_EQ(kind_of([&] {
+              return guard.write(claim_of(7), {"SET", "{r}n", "late write"});
+            }),
+            FaultKind::unknown);
+  const auto fault = fault_of_call([&] { return guard.write(claim_of(7), {"SET", "{r}n", "newer"}); });
+  EXPECT_EQ(fault.kind, FaultKind::unavailable);
+  EXPECT_THAT(fault.message, testing::HasSubstr("NOPERM"));
+  EXPECT_EQ(hasty.write(claim_of(7), {"SET", "{r}n", "newer"}).ruling.verdict, Verdict::admitted);
 }
 
 TEST_F(GuardFaults, AfterFlushallNothingIsAdmittedUntilTheRecordIsThereAndThenNothingGrantedBefore) {
