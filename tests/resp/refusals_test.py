@@ -263,6 +263,62 @@ class Commands(RespTest):
             self.assertFailure(allow.call(*words), "STALE ")
 
 
+class UnfencedAllow(RespTest):
+    """Clients may write without a claim, as long as there is no fence."""
+
+    def setUp(self):
+        super().setUp()
+        self.guard = self.sidecar("--unfenced", "allow", "--allow-scripts")
+
+    def test_a_client_that_comes_back_without_its_claim_is_refused(self):
+        """However it writes; what has no fence is as it was."""
+        holder = self.claimed(self.guard, "r", 5)
+        self.assertEqual(holder.call("SET", "r", "new"), "OK")
+        holder.close()
+        back = self.client(self.guard)
+        script = "return redis.call('SET', KEYS[1], 'old')"
+        for words in (("SET", "r", "old"), ("DEL", "{r}:x", "r"), ("MSET", "free", 1, "r", "old"), ("BITFIELD", "r", "SET", "u8", 0, 1),
+                      ("RENAME", "free", "r"), ("BLPOP", "r", 0), ("BLMOVE", "free", "r", "LEFT", "LEFT", 0),
+                      ("EVAL", script, 1, "r"), ("EVAL", script, 2, "free", "r")):
+            self.assertFailure(back.call(*words), "NOFENCE resource=r: it has a fence")
+        self.assertEqual(back.calls(("MULTI",), ("SET", "free", 1), ("SET", "r", "old"), ("EXEC",))[:3], ["OK", "QUEUED", "QUEUED"])
+        answers = back.calls(("WATCH", "free"), ("MULTI",), ("SET", "free", 1), ("SET", "r", "old"), ("EXEC",))
+        self.assertFailure(answers[4], "NOFENCE resource=r: it has a fence")
+        answers = back.calls(*[("SET", key, "old") for key in ("free", "r", "{r}:x", "other", "r", "r")], ("GET", "r"), ("EXISTS", "r", "free"))
+        self.assertEqual([str(answer)[:8] for answer in answers], ["OK", "NOFENCE ", "NOFENCE ", "OK", "NOFENCE ", "NOFENCE ", "new", "2"])
+        self.assertEqual(self.client(self.sidecar("--unfenced", "allow")).call("SET", "r", "old")[:8], "NOFENCE ")  # another sidecar
+        self.assertEqual(back.calls(("FENCE", "r", 6, "h"), ("SET", "r", "newer")), ["OK", "OK"])
+        self.redis().call("DEL", "fenceguard:{r}")  # evicted
+        self.assertFailure(self.client(self.guard).call("SET", "r", "old"), "NOFENCE ")
+
+    def test_what_has_no_fence_is_answered_as_by_redis(self):
+        client, redis = self.client(self.guard), self.redis()
+        number, script = 2**60 + 1, "return redis.call('INCR', KEYS[1])"
+        calls = [("SET", "{k}n", number), ("INCR", "{k}n"), ("LPOP", "{k}none", 2), ("LPOP", "{k}none"), ("LPUSH", "{k}n", 1), ("SET", "{k}n"),
+                 ("BITFIELD", "{k}b", "SET", "i64", 0, number, "GET", "i64", 0), ("MSET", "{k}1", 1, "{k}2", 2), ("MSET", "a", 1, "b", 2),
+                 ("BLPOP", "{k}none", 0.01), ("RPUSH", "{k}l", *range(3)), ("BLPOP", "{k}l", 0), ("EVAL", script, 1, "{k}1"), ("EVAL", script, 1, "a"),
+                 ("SET", "a//b", 1), ("XADD", "{k}x", "1-1", "a", 1), ("ZADD", "{k}z", "NAN", "x"), ("MULTI",), ("INCR", "a"), ("LPUSH", "a", 1), ("EXEC",),
+                 ("GETDEL", "a"), ("SPOP", "{k}none", 3), ("SETRANGE", "{k}s", 3, "x"), ("PEXPIRE", "b", 100000), ("EXPIRE", "none", 1)]
+        expected = [redis.call(*words) for words in calls]
+        redis.call("DEL", "a", "b", "a//b", *[f"{{k}}{name}" for name in "n12blxzs"])
+        self.assertEqual([client.call(*words) for words in calls], expected)
+        redis.call("DEL", "a", "b", "a//b", *[f"{{k}}{name}" for name in "n12blxzs"])
+        self.assertEqual(client.calls(*calls), expected)
+
+    def test_a_fence_that_is_made_meanwhile_counts(self):
+        """While a transaction is judged, and while scripts are forgotten."""
+        back, holder = self.client(self.guard), self.client(self.guard)
+        for token in range(1, 20):
+            self.redis().call("SCRIPT", "FLUSH") if token % 3 == 0 else None
+            name = f"r{token}"
+            back.send(*[("SET", name, "old")] * 3, ("MULTI",), ("SET", name, "old"), ("EXEC",))
+            self.assertEqual(holder.calls(("FENCE", name, token, "h"), ("SET", name, "new")), ["OK", "OK"])
+            answers = [back.read() for _ in range(6)]
+            late = self.client(self.guard).call("SET", name, "old")
+            self.assertFailure(late, "NOFENCE ")
+            self.assertEqual(holder.call("GET", name), "new", answers)
+
+
 class Scripts(RespTest):
     def test_a_script_leads_nobody_elsewhere(self):
         """In front of a cluster it answers that a slot has moved; the guard would bring its password there."""

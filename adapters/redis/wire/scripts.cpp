@@ -11,7 +11,7 @@ extern const std::string_view lua_equal, lua_equal_one, lua_equal_run, lua_run_c
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
-    lua_init, lua_compact, lua_functions;
+    lua_init, lua_compact, lua_functions, lua_unfenced;
 
 namespace scripts {
 
@@ -86,6 +86,27 @@ const Script& guarded_one(bool is_cluster) {
   const auto make = [](std::string_view where) {
     return Script{where,       lua_exact, lua_equal,     lua_equal_one, lua_run_commands,
                   lua_decimal, lua_fence, lua_set_fence, lua_guarded};
+  };
+  static const Script scripts[] = {make(for_server), make(for_cluster)};
+  return scripts[is_cluster ? 1 : 0];
+}
+const Script& unfenced(bool is_cluster) {
+  const auto make = [](std::string_view where) {
+    return Script{where, lua_exact, lua_run_commands, lua_unfenced, lua_equal_run};
+  };
+  static const Script scripts[] = {make(for_server), make(for_cluster)};
+  return scripts[is_cluster ? 1 : 0];
+}
+const Script& unfenced_one(bool is_cluster) {
+  const auto make = [](std::string_view where) {
+    return Script{where, lua_exact, lua_unfenced, lua_equal_one};
+  };
+  static const Script scripts[] = {make(for_server), make(for_cluster)};
+  return scripts[is_cluster ? 1 : 0];
+}
+const Script& have_no_fence(bool is_cluster) {
+  const auto make = [](std::string_view where) {
+    return Script{where, lua_unfenced, "return redis.status_reply('OK')\n"};
   };
   static const Script scripts[] = {make(for_server), make(for_cluster)};
   return scripts[is_cluster ? 1 : 0];

@@ -26,6 +26,10 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& guarded(bool is_cluster);
 // The same for one command that writes, under a claim without a sequence.
 [[nodiscard]] const Script& guarded_one(bool is_cluster);
+// The same for a client without a claim, where that may write to what has no fence; and the question alone.
+[[nodiscard]] const Script& unfenced(bool is_cluster);
+[[nodiscard]] const Script& unfenced_one(bool is_cluster);
+[[nodiscard]] const Script& have_no_fence(bool is_cluster);
 
 // Of the fence store.
 [[nodiscard]] const Script& advance();

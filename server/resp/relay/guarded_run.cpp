@@ -83,7 +83,21 @@ std::string fault_text(const Fault& fault) {
   }
 }
 
-RunEnding ending_of_error(const Resource& resource, std::string_view text) {
+std::string unclaimed_text(std::string_view resource) {
+  return fmt::format(
+      "NOFENCE resource={}: it has a fence, and this connection holds no claim to it; say FENCE {} TOKEN "
+      "HOLDER "
+      "first",
+      resource, resource);
+}
+
+std::optional<std::string_view> unfenced_refusal(std::string_view error) {
+  constexpr std::string_view word = "NOFENCE ";
+  if (!error.starts_with(word)) return std::nullopt;
+  return error.substr(word.size());
+}
+
+RunEnding ending_of_error(std::string_view resource, std::string_view text) {
   RunEnding ending;
   if (begins_with_any(text, not_run)) {
     ending.kind = RunEnding::Kind::not_run;
@@ -94,9 +108,9 @@ RunEnding ending_of_error(const Resource& resource, std::string_view text) {
     reply.kind = redis::Reply::Kind::error;
     reply.text = text;
     ending.kind = RunEnding::Kind::fault;
-    ending.fault = redis::fault_of(fmt::format("'{}'", resource.name()), reply);
+    ending.fault = redis::fault_of(fmt::format("'{}'", resource), reply);
     if (ending.fault.kind == FaultKind::implausible)
-      ending.fault.message = fmt::format("resource={}: {}", resource.name(), text.substr(text.find(' ') + 1));
+      ending.fault.message = fmt::format("resource={}: {}", resource, text.substr(text.find(' ') + 1));
   }
   return ending;
 }
@@ -118,7 +132,7 @@ RunEnding advance_ending(const Claim& claim, std::string_view reply) {
   const auto answer = take_value(reply);
   RunEnding ending;
   if (!answer) return ending;
-  if (answer->is_error()) return ending_of_error(claim.resource, answer->text);
+  if (answer->is_error()) return ending_of_error(claim.resource.name(), answer->text);
   auto rest = answer->inside;
   const auto word = take_value(rest);
   const auto highest = number_of(take_value(rest));
@@ -132,6 +146,25 @@ RunEnding advance_ending(const Claim& claim, std::string_view reply) {
   return ending;
 }
 
+namespace {
+
+void add_fences(std::string& out, const Unclaimed& resources, const redis::Keys& keys, bool is_cluster) {
+  if (!is_cluster) add_bulk(out, keys.resources());
+  for (const auto& resource : resources) add_bulk(out, keys.fence(Resource{resource}));
+}
+
+}  // namespace
+
+ScriptCall no_fence_call(const Unclaimed& resources, const redis::Keys& keys, bool is_cluster) {
+  ScriptCall call{&redis::scripts::have_no_fence(is_cluster), 0, {}, std::string::npos};
+  const auto key_count = resources.size() + (is_cluster ? 0 : 1);
+  add_bulk(call.rest, std::to_string(key_count));
+  add_fences(call.rest, resources, keys, is_cluster);
+  add_bulk(call.rest, std::to_string(resources.size()));
+  call.words = 2 + key_count;
+  return call;
+}
+
 bool GuardedRun::can_take(const Facts& facts, Arguments words) {
   return words.size() <= words_max && std::ranges::find(inexact, facts.name) == inexact.end();
 }
@@ -140,7 +173,8 @@ bool GuardedRun::take(const Facts& facts, Arguments words, const std::vector<std
   std::size_t bytes = 0;
   for (const auto word : words) bytes += word.size() + 8;
   if (count_ > 0) {
-    if (count_ == commands_max || words_.size() + bytes > bytes_max || claim_->claim.sequence) return false;
+    if (count_ == commands_max || words_.size() + bytes > bytes_max) return false;
+    if (claim_ && claim_->claim.sequence) return false;
     // The server asks whether there is memory until a script has written.
     if (facts.needs_memory && has_written_freely_) return false;
     if (!facts.writes || !writes_) return false;
@@ -159,10 +193,31 @@ bool GuardedRun::take(const Facts& facts, Arguments words, const std::vector<std
 
 // What guarded_one is made for.
 bool GuardedRun::is_one() const noexcept {
-  return count_ == 1 && writes_ && !claim_->claim.sequence;
+  return count_ == 1 && writes_ && !(claim_ && claim_->claim.sequence);
+}
+
+ScriptCall GuardedRun::unclaimed_call(const redis::Keys& keys, bool is_cluster) {
+  ScriptCall call;
+  call.script = &(is_one() ? redis::scripts::unfenced_one(is_cluster) : redis::scripts::unfenced(is_cluster));
+  const auto key_count = unclaimed_.size() + (is_cluster ? 0 : 1) + key_count_;
+  add_bulk(call.rest, std::to_string(key_count));
+  add_fences(call.rest, unclaimed_, keys, is_cluster);
+  call.rest.append(keys_);
+  add_bulk(call.rest, std::to_string(unclaimed_.size()));
+  if (!is_one()) add_bulk(call.rest, "each" + layout_);
+  call.rest.append(words_);
+  call.words = 2 + key_count + (is_one() ? 0 : 1) + word_count_;
+  return call;
 }
 
 ScriptCall GuardedRun::call(const redis::Keys& keys, bool is_cluster, std::int64_t jump_max) {
+  if (!claim_) {
+    auto call = unclaimed_call(keys, is_cluster);
+    free_memory(keys_);
+    free_memory(words_);
+    free_memory(layout_);
+    return call;
+  }
   const auto& claim = claim_->claim;
   ScriptCall call;
   call.script = &(is_one() ? redis::scripts::guarded_one(is_cluster) : redis::scripts::guarded(is_cluster));
@@ -221,18 +276,27 @@ bool GuardedRun::add_replies(std::string_view exact, std::string_view replies, s
   return true;
 }
 
+RunEnding GuardedRun::end_error(std::string_view text, std::string& out) const {
+  const auto refused = claim_ ? std::nullopt : unfenced_refusal(text);
+  RunEnding ending;
+  if (refused) {
+    ending.kind = RunEnding::Kind::error;
+  } else {
+    ending = ending_of_error(claim_ ? claim_->claim.resource.name() : *unclaimed_.begin(), text);
+  }
+  if (ending.kind != RunEnding::Kind::error) return ending;
+  const auto said = refused ? unclaimed_text(*refused) : std::string{without_place(text)};
+  for (std::size_t i = 0; i < count_; ++i) add_error(out, said);
+  return ending;
+}
+
 RunEnding GuardedRun::end(std::string_view bytes, std::string& out) const {
   RunEnding ending;
   const auto answer = take_value(bytes);
   if (!answer) return ending;
-  if (answer->is_error()) {
-    ending = ending_of_error(claim_->claim.resource, answer->text);
-    if (ending.kind != RunEnding::Kind::error) return ending;
-    for (std::size_t i = 0; i < count_; ++i) add_error(out, without_place(answer->text));
-    return ending;
-  }
+  if (answer->is_error()) return end_error(answer->text, out);
   ending.verdict = Verdict::admitted;
-  ending.highest = claim_->claim.token.value();
+  ending.highest = claim_ ? claim_->claim.token.value() : 0;
   const auto admitted = [&](bool is_whole) {
     if (is_whole) ending.kind = RunEnding::Kind::ruled;
     return ending;
@@ -255,6 +319,7 @@ RunEnding GuardedRun::end(std::string_view bytes, std::string& out) const {
     return admitted(true);
   }
   if (!is_whole_rule) return admitted(add_replies(first->inside, rest, out));
+  if (!claim_) return ending;
   ending.has_raised = first->text == "raised";
   const auto verdict = ending.has_raised ? Verdict::admitted : parse_verdict(first->text);
   const auto highest = number_of(take_value(rest));

@@ -32,18 +32,22 @@ void LongWay::judge() {
   seen_ = 0;
   is_refused_ = is_queueing_ = false;
   result_ = {};
-  if (!work_.claims.empty()) {
+  if (!work_.claims.empty() || !work_.unclaimed.empty()) {
     std::string watch;
     const bool has_floor = !port_.is_cluster();
-    add_array(watch, 1 + work_.claims.size() + (has_floor ? 1 : 0));
+    add_array(watch, 1 + work_.claims.size() + work_.unclaimed.size() + (has_floor ? 1 : 0));
     add_bulk(watch, "WATCH");
     for (const auto& claim : work_.claims) add_bulk(watch, keys_.fence(claim->claim.resource));
+    for (const auto& resource : work_.unclaimed) add_bulk(watch, keys_.fence(Resource{resource}));
     if (has_floor) add_bulk(watch, keys_.floor());
     port_.send(channel_, work_.slot, watch, 1, false);
     for (const auto& claim : work_.claims) {
       const auto call = advance_call(claim->claim, keys_, port_.is_cluster(), jump_max_);
       port_.send(channel_, work_.slot, call, has_forgotten_);
     }
+    if (!work_.unclaimed.empty())
+      port_.send(channel_, work_.slot, no_fence_call(work_.unclaimed, keys_, port_.is_cluster()),
+                 has_forgotten_);
   }
   std::string multi;
   add_command(multi, {"MULTI"});
@@ -86,13 +90,28 @@ void LongWay::take_judgement(std::size_t at, std::string_view reply) {
       return fail(ending.fault);
     case RunEnding::Kind::error:
     case RunEnding::Kind::not_run:
-      if (reply.starts_with("-NOSCRIPT") && !has_forgotten_) {
-        has_forgotten_ = true;
-        // Once more, with the text; for a client that watches, whose watch ends with this, it is no answer.
-        return fail({FaultKind::unavailable, "Redis forgot the guard's script; try again"});
-      }
-      return fail_with_reply(reply.substr(1, reply.size() - 3));
+      return take_error(reply);
   }
+}
+
+void LongWay::take_error(std::string_view reply) {
+  if (reply.starts_with("-NOSCRIPT") && !has_forgotten_) {
+    has_forgotten_ = true;
+    // Once more, with the text; for a client that watches, whose watch ends with this, it is no answer.
+    return fail({FaultKind::unavailable, "Redis forgot the guard's script; try again"});
+  }
+  fail_with_reply(reply.substr(1, reply.size() - 3));
+}
+
+void LongWay::take_absence(std::string_view reply) {
+  if (reply == ok_reply) return;
+  if (!reply.starts_with('-')) return fail({FaultKind::unavailable, "Redis answered with what is no ruling"});
+  const auto resource = unfenced_refusal(reply.substr(1, reply.size() - 3));
+  if (!resource) return take_error(reply);
+  if (std::exchange(is_refused_, true)) return;
+  result_.kind = Result::Kind::refused;
+  result_.missing = *resource;
+  add_error(result_.text, unclaimed_text(*resource));
 }
 
 bool LongWay::replied(std::string_view reply) {
@@ -101,7 +120,8 @@ bool LongWay::replied(std::string_view reply) {
   if (stage_ == Stage::undoing) return finish();
   const auto claims = work_.claims.size();
   const auto at = seen_++;
-  const auto multi_at = claims == 0 ? 0 : claims + 1;
+  const auto judged = claims + (work_.unclaimed.empty() ? 0 : 1);
+  const auto multi_at = judged == 0 ? 0 : judged + 1;
   if (at == multi_at) {
     is_queueing_ = !reply.starts_with('-');
     if (!is_queueing_) fail_with_reply(reply.substr(1, reply.size() - 3));
@@ -109,8 +129,10 @@ bool LongWay::replied(std::string_view reply) {
   }
   if (at == 0) {
     if (reply.starts_with('-')) fail_with_reply(reply.substr(1, reply.size() - 3));
-  } else {
+  } else if (at <= claims) {
     take_judgement(at - 1, reply);
+  } else {
+    take_absence(reply);
   }
   return false;
 }

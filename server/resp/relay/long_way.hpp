@@ -23,7 +23,8 @@ namespace fenceguard::resp {
 class LongWay {
  public:
   struct Work {
-    std::vector<HeldClaimPtr> claims{};  // each resource once; none: nothing is judged
+    std::vector<HeldClaimPtr> claims{};  // each resource once
+    Unclaimed unclaimed{};               // which must have no fence; without either nothing is judged
     std::string commands{};              // as they are sent
     std::size_t count = 0;
     int slot = -1;
@@ -35,12 +36,13 @@ class LongWay {
   struct Result {
     enum class Kind {
       replies,  // Redis's, in text
-      refused,  // by a fence: refusal tells which claim, verdict and highest
+      refused,  // by a fence: refusal tells which claim, verdict and highest; or for want of a claim
       fault,    // nothing was applied, or that is not known
     };
     Kind kind = Kind::fault;
     std::string text{};  // what the client gets
     HeldClaimPtr refusal{};
+    std::string missing{};  // to which resource a claim would be needed
     Fault fault{FaultKind::unavailable, {}};
     bool is_moved = false;  // nothing was applied; the slot is elsewhere: text has the redirection
   };
@@ -77,6 +79,8 @@ class LongWay {
   [[nodiscard]] bool undo();
   [[nodiscard]] bool finish();
   void take_judgement(std::size_t at, std::string_view reply);
+  void take_absence(std::string_view reply);
+  void take_error(std::string_view reply);
   void fail(Fault fault);
   void fail_with_reply(std::string_view error);
 

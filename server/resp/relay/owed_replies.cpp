@@ -130,7 +130,7 @@ void OwedReplies::end_fault(OwedReply& reply, const Fault& fault) {
   ending.fault = fault;
   if (reply.kind == OwedReply::Kind::run) {
     count = reply.run.count();
-    tell("write", reply.run.claim()->claim, ending, count);
+    if (reply.run.claim()) tell("write", reply.run.claim()->claim, ending, count);
   } else if (reply.kind == OwedReply::Kind::advance) {
     advanced_(reply.claim, ending);
     tell("advance", reply.claim->claim, ending, 1);
@@ -154,7 +154,10 @@ void OwedReplies::end_run(OwedReply& reply, std::string_view bytes) {
   const auto ending = reply.run.end(bytes, text);
   const auto& held = reply.run.claim();
   if (ending.kind == RunEnding::Kind::fault) return end_fault(reply, ending.fault);
-  if (ending.kind == RunEnding::Kind::ruled) {
+  if (!held && ending.kind == RunEnding::Kind::error) {
+    if (const auto refused = unfenced_refusal(error_of(bytes))) observer_.missing(*refused);
+  }
+  if (held && ending.kind == RunEnding::Kind::ruled) {
     if (ending.verdict == Verdict::stale || ending.verdict == Verdict::conflict) {
       held->refusal = ending.verdict;
       held->highest = ending.highest;
@@ -183,7 +186,7 @@ void OwedReplies::end_show(OwedReply& reply, std::string_view bytes) {
   const auto whole = take_value(rest);
   std::string text;
   if (!whole || whole->is_error()) {
-    const auto ending = ending_of_error(reply.claim->claim.resource, whole ? whole->text : "");
+    const auto ending = ending_of_error(reply.claim->claim.resource.name(), whole ? whole->text : "");
     return ending.kind == RunEnding::Kind::fault ? end_fault(reply, ending.fault) : settle(reply, bytes);
   }
   if (whole->elements < 5) return settle(reply, nil_array);

@@ -37,7 +37,7 @@ struct OwedReply {
   std::size_t bytes = 0;  // of the request, or of the answer once known
 
   [[nodiscard]] bool is_awaited_write() const noexcept {
-    return state == State::awaited && kind == Kind::run && writes;
+    return state == State::awaited && kind == Kind::run && writes && run.claim();
   }
 };
 

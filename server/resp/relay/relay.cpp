@@ -17,6 +17,11 @@ constexpr std::string_view keys_move =
 constexpr int moves_max = 6;
 constexpr int settle_look_ms = 10;
 
+// By which a client would go to another server, past the guard.
+bool leads_elsewhere(std::string_view reply) {
+  return reply.starts_with("-MOVED ") || reply.starts_with("-ASK ");
+}
+
 // The first line of a request of HTTP, or one of its fields: what a web page has its browser send here. Redis
 // ends such a connection as well.
 bool is_cross_protocol(std::string_view name) noexcept {
@@ -154,25 +159,44 @@ bool Relay::take_command(const Request& request) {
 
 bool Relay::take_write(const Facts& facts, const Request& request, bool is_script) {
   const bool is_waiting = waits(facts, request.words);
-  std::vector<HeldClaimPtr> claims;
-  if (const auto text = find_claims(claims); !text.empty()) return answer_error(text);
-  if (claims.empty())
+  Needs needs;
+  if (const auto text = find_needs(needs); !text.empty()) return answer_error(text);
+  // A script that writes nothing, as Redis sees to.
+  if (is_script && facts.name.ends_with("_RO")) needs.unclaimed.clear();
+  if (needs.empty())
     return is_script    ? pass_alone(request, Alone::runs_script)
            : is_waiting ? pass_alone(request, Alone::writes)
                         : pass(request, true);
-  if (is_waiting) return answer_error(objection_to_waiting(facts));
-  if (const auto text = known_refusal(claims); !text.empty()) return answer_error(text);
-  return take_judged(facts, request, std::move(claims), is_script);
+  if (is_waiting) return take_waiting(facts, request, needs);
+  if (const auto text = known_refusal(needs.claims); !text.empty()) return answer_error(text);
+  return take_judged(facts, request, std::move(needs), is_script);
 }
 
-bool Relay::take_judged(const Facts& facts, const Request& request, std::vector<HeldClaimPtr> claims,
-                        bool is_script) {
+// Without a claim it is asked first whether there is a fence: one that is made while it waits is not seen.
+bool Relay::take_waiting(const Facts& facts, const Request& request, const Needs& needs) {
+  if (!needs.claims.empty()) return answer_error(objection_to_waiting(facts));
+  if (!is_quiet()) return false;
+  alone_ = Alone::asks;
+  alone_next_ = request.bytes;
+  is_waiting_ = true;
+  port_.prepare(Channel::own, slot_, is_watching_);
+  port_.send(Channel::own, slot_, no_fence_call(needs.unclaimed, options_.keys, port_.is_cluster()), true);
+  return true;
+}
+
+bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs, bool is_script) {
+  auto& claims = needs.claims;
   if (!are_settled(claims)) return false;
-  if (!is_script && claims.size() == 1 && GuardedRun::can_take(facts, request.words)) {
+  const bool is_of_one_kind = claims.empty() || (claims.size() == 1 && needs.unclaimed.empty());
+  if (!is_script && is_of_one_kind && GuardedRun::can_take(facts, request.words)) {
     if (!may_send(slot_)) return false;
-    if (run_.empty() || run_.claim() != claims.front() || !run_.take(facts, request.words, keys_)) {
+    const auto claim = claims.empty() ? nullptr : claims.front();
+    const bool is_same = run_.claim() == claim && run_.unclaimed() == needs.unclaimed;
+    // Of several resources each command stands for itself.
+    const bool may_join = claim || needs.unclaimed.size() == 1;
+    if (run_.empty() || !is_same || !may_join || !run_.take(facts, request.words, keys_)) {
       send_run();
-      run_ = GuardedRun{std::move(claims.front())};
+      run_ = claim ? GuardedRun{claim} : GuardedRun{std::move(needs.unclaimed)};
       (void)run_.take(facts, request.words, keys_);
       run_slot_ = slot_;
     }
@@ -183,6 +207,7 @@ bool Relay::take_judged(const Facts& facts, const Request& request, std::vector<
   if (!is_quiet()) return false;
   LongWay::Work work;
   work.claims = std::move(claims);
+  work.unclaimed = std::move(needs.unclaimed);
   work.commands = request.bytes;
   work.count = 1;
   work.slot = slot_;
@@ -207,7 +232,8 @@ void Relay::end_long_way() {
     return port_.sleep(1 << moves_);
   }
   moves_ = 0;
-  if (result.is_moved) {
+  // A script can answer with what it likes.
+  if (result.is_moved || leads_elsewhere(result.text)) {
     result.text.clear();
     add_error(result.text, keys_move);
   }
@@ -223,6 +249,7 @@ void Relay::end_long_way() {
   }
   if (result.refusal)
     observer_.ruled("write", result.refusal->claim, *result.refusal->refusal, result.refusal->highest, count);
+  if (!result.missing.empty()) observer_.missing(result.missing);
   port_.answer(result.text);
   long_way_.forget();
 }
@@ -269,11 +296,12 @@ bool Relay::pass_alone(const Request& request, Alone alone) {
 bool Relay::queue_command(const Rule& rule, const Request& request) {
   auto& work = queue_->work;
   if (rule.way == Way::write || rule.way == Way::script) {
-    std::vector<HeldClaimPtr> claims;
-    if (const auto text = find_claims(claims); !text.empty()) return answer_error(text);
-    for (auto& claim : claims)
+    Needs needs;
+    if (const auto text = find_needs(needs); !text.empty()) return answer_error(text);
+    for (auto& claim : needs.claims)
       if (std::exchange(claim->in_queue, queue_->number) != queue_->number)
         work.claims.push_back(std::move(claim));
+    work.unclaimed.merge(needs.unclaimed);
   }
   if (slot_ >= 0 && work.slot >= 0 && slot_ != work.slot && port_.is_cluster())
     return answer_error("CROSSSLOT Keys in request don't hash to the same slot");
@@ -356,10 +384,21 @@ void Relay::replied_alone(Channel channel, std::string_view reply) {
     return port_.answer(reply);
   }
   if (alone_ == Alone::nothing || std::exchange(skips_reply_, false)) return;
+  if (alone_ == Alone::asks && reply == ok_reply) {
+    alone_ = Alone::writes;
+    return port_.send(Channel::own, slot_, std::exchange(alone_next_, {}), 1, true);
+  }
   const auto alone = std::exchange(alone_, Alone::nothing);
+  if (alone == Alone::asks) {
+    is_waiting_ = false;
+    if (const auto resource = unfenced_refusal(reply.substr(1, reply.size() - 3))) {
+      observer_.missing(*resource);
+      return void(answer_error(unclaimed_text(*resource)));
+    }
+  }
   if (alone == Alone::watches && reply == ok_reply) is_watching_ = true;
   is_waiting_ = false;
-  if (!reply.starts_with("-MOVED ") && !reply.starts_with("-ASK ")) return port_.answer(reply);
+  if (!leads_elsewhere(reply)) return port_.answer(reply);
   // A script can answer with what it likes: nobody is led elsewhere by it.
   const bool is_of_redis = alone != Alone::runs_script;
   if (is_of_redis && reply.starts_with("-MOVED ")) port_.redirect(slot_, reply.substr(1, reply.size() - 3));

@@ -91,13 +91,21 @@ class Relay {
     bool is_dirty = false;     // a command was refused: EXEC fails
   };
 
-  enum class Alone : std::uint8_t { nothing, reads, writes, runs_script, watches };
+  // asks: whether it may do what waits in alone_next_.
+  enum class Alone : std::uint8_t { nothing, reads, writes, runs_script, watches, asks };
+  // What a command needs: a claim, or where a client may do without, that there is no fence.
+  struct Needs {
+    std::vector<HeldClaimPtr> claims{};
+    Unclaimed unclaimed{};
+
+    [[nodiscard]] bool empty() const noexcept { return claims.empty() && unclaimed.empty(); }
+  };
 
   // relay.cpp
   [[nodiscard]] bool take_command(const Request& request);
   [[nodiscard]] bool take_write(const Facts& facts, const Request& request, bool is_script);
-  [[nodiscard]] bool take_judged(const Facts& facts, const Request& request, std::vector<HeldClaimPtr> claims,
-                                 bool is_script);
+  [[nodiscard]] bool take_judged(const Facts& facts, const Request& request, Needs needs, bool is_script);
+  [[nodiscard]] bool take_waiting(const Facts& facts, const Request& request, const Needs& needs);
   [[nodiscard]] bool pass(const Request& request, bool writes);
   [[nodiscard]] bool pass_alone(const Request& request, Alone alone);
   [[nodiscard]] bool queue_command(const Rule& rule, const Request& request);
@@ -126,8 +134,8 @@ class Relay {
   [[nodiscard]] std::string objection_under(const Facts& facts, redis::Arguments words, const Rule& rule,
                                             const std::string& resource);
   [[nodiscard]] std::string find_keys(const Facts& facts, redis::Arguments words);
-  // The claims to all its keys, each once.
-  [[nodiscard]] std::string find_claims(std::vector<HeldClaimPtr>& claims);
+  // What its keys need, each once.
+  [[nodiscard]] std::string find_needs(Needs& needs);
   // From memory: the fence has refused one of them.
   [[nodiscard]] std::string known_refusal(const std::vector<HeldClaimPtr>& claims);
   [[nodiscard]] std::string objection_to_waiting(const Facts& facts) const;
@@ -177,6 +185,7 @@ class Relay {
   std::string client_name_;
   int server_ = -1;               // of a cluster, that of what is owed
   Alone alone_ = Alone::nothing;  // what was sent alone on the client's own connection
+  std::string alone_next_;
   int watched_slot_ = -1;
   int moves_ = 0;                   // how often its slot was elsewhere than the long way went
   bool is_long_way_moved_ = false;  // it goes on when it is woken

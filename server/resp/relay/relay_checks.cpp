@@ -57,8 +57,8 @@ std::string Relay::objection_to(const Facts& facts, redis::Arguments words, cons
   if (options_.permissions.unfenced != Unfenced::refuse) return {};
   if (auto text = objection_to_pattern(facts, words); !text.empty() || !facts.reads) return text;
   if (keys_.empty()) return fmt::format("NOFENCE {} names no key, so no claim covers it", facts.name);
-  std::vector<HeldClaimPtr> claims;
-  return find_claims(claims);
+  Needs needs;
+  return find_needs(needs);
 }
 
 std::string Relay::objection_under(const Facts& facts, redis::Arguments words, const Rule& rule,
@@ -105,16 +105,19 @@ std::string Relay::find_keys(const Facts& facts, redis::Arguments words) {
   return {};
 }
 
-std::string Relay::find_claims(std::vector<HeldClaimPtr>& claims) {
+std::string Relay::find_needs(Needs& needs) {
   const bool may_lack = options_.permissions.unfenced == Unfenced::allow;
   if (keys_.empty() && !may_lack) return "NOFENCE it names no key, so no claim covers it";
   ++commands_seen_;
   for (const auto key : keys_) {
     const auto resource = redis::resource_of_key(key);
     if (const auto* held = claims_.find(login_.database(), resource)) {
-      if (std::exchange((*held)->in_command, commands_seen_) != commands_seen_) claims.push_back(*held);
-    } else if (!may_lack) {
-      if (const auto objection = Resource::objection(resource); !objection.empty())
+      if (std::exchange((*held)->in_command, commands_seen_) != commands_seen_) needs.claims.push_back(*held);
+    } else if (const auto objection = Resource::objection(resource); may_lack) {
+      // What can be no resource has no fence.
+      if (objection.empty()) needs.unclaimed.emplace(resource);
+    } else {
+      if (!objection.empty())
         return fmt::format("ERR fenceguard: the key '{}' belongs to no resource that can be claimed: {}",
                            shown(key), objection);
       observer_.missing(resource);

@@ -183,7 +183,7 @@ bool Relay::take_under(const Facts& facts, const Request& request, HeldClaimPtr 
   const auto rule = rule_for(facts, request.words, options_.permissions);
   const auto text = objection_under(facts, request.words, rule, claim->claim.resource.name());
   if (!text.empty()) return answer_error(text);
-  return take_judged(facts, request, {std::move(claim)}, rule.way == Way::script);
+  return take_judged(facts, request, {.claims = {std::move(claim)}}, rule.way == Way::script);
 }
 
 bool Relay::take_unfence(redis::Arguments words) {

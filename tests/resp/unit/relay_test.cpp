@@ -531,8 +531,12 @@ TEST(Unfenced, RefusesReadsWithoutAClaimOrAllowsWrites) {
 
   RelayDriver open{RelayOptions{.permissions = {.unfenced = Unfenced::allow}}};
   ASSERT_TRUE(open.say({"SET", "{a}:x", "1"}));
-  EXPECT_EQ(open.reply("+OK\r\n").script, nullptr);
+  EXPECT_EQ(open.reply("+OK\r\n").script, &redis::scripts::unfenced_one(false));
   EXPECT_EQ(open.port.take_told(), "+OK\r\n");
+  ASSERT_TRUE(open.say({"SET", "{a}:x", "1"}));
+  (void)open.reply("-NOFENCE a\r\n");
+  EXPECT_THAT(open.port.take_told(), StartsWith("-NOFENCE resource=a: it has a fence"));
+  EXPECT_THAT(open.port.seen, Contains("missing a"));
   open.fence("a", "7");
   ASSERT_TRUE(open.say({"SET", "{a}:x", "1"}));
   EXPECT_NE(open.port.sent.front().script, nullptr);
