@@ -19,18 +19,18 @@ using What = Request::What;
 namespace {
 
 const Script& script_of(What what) {
-  static const Script ask{lua_quorum_ask_free, lua_quorum_node, lua_quorum_ask};
-  static const Script confirm{lua_decimal, lua_quorum_node, lua_quorum_confirm};
-  static const Script extend{lua_quorum_node, lua_quorum_extend};
-  static const Script withdraw{lua_quorum_node, lua_quorum_withdraw};
-  static const Script renew{lua_quorum_node, lua_quorum_renew};
-  static const Script release{lua_quorum_release};
+  static const Script ask{with_full_memory, lua_quorum_ask_free, lua_quorum_node, lua_quorum_ask};
+  static const Script confirm{with_full_memory, lua_decimal, lua_quorum_node, lua_quorum_confirm};
+  static const Script extend{with_full_memory, lua_quorum_node, lua_quorum_extend};
+  static const Script withdraw{with_full_memory, lua_quorum_node, lua_quorum_withdraw};
+  static const Script renew{with_full_memory, lua_quorum_node, lua_quorum_renew};
+  static const Script release{with_full_memory, lua_quorum_release};
   static const Script look{lua_quorum_node, lua_quorum_look};
-  static const Script prepare{lua_quorum_node, lua_quorum_prepare};
-  static const Script freeze{lua_quorum_node, lua_quorum_freeze};
-  static const Script lift{lua_decimal, lua_quorum_node, lua_quorum_lift};
-  static const Script found{lua_quorum_found};
-  static const Script draw{lua_quorum_node, lua_quorum_draw};
+  static const Script prepare{with_full_memory, lua_quorum_node, lua_quorum_prepare};
+  static const Script freeze{with_full_memory, lua_quorum_node, lua_quorum_freeze};
+  static const Script lift{with_full_memory, lua_decimal, lua_quorum_node, lua_quorum_lift};
+  static const Script found{with_full_memory, lua_quorum_found};
+  static const Script draw{with_full_memory, lua_quorum_node, lua_quorum_draw};
   switch (what) {
     case What::ask:
       return ask;

@@ -65,7 +65,7 @@ Fault fault_of(std::string_view doing, const Reply& reply) {
     return {row.kind, fmt::format("{}: {}{}{}", doing, text, row.hint.empty() ? "" : "; ", row.hint)};
   }
   const auto kind = is_from_inside(reply.text) ? FaultKind::unknown : FaultKind::unavailable;
-  return {kind, fmt::format("{}: {}", doing, reply.text)};
+  return {kind, fmt::format("{}: {}", doing, text)};
 }
 
 Reply unless_error(std::string_view doing, Reply reply) {

@@ -11,6 +11,10 @@
 
 namespace fenceguard::redis {
 
+// Begins the text of a script that runs while the server is out of memory (maxmemory). What such a script
+// writes is a fence, a lock or a counter, and small: a full server must not keep a holder from being cut off.
+constexpr std::string_view with_full_memory = "#!lua flags=allow-oom\n";
+
 class Script {
  public:
   // The parts, one after another: what several scripts share comes first.

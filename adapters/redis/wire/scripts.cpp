@@ -16,39 +16,40 @@ extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, 
 namespace scripts {
 
 const Script& grant() {
-  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_grant};
+  static const Script script{with_full_memory, lua_decimal, lua_draw, lua_lock, lua_take, lua_grant};
   return script;
 }
 const Script& grant_in_line() {
-  static const Script script{lua_decimal, lua_draw, lua_lock, lua_take, lua_line, lua_grant_in_line};
+  static const Script script{with_full_memory, lua_decimal, lua_draw,         lua_lock,
+                             lua_take,         lua_line,    lua_grant_in_line};
   return script;
 }
 const Script& line_up() {
-  static const Script script{lua_lock, lua_line, lua_line_up};
+  static const Script script{with_full_memory, lua_lock, lua_line, lua_line_up};
   return script;
 }
 const Script& leave() {
-  static const Script script{lua_line, lua_leave};
+  static const Script script{with_full_memory, lua_line, lua_leave};
   return script;
 }
 const Script& renew() {
-  static const Script script{lua_lock, lua_renew};
+  static const Script script{with_full_memory, lua_lock, lua_renew};
   return script;
 }
 const Script& release() {
-  static const Script script{lua_lock, lua_free, lua_release};
+  static const Script script{with_full_memory, lua_lock, lua_free, lua_release};
   return script;
 }
 const Script& release_in_line() {
-  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_release};
+  static const Script script{with_full_memory, lua_lock, lua_line, lua_free_in_line, lua_release};
   return script;
 }
 const Script& end() {
-  static const Script script{lua_lock, lua_free, lua_end};
+  static const Script script{with_full_memory, lua_lock, lua_free, lua_end};
   return script;
 }
 const Script& end_in_line() {
-  static const Script script{lua_lock, lua_line, lua_free_in_line, lua_end};
+  static const Script script{with_full_memory, lua_lock, lua_line, lua_free_in_line, lua_end};
   return script;
 }
 const Script& show() {
@@ -56,15 +57,15 @@ const Script& show() {
   return script;
 }
 const Script& raise() {
-  static const Script script{lua_decimal, lua_draw, lua_by_hand, lua_raise};
+  static const Script script{with_full_memory, lua_decimal, lua_draw, lua_by_hand, lua_raise};
   return script;
 }
 const Script& lower() {
-  static const Script script{lua_decimal, lua_draw, lua_by_hand, lua_lower};
+  static const Script script{with_full_memory, lua_decimal, lua_draw, lua_by_hand, lua_lower};
   return script;
 }
 const Script& draw_one() {
-  static const Script script{lua_decimal, lua_draw, lua_draw_one};
+  static const Script script{with_full_memory, lua_decimal, lua_draw, lua_draw_one};
   return script;
 }
 namespace {
@@ -112,7 +113,7 @@ const Script& have_no_fence(bool is_cluster) {
   return scripts[is_cluster ? 1 : 0];
 }
 const Script& advance() {
-  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_advance};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_set_fence, lua_advance};
   return script;
 }
 const Script& look() {
@@ -120,23 +121,23 @@ const Script& look() {
   return script;
 }
 const Script& revoke() {
-  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_revoke};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_set_fence, lua_revoke};
   return script;
 }
 const Script& rebase() {
-  static const Script script{lua_decimal, lua_fence, lua_set_fence, lua_rebase};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_set_fence, lua_rebase};
   return script;
 }
 const Script& lower_highest() {
-  static const Script script{lua_decimal, lua_lower_highest};
+  static const Script script{with_full_memory, lua_decimal, lua_lower_highest};
   return script;
 }
 const Script& init() {
-  static const Script script{lua_decimal, lua_fence, lua_init};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_init};
   return script;
 }
 const Script& compact() {
-  static const Script script{lua_decimal, lua_fence, lua_compact};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_compact};
   return script;
 }
 

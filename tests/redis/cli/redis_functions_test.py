@@ -172,6 +172,10 @@ class Functions(RedisTest):
         self.assert_refused("OOM", "FCALL", "fenceguard_write", 1, "r", 2, "b", 1, "SET", "r", 2)
         self.cli("CONFIG", "SET", "maxmemory", 0)
         self.assertEqual(self.record("r"), ["1", "a", "1", "0"])
+        # A holder is cut off all the same.
+        self.cli("CONFIG", "SET", "maxmemory", 1)
+        self.assertEqual(self.cli("FCALL", "fenceguard_advance", 1, "r", 2, "b"), ["admitted", "2"])
+        self.cli("CONFIG", "SET", "maxmemory", 0)
 
     def test_a_replica_judges_nothing(self):
         replica = self.own_server(replica_of=self.own)

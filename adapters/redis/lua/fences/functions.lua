@@ -151,7 +151,7 @@ local function show(keys)
 end
 
 redis.register_function('fenceguard_write', write)
-redis.register_function('fenceguard_advance', advance)
+redis.register_function{function_name = 'fenceguard_advance', callback = advance, flags = {'allow-oom'}}
 redis.register_function{function_name = 'fenceguard_show', callback = show, flags = {'no-writes'}}
 redis.register_function{function_name = 'fenceguard_version', callback = function() return version end,
                         flags = {'no-writes', 'allow-stale'}}
