@@ -224,15 +224,29 @@ std::optional<Token> LockClient::lowest_live() {
   });
 }
 
+// The locks of other libraries have shapes of their own.
+Reply LockClient::accepted(const Call& call, Reply reply) const {
+  const bool is_theirs = lock_key_.is_shared() && lock_key_.resource_of(call.keys.front()).has_value();
+  if (is_theirs && reply.is_error() && reply.text.starts_with("WRONGTYPE"))
+    throw Unavailable(
+        fmt::format("{}: the key '{}' of ?lock_key= holds what another library keeps there, such as the hash "
+                    "of a Redisson "
+                    "lock, and its lock may be held just now: do not remove it; give ?lock_key= a name that "
+                    "no other library "
+                    "uses, or have that one end its locks first",
+                    call.doing, call.keys.front()));
+  return unless_error(call.doing, std::move(reply));
+}
+
 Reply LockClient::run(const Call& call) {
-  return pool_.with([&](Client& client) { return unless_error(call.doing, client.run(call.run())); });
+  return pool_.with([&](Client& client) { return accepted(call, client.run(call.run())); });
 }
 
 LockClient::Copied LockClient::run_and_copy(const Call& call, Ms ttl) {
   const Ms limit = std::max(Ms{1}, std::min(pool_.address().timeout, ttl) / 2);
   Reply reply;
   const int count = pool_.with([&](Client& client) { return replicas_with(client, call, reply, limit); });
-  reply = unless_error(call.doing, std::move(reply));
+  reply = accepted(call, std::move(reply));
   if (count >= options_.replicas) return {std::move(reply), {}};
   return {std::move(reply), fmt::format("{}: {} of the {} replicas wanted had it within {} ms", call.doing,
                                         count, options_.replicas, limit.count())};

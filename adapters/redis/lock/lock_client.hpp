@@ -95,6 +95,7 @@ class LockClient {
   Release free(const Claim& claim, const std::string& doing, const Script& script);
   [[nodiscard]] std::vector<LeaseRecord> live_of(Client& client, std::span<const Resource> resources) const;
   Reply run(const Call& call);
+  [[nodiscard]] Reply accepted(const Call& call, Reply reply) const;
   struct Copied {
     Reply reply;
     std::string shortage;  // too few replicas have it: a sentence

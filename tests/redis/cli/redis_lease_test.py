@@ -87,6 +87,16 @@ class Leases(RedisTest):
         self.lease(1, "release", "--resource", "a", "--token", "1", "--holder", "somebody", url=url)
         self.assertEqual(self.server.cli("GET", "locks-a"), "somebody")
 
+    def test_the_lock_of_a_library_with_another_shape_is_not_to_be_removed(self):
+        """Redisson's: a hash, of the thread that holds it and how often."""
+        url = self.url_of(rest="&lock_key=redisson-%25s")
+        self.server.cli("HSET", "redisson-a", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
+        self.addCleanup(self.server.cli, "DEL", "redisson-a")
+        for words in (("acquire", "--wait", "0s"), ("release", "--token", "1", "--holder", "h")):
+            told = self.lease(3, words[0], "--resource", "a", *words[1:], url=url).stderr
+            self.assertRegex(told, "'redisson-a' of .*lock_key= .*Redisson.*do not remove it")
+            self.assertNotIn("rename or remove", told)
+
 
 class Exec(RedisTest):
     def test_the_command_finds_its_claim_and_no_url(self):
@@ -216,7 +226,7 @@ def greet(link):
     """What looks like a Redis to a client that greets it, and never answers a script."""
     if b"HELLO" in link.recv(65536):
         link.sendall(b"*6\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"
-                     b"$4\r\nrole\r\n$6\r\nmaster\r\n")
+                     b"$4\r\nrole\r\n$6\r\nmaster\r\n-NOPERM no CLIENT INFO\r\n")
 
 
 if __name__ == "__main__":
