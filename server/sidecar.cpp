@@ -56,6 +56,8 @@ std::unique_ptr<LeaseHolder> open_holder(const SidecarOptions& options, TokenSou
   if (options.listen.empty())
     throw InvalidInput("--hold holds for the clients of the data side: give --listen HOST:PORT too");
   if (source == nullptr) throw InvalidInput("--hold takes leases from a token source: give --source URL");
+  for (const auto& resource : options.hold)
+    if (const auto text = fences.objection_to(resource); !text.empty()) throw InvalidInput("--hold: " + text);
   return std::make_unique<LeaseHolder>(
       *source, fences, metrics, log,
       LeaseHolder::Options{options.hold, options.hold_ttl, options.hold_takes_any_program, options.hold_for});

@@ -170,6 +170,10 @@ Endpoint Client::server_of(std::string_view key) {
   return *server;
 }
 
+std::vector<Endpoint> Client::servers() const {
+  return is_cluster_ ? slots_.servers() : std::vector{address_.endpoints.front()};
+}
+
 Connection& Client::connection(std::string_view key) {
   const auto server = server_of(key);
   try {

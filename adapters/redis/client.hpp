@@ -85,6 +85,18 @@ class Client {
   // The connection to the server of key, for what must be said on one connection (WAIT, SUBSCRIBE).
   [[nodiscard]] Connection& connection(std::string_view key);
 
+  // Calls use(connection) for each server that can be reached; what else a call ends in is thrown.
+  template <class Use>
+  void at_each(const Use& use) {
+    for (const auto& server : servers()) {
+      try {
+        use(link(server).connection);
+      } catch (const Error&) {
+        if (!is_cluster_) throw;
+      }
+    }
+  }
+
   // What the server says of commands.
   [[nodiscard]] CommandTable& commands() noexcept { return *commands_; }
 
@@ -109,6 +121,7 @@ class Client {
   // Why it is not certain that its server has ended it; empty: it has.
   [[nodiscard]] std::string end_at_server(const Lost& lost);
   [[nodiscard]] Endpoint server_of(std::string_view key);
+  [[nodiscard]] std::vector<Endpoint> servers() const;
   void require_one_slot(const Run& run) const;
   [[nodiscard]] Reply run_at(Link& link, const Run& run, bool is_asked);
   template <class Send>

@@ -50,6 +50,7 @@ Guard::Guard(Client& client, std::int64_t jump_max, std::chrono::milliseconds se
 }
 
 GuardedCall Guard::prepare(const Claim& claim, std::span<const Command> commands, std::size_t place) {
+  if (const auto text = objection_to_resource(claim.resource.name()); !text.empty()) throw InvalidInput(text);
   if (client_.is_cluster() && claim.resource.name().find('}') != std::string::npos) {
     throw InvalidInput(
         fmt::format("under Redis Cluster a resource is a hash tag and holds no '}}', and this is '{}'",

@@ -98,4 +98,16 @@ class Keys {
   return key.substr(open + 1, close - open - 1);
 }
 
+// Why no key of the data belongs to a resource of this name, so that a claim to it would protect nothing, as
+// a sentence; empty: one does.
+[[nodiscard]] inline std::string objection_to_resource(std::string_view resource) {
+  const auto other = resource_of_key(resource);
+  if (other == resource) return {};
+  return std::string{"no key of Redis belongs to '"}
+      .append(resource)
+      .append("', so nothing would be protected: name the resource '")
+      .append(other)
+      .append("', which is the hash tag of such a key");
+}
+
 }  // namespace fenceguard::redis

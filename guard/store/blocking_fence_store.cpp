@@ -57,6 +57,7 @@ void BlockingFenceStore::Workers::end() {
 BlockingFenceStore::BlockingFenceStore(const Setup& setup)
     : shown_{setup.shown},
       is_inspecting_{setup.mode == StorageOptions::Mode::inspect},
+      objection_{setup.objection},
       changes_{is_inspecting_ ? 0 : change_threads, setup},
       looks_{look_threads, setup},
       status_looks_{1, setup} {

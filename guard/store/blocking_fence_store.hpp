@@ -33,6 +33,7 @@ class BlockingFenceStore : public FenceStore {
     std::string shown;  // the server, for messages: a URL without its password
     StorageOptions::Mode mode = StorageOptions::Mode::guard;
     std::function<std::unique_ptr<FenceDriver>()> make_driver;
+    std::function<std::string(const Resource&)> objection{};  // see FenceStore; null: to none
   };
 
   // Throws what FenceDriver::connect() throws. Later the server may come and go.
@@ -40,6 +41,9 @@ class BlockingFenceStore : public FenceStore {
   // Refuses what waits; gives what runs a grace, and then cancels it.
   ~BlockingFenceStore() override;
 
+  [[nodiscard]] std::string objection_to(const Resource& resource) const override {
+    return objection_ ? objection_(resource) : std::string{};
+  }
   [[nodiscard]] StoreStatus status() const override;
   void advance(Claim claim, Done<Ruling> done) override;
   void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) override;
@@ -72,6 +76,7 @@ class BlockingFenceStore : public FenceStore {
 
   const std::string shown_;
   const bool is_inspecting_;
+  const std::function<std::string(const Resource&)> objection_;
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable wake_;

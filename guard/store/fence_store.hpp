@@ -73,6 +73,10 @@ class FenceStore {
  public:
   virtual ~FenceStore() = default;
 
+  // Why nothing that is stored belongs to a resource of this name, as a sentence: a lock on it would protect
+  // nothing, and what is asked about it is invalid input. Empty: something may. Never blocks.
+  [[nodiscard]] virtual std::string objection_to(const Resource& /*resource*/) const { return {}; }
+
   // The present state; never blocks.
   [[nodiscard]] virtual StoreStatus status() const = 0;
 

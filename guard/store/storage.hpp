@@ -50,7 +50,8 @@ struct StorageOptions {
   // How long to wait for another guard that has the state locked; this one is admitted when that process is
   // dead, not when it is silent.
   std::chrono::milliseconds lock_wait{1'000};
-  LaneOptions lane{};  // for a storage that has no atomic check of its own
+  bool refuses_evicting = false;  // not a server that may throw fences away when its memory is full (Redis)
+  LaneOptions lane{};             // for a storage that has no atomic check of its own
 };
 
 }  // namespace fenceguard

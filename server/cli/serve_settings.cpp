@@ -103,6 +103,7 @@ Permissions permissions_of(const Settings& settings, const Url& storage) {
       {"unfenced", settings.text("unfenced") != "read"},
       {"allow-admin", settings.is_on("allow-admin")},
       {"allow-scripts", settings.is_on("allow-scripts")},
+      {"unsafe-eviction", settings.is_on("unsafe-eviction")},
       {"data-password-file", !settings.text("data-password-file").empty()}};
   for (const auto& [name, is_asked] : asked) {
     const bool is_shared = std::string_view{name} == "unfenced" && is_postgres(storage);
@@ -191,6 +192,9 @@ std::vector<Setting> serve_settings() {
       {"allow-admin", flag, "", "", "redis: storage: relay commands for administrators, FLUSHALL among them"},
       {"allow-scripts", flag, "", "",
        "redis: storage: relay scripts of clients, which can write keys that they do not declare"},
+      {"unsafe-eviction", flag, "", "",
+       "redis: storage: start, and go on, where maxmemory-policy may evict fences: stale writes may then "
+       "land"},
       {"data-password-file", file, "FILE", "",
        "redis: storage: the password that clients of the data side say (AUTH), where the URL has Redis's "
        "own"},
@@ -311,6 +315,7 @@ StorageOptions storage_options(const Settings& settings, bool initialise) {
   options.jump_max = settings.number("max-jump");
   options.cache_entries = static_cast<std::size_t>(number_within(settings, "cache", 1, 1LL << 32));
   options.lock_wait = lock_wait_of(settings);
+  options.refuses_evicting = !settings.is_on("unsafe-eviction");
   options.lane.settle = settings.duration("settle");
   options.lane.is_settled = settings.is_on("settled");
   options.lane.upstream_timeout = settings.duration("upstream-timeout");

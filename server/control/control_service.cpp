@@ -47,7 +47,11 @@ std::optional<http::Response> ControlContext::refuse_unsigned(std::string_view o
   return refused;
 }
 
-void ControlContext::require_named_as_paths(const Resource& resource) const {
+void ControlContext::require_protected(const Resource& resource) const {
+  if (auto text = fences.objection_to(resource); !text.empty()) {
+    text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+    throw InvalidInput(text + ".");
+  }
   if (resource_depth == 0) return;
   const auto segments = static_cast<std::size_t>(std::ranges::count(resource.name(), '/')) + 1;
   if (segments == resource_depth) return;
@@ -125,14 +129,14 @@ void ControlService::call(Route route, const http::Request& request,
     case Call::show_lease:
       return leases_.show(*resource, std::move(reply));
     case Call::raise:
-      context_.require_named_as_paths(*resource);
+      context_.require_protected(*resource);
       return leases_.raise(*resource, request, std::move(reply));
     case Call::show_fence:
       return fences_.show(*resource, std::move(reply));
     case Call::list_fences:
       return fences_.list(std::move(route.listing), std::move(reply));
     case Call::advance:
-      context_.require_named_as_paths(*resource);
+      context_.require_protected(*resource);
       return fences_.advance(*resource, request, std::move(reply));
     case Call::revoke:
       return fences_.revoke(*resource, request.client, reply);

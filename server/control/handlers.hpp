@@ -37,7 +37,7 @@ struct ControlContext {
                                                               const http::Fields& fields,
                                                               const Requester& requester) const;
   // A name that the data side gives to no path would be locked in vain. Throws InvalidInput.
-  void require_named_as_paths(const Resource& resource) const;
+  void require_protected(const Resource& resource) const;
 };
 
 // A call that was not made, because too many wait for the source.

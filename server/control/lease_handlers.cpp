@@ -124,7 +124,7 @@ http::Response answer_ask(LeaseService::Answer answer, const Resource& resource,
 void LeaseHandlers::acquire(const http::Request& request, const std::shared_ptr<http::Caller>& caller,
                             http::Reply reply) {
   auto ask = read_ask(request);
-  context_.require_named_as_paths(ask.resource);
+  context_.require_protected(ask.resource);
   const Resource resource = ask.resource;
   context_.service->acquire(
       std::move(ask), caller, [this, resource, reply = std::move(reply)](LeaseService::Answer answer) {

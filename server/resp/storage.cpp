@@ -12,7 +12,8 @@ namespace {
 class RespStorage : public Storage, public ServedStorage {
  public:
   RespStorage(const Url& url, const StorageOptions& options)
-      : storage_{redis::open_storage(url, options)},
+      : may_evict_{options.refuses_evicting ? std::make_shared<std::atomic<bool>>(false) : nullptr},
+        storage_{redis::open_storage(url, options, may_evict_)},
         address_{redis::address_beside_source(url)},
         lock_pattern_{url.parameter("lock_key").value_or("")},
         jump_max_{options.jump_max},
@@ -35,6 +36,7 @@ class RespStorage : public Storage, public ServedStorage {
     relay.commands = std::make_shared<redis::CommandTable>();
     relay.permissions = context.permissions;
     relay.jump_max = jump_max_;
+    relay.may_evict = may_evict_;
     relay.keys_required = context.keys;
     relay.identity = {address_.user, address_.password};
     relay.database = address_.database;
@@ -46,6 +48,7 @@ class RespStorage : public Storage, public ServedStorage {
   }
 
  private:
+  const std::shared_ptr<std::atomic<bool>> may_evict_;  // null: nobody asks
   const std::unique_ptr<Storage> storage_;
   const redis::Address address_;
   const std::string lock_pattern_;

@@ -70,7 +70,8 @@ class RedisCli(ClientTest):
     def test_lines_of_one_session(self):
         before = self.cli(given="SET {a}n 1\nFENCE a 34 ada\nSET {a}n 'b c'\nFENCES\nFENCE.SHOW a\nLPOP {a}none 2\n")
         self.assertEqual(before.splitlines(), [
-            "NOFENCE resource=a: this connection holds no claim to it; say FENCE a TOKEN HOLDER first", "", "OK", "OK", "a", "34",
+            "NOFENCE resource=a: this connection holds no claim to it; say FENCE a TOKEN HOLDER first"
+            " (sent again after a lost connection, the first sending may have taken effect)", "", "OK", "OK", "a", "34",
             "34", "", "0", ""])
         self.take_over()
         self.assertEqual(self.cli(given="FENCE a 34 ada\nSET {a}n 2\nGET {a}n\n").splitlines(), [STALE, "", STALE, "", "b c"])

@@ -263,6 +263,15 @@ class Commands(RespTest):
             self.assertFailure(allow.call(*words), "STALE ")
 
 
+class Renewal(RespTest):
+    def test_one_of_as_many_claims_as_a_connection_holds_is_renewed(self):
+        client = self.client(self.sidecar())
+        for first in range(0, 10_000, 500):
+            self.assertEqual(client.calls(*[("FENCE", f"r{number}", 5, "h") for number in range(first, first + 500)]), ["OK"] * 500)
+        self.assertFailure(client.call("FENCE", "one more", 5, "h"), "ERR fenceguard: a connection holds up to")
+        self.assertEqual(client.calls(("FENCE", "r7", 6, "h"), ("SET", "r7", 1)), ["OK", "OK"])
+
+
 class UnfencedAllow(RespTest):
     """Clients may write without a claim, as long as there is no fence."""
 

@@ -256,7 +256,7 @@ class Large(RespTest):
             self.assertFailure(answers.pop(2), "ERR DB index is out of range")
             self.assertEqual(answers, ["OK", "OK", 2 * MIB + database, "OK", MIB + database + 1, 1])
         wait_until(lambda: len([line for line in self.server.cli("CLIENT", "LIST").splitlines()
-                                if " cmd=del " in line]) == 1, what="the end of the connections that were left")
+                                if " cmd=evalsha " in line]) == 1, what="the end of the connections that were left")
 
 
 class Becoming(RespTest):

@@ -29,6 +29,12 @@ Reply run(Client& client, std::string_view doing, const Run& run) {
 
 // The keys of a fence and, where there is one, of its namespace.
 struct FenceKeys {
+  // Of a resource that may be claimed. Throws InvalidInput.
+  static FenceKeys of(const Client& client, const Resource& resource) {
+    if (auto text = objection_to_resource(resource.name()); !text.empty())
+      throw InvalidInput(std::move(text));
+    return {client, resource};
+  }
   FenceKeys(const Client& client, const Resource& resource)
       : fence{client.keys().fence(resource)},
         name_space{client.keys().name_space()},
@@ -81,7 +87,7 @@ std::vector<std::string> resources_in(Client& client, const FenceListing& listin
 }  // namespace
 
 Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max) {
-  const FenceKeys keys{client, claim.resource};
+  const auto keys = FenceKeys::of(client, claim.resource);
   const auto token = to_string(claim.token);
   const auto bound = std::to_string(jump_bound(claim, jump_max));
   constexpr std::size_t asked = 4;
@@ -104,7 +110,7 @@ Ruling advance(Client& client, const Claim& claim, std::int64_t jump_max) {
 }
 
 FenceView look(Client& client, const Resource& resource) {
-  const FenceKeys keys{client, resource};
+  const auto keys = FenceKeys::of(client, resource);
   auto named = keys.all();
   if (named.size() > 2) named.pop_back();
   return read_only_call([&] {
@@ -135,7 +141,7 @@ FencePage list(Client& client, const FenceListing& listing) {
 }
 
 FenceView revoke(Client& client, const Resource& resource, const Revocation& revocation) {
-  const FenceKeys keys{client, resource};
+  const auto keys = FenceKeys::of(client, resource);
   const auto& lease = revocation.lease;
   const auto token = lease ? to_string(lease->token) : "";
   const auto holder = lease ? lease->holder.id() : "";
@@ -166,7 +172,7 @@ void lower_highest(Client& client, std::int64_t before) {
 }  // namespace
 
 FenceView rebase(Client& client, const FenceStore::Rebase& rebase) {
-  const FenceKeys keys{client, rebase.resource};
+  const auto keys = FenceKeys::of(client, rebase.resource);
   const auto highest = client.is_cluster() ? 0 : status(client).highest;
   const auto log = client.keys().rebased(rebase.resource);
   auto named = keys.all();
@@ -238,6 +244,34 @@ Compaction compact(Client& client, Token lowest_live) {
     if (sum.dropped == 0) throw;
     throw OutcomeUnknown(fmt::format("{} fences were dropped, then: {}", sum.dropped, error.what()));
   }
+}
+
+namespace {
+
+// Managed servers have no CONFIG, and a user may lack the right to either.
+std::string policy_of(Connection& connection) {
+  const std::string_view info[] = {"INFO", "memory"};
+  const auto reply = connection.call(info);
+  constexpr std::string_view name = "maxmemory_policy:";
+  const auto at = reply.is_error() ? reply.text.npos : reply.text.find(name);
+  if (at != reply.text.npos) {
+    const auto value = std::string_view{reply.text}.substr(at + name.size());
+    return std::string{value.substr(0, value.find_first_of("\r\n"))};
+  }
+  const std::string_view config[] = {"CONFIG", "GET", "maxmemory-policy"};
+  const auto setting = connection.call(config);
+  return setting.elements.size() == 2 ? setting.elements[1].text : std::string{};
+}
+
+}  // namespace
+
+std::optional<std::string> evicting_policy(Client& client) {
+  std::optional<std::string> found;
+  client.at_each([&](Connection& connection) {
+    const auto policy = policy_of(connection);
+    if (policy.starts_with("allkeys-")) found = policy;
+  });
+  return found;
 }
 
 StoreStatus status(Client& client) {

@@ -26,5 +26,8 @@ struct Revocation {
 [[nodiscard]] std::int64_t init(Client& client, std::int64_t floor);
 [[nodiscard]] Compaction compact(Client& client, Token lowest_live);
 [[nodiscard]] StoreStatus status(Client& client);
+// The maxmemory-policy by which a server may evict fences, which have no time to live; nothing where none
+// may, or could be asked. Of a cluster any of its servers.
+[[nodiscard]] std::optional<std::string> evicting_policy(Client& client);
 
 }  // namespace fenceguard::redis

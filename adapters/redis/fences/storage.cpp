@@ -14,19 +14,26 @@ namespace {
 class RedisDriver : public FenceDriver {
  public:
   // pool: that of all drivers of the store, so that calls one after another go by one connection.
-  RedisDriver(std::int64_t jump_max, std::shared_ptr<Pool> pool)
-      : jump_max_{jump_max}, pool_{std::move(pool)} {}
+  RedisDriver(std::int64_t jump_max, std::shared_ptr<Pool> pool, std::shared_ptr<std::atomic<bool>> may_evict)
+      : jump_max_{jump_max}, pool_{std::move(pool)}, may_evict_{std::move(may_evict)} {}
 
   void connect() override {
     try {
       pool_->connect();
+      if (const auto text = objection_to_policy(); !text.empty()) throw Unavailable(text);
     } catch (const PasswordRequired&) {
       // Clients of a data side may bring theirs.
     }
   }
   StoreStatus status() override {
     try {
-      return call(redis::status);
+      const auto objection = objection_to_policy();
+      auto status = call(redis::status);
+      if (may_evict_) *may_evict_ = !objection.empty();
+      if (objection.empty()) return status;
+      status.state = StoreState::failed;
+      status.reason = objection;
+      return status;
     } catch (const PasswordRequired& error) {
       StoreStatus status;
       status.reason = fmt::format(
@@ -51,16 +58,29 @@ class RedisDriver : public FenceDriver {
     return pool_->with([&](Client& client) { return function(client, arguments...); });
   }
 
+  // Empty: it is fine, or could not be seen, or nobody asks.
+  std::string objection_to_policy() {
+    if (!may_evict_) return {};
+    const auto policy = call(evicting_policy);
+    if (!policy) return {};
+    return fmt::format(
+        "maxmemory-policy {} of Redis may evict fences, and then stale writes land: set noeviction, and run "
+        "'fenceguard fence init' if it has evicted; or start with --unsafe-eviction",
+        *policy);
+  }
+
   const std::int64_t jump_max_;
   const std::shared_ptr<Pool> pool_;
+  const std::shared_ptr<std::atomic<bool>> may_evict_;
 };
 
 }  // namespace
 
-std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) {
+std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options,
+                                      std::shared_ptr<std::atomic<bool>> may_evict) {
   const auto address = address_beside_source(url);
   const auto pool = std::make_shared<Pool>(address);
-  const auto make_driver = [&] { return std::make_unique<RedisDriver>(options.jump_max, pool); };
+  const auto make_driver = [&] { return std::make_unique<RedisDriver>(options.jump_max, pool, may_evict); };
   const auto open_own_source = [&]() -> std::unique_ptr<TokenSource> {
     try {
       return open_source(url);
@@ -69,7 +89,9 @@ std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& opti
     }
   };
   return open_server_storage(
-      {.fences = {address.shown, options.mode, make_driver}, .open_source = open_own_source});
+      {.fences = {address.shown, options.mode, make_driver,
+                  [](const Resource& resource) { return objection_to_resource(resource.name()); }},
+       .open_source = open_own_source});
 }
 
 }  // namespace fenceguard::redis

@@ -4,6 +4,7 @@
 // script (redis::Guard). So there are fences and a token source here, and no objects. See
 // guard/store/storage.hpp.
 
+#include <atomic>
 #include <memory>
 
 #include "guard/source/url.hpp"
@@ -13,6 +14,10 @@ namespace fenceguard::redis {
 
 // Throws InvalidInput for a bad URL, and Unavailable if the server cannot be reached. A namespace without its
 // record is an uninitialised storage: 'fenceguard fence init' initialises it, and nothing else does.
-[[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options);
+// may_evict, if it is not null: Unavailable too where the server's maxmemory-policy may evict fences; it is
+// set as soon as a later one may, which is looked at about once a second, and the storage is 'failed' for so
+// long.
+[[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options,
+                                                    std::shared_ptr<std::atomic<bool>> may_evict = nullptr);
 
 }  // namespace fenceguard::redis

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "adapters/redis/keys.hpp"
 #include "guard/error.hpp"
 
 namespace fenceguard::resp {
@@ -16,6 +17,7 @@ constexpr std::string_view fenced_form =
 Claim claim_of(std::string_view resource, std::string_view token, std::string_view holder) {
   if (const auto objection = Resource::objection(resource); !objection.empty())
     throw InvalidInput(std::string{objection});
+  if (auto text = redis::objection_to_resource(resource); !text.empty()) throw InvalidInput(std::move(text));
   const auto number = Token::parse(token);
   if (!number) throw InvalidInput("a token is a number of 1 to 9223372036854775807, without leading zeros");
   return {Resource{std::string{resource}}, *number, Holder{std::string{holder}}, std::nullopt};

@@ -86,8 +86,7 @@ std::string fault_text(const Fault& fault) {
 std::string unclaimed_text(std::string_view resource) {
   return fmt::format(
       "NOFENCE resource={}: it has a fence, and this connection holds no claim to it; say FENCE {} TOKEN "
-      "HOLDER "
-      "first",
+      "HOLDER first (sent again after a lost connection, the first sending may have taken effect)",
       resource, resource);
 }
 

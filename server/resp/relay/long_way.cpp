@@ -174,8 +174,12 @@ bool LongWay::applied(std::string_view reply) {
   }
   if (reply.starts_with('-')) {
     // By it Redis has done nothing. A slot that was moved meanwhile is told here, and not for each command.
-    const auto error = reply.substr(1, reply.size() - 3);
-    if (is_redirection(error) || (!work_.is_single && !result_.is_moved)) is_refused_ = false;
+    std::string error{reply.substr(1, reply.size() - 3)};
+    const bool is_of_all = !work_.is_single && !result_.is_moved;
+    // Redis told a command why, and the client was told QUEUED.
+    if (is_of_all && is_refused_ && error.starts_with("EXECABORT"))
+      error = fmt::format("EXECABORT Transaction discarded because of: {}", result_.fault.message);
+    if (is_redirection(error) || is_of_all) is_refused_ = false;
     fail_with_reply(error);
   } else if (reply == nil_array && !work_.is_watching) {
     if (attempt_ < attempts_max) {

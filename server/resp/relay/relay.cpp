@@ -186,6 +186,7 @@ bool Relay::take_waiting(const Facts& facts, const Request& request, const Needs
 
 bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs, bool is_script) {
   auto& claims = needs.claims;
+  if (const auto text = objection_to_judging("write", claims); !text.empty()) return answer_error(text);
   if (!are_settled(claims)) return false;
   const bool is_of_one_kind = claims.empty() || (claims.size() == 1 && needs.unclaimed.empty());
   if (!is_script && is_of_one_kind && GuardedRun::can_take(facts, request.words)) {

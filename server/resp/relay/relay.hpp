@@ -138,6 +138,9 @@ class Relay {
   [[nodiscard]] std::string find_needs(Needs& needs);
   // From memory: the fence has refused one of them.
   [[nodiscard]] std::string known_refusal(const std::vector<HeldClaimPtr>& claims);
+  // While fences may be evicted, no verdict is to be trusted.
+  [[nodiscard]] std::string objection_to_judging(const char* operation,
+                                                 const std::vector<HeldClaimPtr>& claims);
   [[nodiscard]] std::string objection_to_waiting(const Facts& facts) const;
   [[nodiscard]] bool take_unknown(const Request& request);
   [[nodiscard]] std::string objection_to_signature(const char* operation, const SpokenClaim& spoken);
@@ -195,6 +198,7 @@ class Relay {
   bool is_settling_ = false;        // likewise, before it is woken
   bool is_ending_ = false;
   bool is_broken_off_ = false;  // it ends when nothing is owed any more
+  bool has_fenced_ = false;     // a claim was said by FENCE, and held
   bool is_watching_ = false;
   bool has_lost_watch_ = false;  // EXEC answers nil
   bool has_learned_ = false;     // the commands, for the name that is looked at

@@ -30,6 +30,10 @@ std::string shown(std::string_view name) {
   return text;
 }
 
+// Of a connection that has said no FENCE: a library may have opened it in place of one that had.
+constexpr std::string_view sent_again =
+    " (sent again after a lost connection, the first sending may have taken effect)";
+
 std::string objection_to_pattern(const redis::CommandTable::Facts& facts, redis::Arguments words) {
   if (!redis::reads_by_pattern(facts, words)) return {};
   return fmt::format("NOFENCE a pattern of this {} reads keys that it does not name, so no claim covers them",
@@ -123,8 +127,8 @@ std::string Relay::find_needs(Needs& needs) {
       observer_.missing(resource);
       if (!held_.empty()) return fmt::format("NOFENCE resource={}: this sidecar does not hold it", resource);
       return fmt::format(
-          "NOFENCE resource={}: this connection holds no claim to it; say FENCE {} TOKEN HOLDER first",
-          resource, resource);
+          "NOFENCE resource={}: this connection holds no claim to it; say FENCE {} TOKEN HOLDER first{}",
+          resource, resource, has_fenced_ ? "" : sent_again);
     }
   }
   return {};
@@ -137,6 +141,16 @@ std::string Relay::known_refusal(const std::vector<HeldClaimPtr>& claims) {
   const auto& held = **refused;
   observer_.ruled("write", held.claim, *held.refusal, held.highest, 1);
   return refusal_text(held.claim, *held.refusal, held.highest);
+}
+
+std::string Relay::objection_to_judging(const char* operation, const std::vector<HeldClaimPtr>& claims) {
+  if (!options_.may_evict || !*options_.may_evict) return {};
+  const Fault fault{
+      FaultKind::unavailable,
+      "the maxmemory-policy of Redis was changed and may evict fences: set noeviction; nothing was "
+      "written"};
+  for (const auto& held : claims) observer_.failed(operation, held->claim, fault, 1);
+  return fault_text(fault);
 }
 
 std::string Relay::objection_to_waiting(const Facts& facts) const {

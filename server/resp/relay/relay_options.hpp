@@ -2,6 +2,7 @@
 
 // What all relays of one sidecar share. Set once; thread-safe from then on.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,6 +23,7 @@ struct RelayOptions {
   std::shared_ptr<redis::CommandTable> commands{};
   Permissions permissions{};
   std::int64_t jump_max = 0;
+  std::shared_ptr<const std::atomic<bool>> may_evict{};  // fences: nothing is judged; null: nobody asks
   const ClaimKeys* keys_required =
       nullptr;                   // claims must be signed with one of these; null: none needs to be
   Identity identity{};           // of the URL

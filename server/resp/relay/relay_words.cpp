@@ -137,6 +137,8 @@ bool Relay::take_fence(redis::Arguments words) {
       reply.slot = static_cast<int>(redis::slot_of(options_.keys.fence(spoken.claim.resource)));
     if (!may_send(reply.slot)) return false;
     reply.claim = std::make_shared<HeldClaim>(spoken.claim);
+    if (const auto text = objection_to_judging("advance", {reply.claim}); !text.empty())
+      return answer_error(text);
     if (!are_settled({reply.claim})) return false;
     send_run();
     reply.call = advance_call(spoken.claim, options_.keys, port_.is_cluster(), options_.jump_max);
@@ -158,6 +160,7 @@ void Relay::end_fence(const HeldClaimPtr& claim, const RunEnding& ending) {
     claim->highest = ending.highest;
   }
   claims_.hold(login_.database(), claim);
+  has_fenced_ = true;
 }
 
 bool Relay::take_fenced(const Request& request) {
@@ -214,6 +217,8 @@ bool Relay::take_show(redis::Arguments words) {
   if (words.size() != 2) return answer_error("ERR fenceguard: write FENCE.SHOW RESOURCE");
   if (const auto objection = Resource::objection(words[1]); !objection.empty())
     return answer_error(fmt::format("ERR fenceguard: {}", objection));
+  if (const auto text = redis::objection_to_resource(words[1]); !text.empty())
+    return answer_error(fmt::format("ERR fenceguard: {}", text));
   OwedReply reply;
   reply.kind = OwedReply::Kind::show;
   reply.claim = std::make_shared<HeldClaim>(Claim{Resource{std::string{words[1]}}, Token{1}, Holder{}, {}});
@@ -283,6 +288,8 @@ bool Relay::take_exec(redis::Arguments words) {
   const bool has_lost_watch = std::exchange(has_lost_watch_, false);
   auto refusal = queue->is_dirty ? std::string{"EXECABORT Transaction discarded because of previous errors."}
                                  : known_refusal(queue->work.claims);
+  const bool is_judged = !queue->work.claims.empty() || !queue->work.unclaimed.empty();
+  if (refusal.empty() && is_judged) refusal = objection_to_judging("write", queue->work.claims);
   const bool is_over = !refusal.empty() || has_lost_watch || (queue->work.count == 0 && !is_watching_);
   if (!is_over) {
     queue->work.is_watching = is_watching_;

@@ -170,6 +170,126 @@ class Serving(ControlSide, RedisTest):
         self.assertEqual(guard.stop(), 0)
 
 
+class Full(RedisTest):
+    """A server that is out of memory: a holder is cut off and the lock goes on; only data is refused."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.own_server()
+        self.url = self.url_of()
+        self.fence(0, "init", "--floor", "0")
+
+    def fill(self):
+        self.server.cli("CONFIG", "SET", "maxmemory", 1)
+
+    def test_fences_and_leases_go_on(self):
+        old = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--ttl", "10m")
+        self.fill()
+        self.lease(0, "renew", *claim_of(old))
+        self.fence(0, "revoke", "--resource", "a")
+        new = self.lease_json(0, "acquire", "--resource", "a", "--storage", self.url, "--wait", "0s")
+        self.assertGreater(int(new["token"]), int(old["token"]))
+        self.fence(1, "advance", *claim_of(old))
+        self.lease(0, "release", *claim_of(new))
+        self.lease(0, "raise", "--resource", "a", "--token", "1000")
+        self.fence(0, "init", "--floor", "10")
+        self.fence(0, "compact")
+
+    def test_an_old_holder_is_cut_off_through_the_sidecar(self):
+        """It can still delete, which needs no memory; and what is refused for want of memory is told in Redis's words."""
+        guard = self.serve("--storage", self.url)
+        link = redis_server.Link(int(guard.data.rpartition(":")[2]))
+        self.addCleanup(link.close)
+        link.call("FENCE", "r", 5, "h")
+        link.call("SET", "r", "data")
+        self.fill()
+        for words in (("SET", "r", 1), ("FENCED", "r", 6, "i", "SET", "r", 1), ("BITFIELD", "r", "SET", "u8", 0, 1)):
+            with self.assertRaisesRegex(redis_server.RedisError, "^OOM command not allowed when used memory > 'maxmemory'.?$"):
+                link.call(*words)
+        link.call("MULTI")
+        link.call("SET", "r", 1)
+        with self.assertRaisesRegex(redis_server.RedisError, "^EXECABORT .*: OOM command not allowed when used memory > 'maxmemory'.?$"):
+            link.call("EXEC")
+        other = redis_server.Link(int(guard.data.rpartition(":")[2]))
+        self.addCleanup(other.close)
+        self.assertEqual(other.call("FENCE", "r", 7, "i"), "OK")
+        with self.assertRaisesRegex(redis_server.RedisError, "^STALE "):
+            link.call("DEL", "r")
+        self.assertEqual(other.call("DEL", "r"), 1)
+
+
+class Names(RedisTest):
+    """Of resources that no key can belong to."""
+
+    def test_they_are_refused_everywhere(self):
+        self.fence(0, "init", "--floor", "0")
+        guard = self.serve("--storage", self.url)
+        link = redis_server.Link(int(guard.data.rpartition(":")[2]))
+        self.addCleanup(link.close)
+        for name in ("{acc/1}:balance", "x{a}y"):
+            for words in (("FENCE", name, 5, "h"), ("FENCED", name, 5, "h", "GET", name), ("FENCE.SHOW", name)):
+                with self.assertRaisesRegex(redis_server.RedisError, "^ERR fenceguard: no key .* belongs to"):
+                    link.call(*words)
+            answer = guard.lease(name)
+            self.assertEqual(answer.status, 400, answer)
+            self.assertIn("hash tag", answer.json["detail"])
+            for words in (("advance", "--token", "5"), ("revoke",), ("show",)):
+                self.assertIn("hash tag", self.fence(2, words[0], "--resource", name, *words[1:]).stderr)
+            self.assertIn("hash tag", self.lease(2, "acquire", "--resource", name, "--storage", self.url).stderr)
+            done = self.expect(125, "exec", "--source", self.url, "--storage", self.url, "--resource", name, "--", "true")
+            self.assertIn("hash tag", done.stderr)
+            done = self.expect(2, "serve", "--storage", self.url, "--hold", name, "--control", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+            self.assertIn("hash tag", done.stderr)
+        for name in ("a}b", "{}x", "{a", "a{b", "{}"):
+            self.assertEqual(link.call("FENCE", name, 5, "h"), "OK", name)
+            self.assertEqual(link.call("SET", name, 1), "OK", name)
+
+
+class Eviction(RedisTest):
+    """serve stands on no server that may evict fences."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.own_server({"maxmemory": "100mb"})
+        self.url = self.url_of()
+        self.fence(0, "init", "--floor", "0")
+
+    def refused(self, *arguments):
+        done = self.expect(3, "serve", "--storage", self.url, "--control", "127.0.0.1:0", "--listen", "127.0.0.1:0", *arguments)
+        self.assertRegex(done.stderr, "maxmemory-policy allkeys-lru.*noeviction")
+
+    def test_it_does_not_start(self):
+        self.server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        self.refused()
+        # A managed server has no CONFIG; INFO tells it.
+        self.server.cli("ACL", "SETUSER", "default", "-config")
+        self.refused()
+        guard = self.serve("--storage", self.url, "--unsafe-eviction")
+        self.assertEqual(guard.call("GET", "/readyz").status, 200)
+
+    def test_policies_that_spare_fences_are_fine(self):
+        for policy in ("noeviction", "volatile-lru", "volatile-ttl"):
+            self.server.cli("CONFIG", "SET", "maxmemory-policy", policy)
+            self.assertEqual(self.serve("--storage", self.url).stop(), 0)
+
+    def test_a_policy_that_is_set_later_is_seen(self):
+        guard = self.serve("--storage", self.url)
+        link = redis_server.Link(int(guard.data.rpartition(":")[2]))
+        self.addCleanup(link.close)
+        self.assertEqual(link.call("FENCE", "r", 5, "h"), "OK")
+        self.assertEqual(link.call("SET", "r", 1), "OK")
+        self.server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        answer = wait_until(lambda: (found := guard.call("GET", "/readyz")).status == 503 and found, what="a guard that is not ready")
+        self.assertIn(b"maxmemory-policy allkeys-lru", answer.body)
+        for words in (("SET", "r", 2), ("FENCE", "s", 1, "h"), ("FENCED", "r", 5, "h", "SET", "r", 1), ("MSET", "r", 1, "{r}:x", 1)):
+            with self.assertRaisesRegex(redis_server.RedisError, "^UNAVAILABLE .*maxmemory-policy"):
+                link.call(*words)
+        self.assertEqual(link.call("GET", "r"), "1")
+        self.server.cli("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+        self.assertEqual(link.call("SET", "r", 2), "OK")
+
+
 class Demo(RedisTest):
     def setUp(self):
         super().setUp()
