@@ -7,6 +7,7 @@
 //
 // Thread safety: the loop's thread only.
 
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -47,6 +48,7 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   void end() override;
   void prepare(Channel channel, int slot, bool stays) override;
   void send(Channel channel, int slot, std::string_view bytes, std::size_t replies, bool waits) override;
+  void send_read(int slot, std::string_view bytes) override;
   void send(Channel channel, int slot, const ScriptCall& call, bool with_text) override;
   [[nodiscard]] int server_of(int slot) override {
     return upstreams_->server_of(slot < 0 ? last_slot_ : slot);
@@ -115,6 +117,8 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   void close_links();
   [[nodiscard]] bool ends_awaited() noexcept;
   void send_held();
+  // True, and it is sent elsewhere: a read for which there is no connection.
+  [[nodiscard]] bool reads_again();
   template <class Request>
   void send_on(Channel channel, int slot, const Request& send_to);
   [[nodiscard]] LinkUserPtr self() { return {shared_from_this(), static_cast<LinkUser*>(this)}; }
@@ -131,15 +135,23 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   std::shared_ptr<Link> own_, spare_;
   std::optional<redis::Endpoint> asked_;  // where an ASK sent what is sent next
   int last_slot_ = -1;
-  std::size_t skipped_ = 0;                // replies to come that are of our own ASKING
-  std::size_t awaited_ = 0;                // replies to come on the shared connection
-  std::list<std::function<void()>> held_;  // what is sent on it later
+  std::size_t skipped_ = 0;  // replies to come that are of our own ASKING
+  std::size_t awaited_ = 0;  // replies to come on the shared connection
+  struct HeldRequest {
+    std::size_t bytes;
+    std::function<void()> send;
+  };
+  std::list<HeldRequest> held_;         // what is sent on it later
+  std::deque<std::string> to_read_;     // was sent for a connection for reads that is not there yet
+  std::list<HeldRequest> read_again_;   // because that was not made
+  net::SteadyTime reads_apart_from_{};  // not before
   std::string out_, sending_;
   std::string peer_;
   net::SteadyTime sent_at_{};  // of what is being replied to
   std::size_t counted_ = 0;    // in the loop's in_flight
   bool is_sending_ = false, is_scheduled_ = false, is_pumping_ = false;
   bool is_sending_held_ = false;
+  bool is_reading_ = false;   // what is awaited is on the connection for reads
   bool is_settling_ = false;  // what is awaited on the shared connection is lost, and not told yet
   std::vector<UnsettledClaims::Key> unsettled_;
   bool is_ending_ = false, is_draining_ = false, is_over_ = false;

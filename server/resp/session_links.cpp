@@ -8,6 +8,7 @@ namespace {
 // A server may refuse an argument that is larger (proto-max-bulk-len is at least this), and then ends the
 // connection, for all who are on it.
 constexpr std::size_t shared_request_bytes_max = 1024 * 1024;
+constexpr std::chrono::milliseconds read_again_after{1'000};  // on a connection for reads that was not made
 
 }  // namespace
 
@@ -36,9 +37,11 @@ void Session::prepare(Channel channel, int slot, bool stays) {
 bool Session::may_share(std::size_t bytes) noexcept {
   // Told of what was lost it may be that the next comes after it.
   if (is_settling_ && awaited_ > 0) return false;
+  // Replies of two connections would not come in the order of their requests.
+  if (is_reading_ && awaited_ > 0) return false;
+  is_reading_ = false;
   if (!held_.empty() && !is_sending_held_) return false;
   if (bytes <= shared_request_bytes_max || has_own_lane()) return true;
-  // Replies of two connections would not come in the order of their requests.
   if (awaited_ > 0) return false;
   bound_place_.lane = Upstreams::lanes + static_cast<std::size_t>(number_);
   return true;
@@ -64,15 +67,19 @@ void Session::leave_own_lane() {
   if (has_own_lane()) upstreams_->drop(bound_place_.lane);
 }
 
-// Where slots move meanwhile they may be for several servers: one after the other then.
+// Where slots move meanwhile they may be for several servers: one after the other then. So are those behind
+// which a connection of this client's own is needed.
 void Session::send_held() {
   if (is_settling_ && awaited_ > 0) return;
   is_settling_ = false;
   is_sending_held_ = true;
-  while (!held_.empty() && (awaited_ == 0 || (has_own_lane() && !is_cluster()))) {
-    const auto send = std::move(held_.front());
+  const auto may_follow = [&] {
+    return !is_cluster() && (has_own_lane() || held_.front().bytes <= shared_request_bytes_max);
+  };
+  while (!held_.empty() && (awaited_ == 0 || (!is_reading_ && may_follow()))) {
+    const auto held = std::move(held_.front());
     held_.pop_front();
-    send();
+    held.send();
   }
   is_sending_held_ = false;
 }
@@ -94,18 +101,50 @@ void Session::send_on(Channel channel, int slot, const Request& send_to) {
 
 void Session::send(Channel channel, int slot, std::string_view bytes, std::size_t replies, bool waits) {
   if (channel == Channel::shared && !may_share(bytes.size())) {
-    held_.emplace_back([this, slot, text = std::string{bytes}, replies, waits] {
-      send(Channel::shared, slot, text, replies, waits);
-    });
+    held_.push_back({bytes.size(), [this, slot, text = std::string{bytes}, replies, waits] {
+                       send(Channel::shared, slot, text, replies, waits);
+                     }});
     return;
   }
   if (channel == Channel::shared) awaited_ += replies;
   send_on(channel, slot, [&](Link& link, bool /*is_asked*/) { link.send(self(), bytes, replies, waits); });
 }
 
+// As long as it sends nothing else, and nothing of it is awaited elsewhere.
+void Session::send_read(int slot, std::string_view bytes) {
+  const bool may_begin = awaited_ == 0 && !is_cluster() && !has_own_lane() &&
+                         bytes.size() <= shared_request_bytes_max &&
+                         std::chrono::steady_clock::now() >= reads_apart_from_;
+  if (!held_.empty() || !((is_reading_ && awaited_ > 0) || may_begin))
+    return send(Channel::shared, slot, bytes, 1, false);
+  is_reading_ = true;
+  auto place = bound_place_;
+  place.lane = Upstreams::reading_lane;
+  const auto link = upstreams_->shared(place, slot);
+  ++awaited_;
+  // All that is awaited there, or nothing of it.
+  if (!link->is_ready() || !to_read_.empty()) to_read_.emplace_back(bytes);
+  link->send(self(), bytes, 1, false);
+}
+
+// A user whose password was changed keeps the connections that there are.
+bool Session::reads_again() {
+  if (to_read_.empty()) return false;
+  reads_apart_from_ = std::chrono::steady_clock::now() + read_again_after;
+  read_again_.push_back({to_read_.front().size(), [this, text = std::move(to_read_.front())] {
+                           send(Channel::shared, -1, text, 1, false);
+                         }});
+  to_read_.pop_front();
+  // Ahead of what waits behind them.
+  if (awaited_ == 0) held_.splice(held_.begin(), read_again_);
+  send_held();
+  return true;
+}
+
 void Session::send(Channel channel, int slot, const ScriptCall& call, bool with_text) {
   if (channel == Channel::shared && !may_share(call.rest.size())) {
-    held_.emplace_back([this, slot, call, with_text] { send(Channel::shared, slot, call, with_text); });
+    held_.push_back(
+        {call.rest.size(), [this, slot, call, with_text] { send(Channel::shared, slot, call, with_text); }});
     return;
   }
   if (channel == Channel::shared) ++awaited_;
@@ -178,6 +217,7 @@ bool Session::ends_awaited() noexcept {
 void Session::link_replied(Channel channel, std::string_view reply, net::SteadyTime sent_at) {
   if (is_over_ || (channel == Channel::shared && !ends_awaited())) return;
   sent_at_ = sent_at;
+  if (channel == Channel::shared && !to_read_.empty()) to_read_.pop_front();
   cut_where_thrown([&] {
     relay_.replied(channel, reply);
     send_held();
@@ -189,6 +229,8 @@ void Session::link_lost(Channel channel, bool was_sent, std::string_view why) {
   if (is_over_ || (channel == Channel::shared && !ends_awaited())) return;
   if (channel != Channel::shared) owned(channel) = nullptr;
   cut_where_thrown([&] {
+    if (channel == Channel::shared && !was_sent && reads_again()) return;
+    to_read_.clear();
     relay_.lost(channel, was_sent, why);
     send_held();
     schedule();

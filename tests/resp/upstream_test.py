@@ -42,12 +42,12 @@ class WithoutDescriptors:
 
 class Versions(RespTest):
     def test_commands_are_learnt_anew_whenever_the_version_changes(self):
-        """And changes back: every other connection leads to a server that calls itself a later one."""
+        """And changes back: every other user's connections, for writes and reads, lead to what calls itself a later one."""
         server = self.own_server()
         self.initialise(server)
         version = server.info("server")["redis_version"].encode()
         other = version[:-1] + bytes([version[-1] ^ 1])
-        with FaultProxy(server.port, lambda connection, to_server, piece: piece if to_server or connection % 2 == 0
+        with FaultProxy(server.port, lambda connection, to_server, piece: piece if to_server or connection // 2 % 2 == 0
                         else piece.replace(version, other)) as proxy:
             guard = self.sidecar(url=f"redis://127.0.0.1:{proxy.port}/0")
             told = set()
@@ -117,6 +117,33 @@ class Failing(RespTest):
             self.assertEqual(answer[:100], value[:100])
             self.assertEqual(len(answer), len(value))
             self.assertGreater(time.monotonic() - begin, 6)
+
+
+class Paused(RespTest):
+    """A server that lets writes wait (CLIENT PAUSE, as in a failover) answers the reads of others."""
+
+    def setUp(self):
+        super().setUp()
+        self.server = self.own_server()
+        self.initialise(self.server)
+
+    def test_reads_of_clients_without_a_claim_go_on(self):
+        guard = self.sidecar(server=self.server)
+        writers = [self.claimed(guard, f"r{number}", 5) for number in range(2)]  # on each of the shared connections
+        for number, writer in enumerate(writers):
+            self.assertEqual(writer.call("SET", f"r{number}", "before"), "OK")
+        readers = [self.client(guard) for _ in range(4)]
+        self.server.cli("CLIENT", "PAUSE", 600_000, "WRITE")
+        for number, writer in enumerate(writers):
+            writer.send(("SET", f"r{number}", "after"))
+        for reader in readers:
+            self.assertEqual(reader.calls(("GET", "r0"), ("MGET", "r1", "none"), ("PING",)), ["before", ["before", None], "PONG"])
+        self.server.cli("CLIENT", "UNPAUSE")
+        self.assertEqual([writer.read() for writer in writers], ["OK", "OK"])
+        # Reads and writes in one flight keep their order.
+        words = [("GET", "r0"), ("FENCED", "r0", 5, "h", "SET", "r0", 1), ("GET", "r0"), ("FENCED", "r0", 5, "h", "INCR", "r0"),
+                 ("GET", "r0"), ("MULTI",), ("GET", "r0"), ("EXEC",), ("GET", "r0")]
+        self.assertEqual(readers[0].calls(*words * 20)[:9], ["after", "OK", "1", 2, "2", "OK", "QUEUED", ["2"], "2"])
 
 
 class Late(RespTest):
@@ -200,7 +227,9 @@ class Late(RespTest):
         self.assertEqual(other.call("SET", "other", 1), "OK")
         self.assertEqual(next_holder.call("FENCE", "r", 6, "i"), "OK")
         self.assertEqual(next_holder.call("SET", "r", "newer"), "OK")
-        self.assertFailure(client.read(), "UNKNOWN ")
+        answer = client.read()
+        self.assertFailure(answer, "UNKNOWN ")
+        self.assertIn("NOPERM", answer)
         self.assertGreaterEqual(time.monotonic() - begin, 3)
         self.arrive()
         self.assertEqual(self.server.cli("GET", "r"), "newer")

@@ -39,7 +39,8 @@ void OwedReplies::send(OwedReply reply, std::string_view request) {
   bytes_ += owed.bytes;
   if (owed.kind == OwedReply::Kind::passed) {
     if (port_.is_cluster()) owed.text = request;
-    port_.send(Channel::shared, owed.slot, request, 1, false);
+    owed.is_plain_read ? port_.send_read(owed.slot, request)
+                       : port_.send(Channel::shared, owed.slot, request, 1, false);
   } else {
     port_.send(Channel::shared, owed.slot, owed.call, false);
   }

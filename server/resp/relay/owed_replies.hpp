@@ -26,7 +26,8 @@ struct OwedReply {
   Kind kind = Kind::local;
   State state = State::awaited;
   bool writes = false;
-  bool has_run = false;  // Redis has done it
+  bool is_plain_read = false;  // of a client without claims
+  bool has_run = false;        // Redis has done it
   std::uint8_t attempts = 0;
   int slot = -1;
   HeldClaimPtr claim{};  // of an advance; of a run it is with the run

@@ -42,6 +42,9 @@ class RelayPort {
   // Sends what has so many replies, which Relay::replied() is told of one after another; or Relay::lost().
   // slot: that of its keys; negative: it has none. waits: the replies may take any time.
   virtual void send(Channel channel, int slot, std::string_view bytes, std::size_t replies, bool waits) = 0;
+  // The same on the shared channel, of one command that only reads: behind what this client sent, and not
+  // behind the writes of others, which may wait (CLIENT PAUSE).
+  virtual void send_read(int slot, std::string_view bytes) { send(Channel::shared, slot, bytes, 1, false); }
   // The same of a script, which has one reply. with_text: the server has forgotten it.
   virtual void send(Channel channel, int slot, const ScriptCall& call, bool with_text) = 0;
   // Under Redis Cluster: the same number for slots of one server.

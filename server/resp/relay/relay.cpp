@@ -272,6 +272,8 @@ bool Relay::pass(const Request& request, bool writes) {
   OwedReply reply;
   reply.kind = OwedReply::Kind::passed;
   reply.writes = writes;
+  // A holder reads where its fence was advanced.
+  reply.is_plain_read = !writes && claims_.size() == 0;
   reply.slot = slot_;
   owed_.send(std::move(reply), request.bytes);
   return true;

@@ -78,6 +78,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void close() noexcept;
   // Ends it; the users of what was sent and not answered are told why, at once or when it has settled.
   void fail(std::string_view why);
+  // Why it takes the settle time.
+  void explain(std::string_view why) { lost_why_.append("; ").append(why); }
   // It has settled: what was lost takes effect no more.
   void tell_lost();
 

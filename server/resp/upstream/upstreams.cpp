@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::chrono::milliseconds sweep_apart_min{10};
 constexpr std::chrono::milliseconds settle_pause_max{500};
+constexpr std::string_view settle_time_passed = "the settle time has passed since";
 
 // One question of ours.
 class Question : public LinkUser {
@@ -122,7 +123,8 @@ net::SteadyTime Upstreams::close_idle(net::SteadyTime now) {
 bool Upstreams::is_limited(const Key& key) const {
   const bool is_own = std::get<Identity>(key) == Identity{address_.user, address_.password} &&
                       std::get<int>(key) == address_.database;
-  return !is_own && std::get<std::size_t>(key) < lanes;
+  const auto lane = std::get<std::size_t>(key);
+  return !is_own && (lane < lanes || lane == reading_lane);
 }
 
 bool Upstreams::make_room() {
@@ -335,7 +337,10 @@ void Upstreams::settle(LinkPtr link) {
 void Upstreams::end_at_server(const std::shared_ptr<Settling>& settling) {
   const auto& lost = *settling->link;
   const auto& greeting = lost.greeting();
-  if (greeting.id.empty()) return end_again(settling, settling->end);
+  if (greeting.id.empty()) {
+    settling->link->explain(fmt::format("{} (its user may not say CLIENT INFO)", settle_time_passed));
+    return end_again(settling, settling->end);
+  }
   auto address = lost.address();
   address.database = 0;
   const auto link = make(std::move(address), Channel::shared, nullptr);
@@ -349,8 +354,11 @@ void Upstreams::end_at_server(const std::shared_ptr<Settling>& settling) {
     // Ended: whether it is gone is seen by the next.
     if (reply.starts_with(':')) return end_again(settling, now);
     // No later one will be permitted either.
-    if (reply.starts_with("-NOPERM") || reply.starts_with("-NOAUTH") || reply.starts_with("-ERR"))
+    if (reply.starts_with("-NOPERM") || reply.starts_with("-NOAUTH") || reply.starts_with("-ERR")) {
+      settling->link->explain(fmt::format("{} (it could not be ended there: {})", settle_time_passed,
+                                          reply.substr(1, reply.size() - 3)));
       return end_again(settling, settling->end);
+    }
     settling->pause = std::min(2 * settling->pause, settle_pause_max);
     end_again(settling, now + settling->pause);
   });

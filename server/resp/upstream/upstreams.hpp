@@ -45,6 +45,8 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
     std::size_t lane = 0;
   };
   static constexpr std::size_t lanes = 2;
+  // The shared one for what only reads: beside a write that waits at the server the others would wait, too.
+  static constexpr std::size_t reading_lane = ~std::size_t{0};
 
   // Makes sure that there is a connection, and that the commands and slots are known. ready may be called
   // within this call.
