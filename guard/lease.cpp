@@ -49,6 +49,13 @@ class Lease::Keeper {
     return source_.release(claim_);
   }
 
+  void renew_now() {
+    const std::scoped_lock lock{mutex_};
+    wanted_at_ = BootClock::now();
+    term_.renew_now(wanted_at_);
+    changed_.notify_all();
+  }
+
   [[nodiscard]] const Claim& claim() const noexcept { return claim_; }
   [[nodiscard]] std::stop_token lost() const noexcept { return lost_.get_token(); }
   [[nodiscard]] std::optional<Loss> loss() const {
@@ -69,9 +76,10 @@ class Lease::Keeper {
     std::unique_lock lock{mutex_};
     for (;;) {
       const auto due = term_.renew_at();
-      wait_until(lock, stop, due);
+      changed_.wait_until(lock, stop, due,
+                          [&] { return term_.is_lost(BootClock::now()) || term_.renew_at() != due; });
       if (stop.stop_requested() || term_.is_lost(BootClock::now())) break;
-      if (BootClock::now() < due) continue;
+      if (BootClock::now() < term_.renew_at()) continue;
       // What is to be said of it if no answer comes in time.
       if (doubt_.detail.empty()) doubt_ = {Loss::Kind::unreachable, "it did not answer"};
       lock.unlock();
@@ -79,6 +87,8 @@ class Lease::Keeper {
       auto ending = renew_once();
       lock.lock();
       note(std::move(ending), sent_at);
+      // What was sent before says nothing of what is asked for since.
+      if (wanted_at_ > sent_at) term_.renew_now(wanted_at_);
       changed_.notify_all();
     }
   }
@@ -119,14 +129,8 @@ class Lease::Keeper {
         lost_.request_stop();
         return;
       }
-      wait_until(lock, stop, term_.lost_at());
+      changed_.wait_until(lock, stop, term_.lost_at(), [this] { return term_.is_lost(BootClock::now()); });
     }
-  }
-
-  // Waits until moment, the loss, or stop.
-  void wait_until(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
-                  BootClock::time_point moment) {
-    changed_.wait_until(lock, stop, moment, [this] { return term_.is_lost(BootClock::now()); });
   }
 
   TokenSource& source_;
@@ -135,10 +139,11 @@ class Lease::Keeper {
   const std::function<void(BootClock::time_point)> held_until_;
   std::stop_source lost_;
   std::mutex stop_mutex_;
-  mutable std::mutex mutex_;  // guards term_, doubt_ and released_
+  mutable std::mutex mutex_;  // guards term_, wanted_at_, doubt_ and released_
   BootCondition changed_;
   LeaseTerm term_;
-  Loss doubt_;  // what there is to say if the lease is lost now
+  BootClock::time_point wanted_at_{};  // the last renew_now()
+  Loss doubt_;                         // what there is to say if the lease is lost now
   bool released_ = false;
   std::jthread renewer_;
   std::jthread watcher_;
@@ -174,6 +179,9 @@ std::stop_token Lease::lost() const noexcept {
 }
 std::optional<Loss> Lease::loss() const {
   return keeper_->loss();
+}
+void Lease::renew_now() {
+  keeper_->renew_now();
 }
 Release Lease::release() {
   return keeper_->release();

@@ -61,6 +61,10 @@ class Lease {
   // Why, once its term is over, which is a moment before lost() is requested; nothing before.
   [[nodiscard]] std::optional<Loss> loss() const;
 
+  // Renews at once, whenever it is due: for a holder that stood still and asks whether it still holds the
+  // lock. Does not wait for the answer.
+  void renew_now();
+
   // Stops renewing and frees the lock. not_held: it was lost before. A second call does nothing and says
   // not_held. Throws Unavailable or OutcomeUnknown; the lock is then free at the latest when its time to live
   // is over.

@@ -9,6 +9,7 @@
 //
 // Not thread-safe.
 
+#include <algorithm>
 #include <chrono>
 
 #include "guard/support/clock.hpp"
@@ -37,6 +38,8 @@ class LeaseTerm {
   void renewed(Time sent_at, Time now);
   // A renewal failed at now without an answer from the source; it is tried again.
   void renewal_failed(Time now);
+  // The next renewal is due at once.
+  void renew_now(Time now) { renew_at_ = std::min(renew_at_, now); }
   // The source said that the lease is gone.
   void ended() { ended_ = true; }
 

@@ -103,6 +103,16 @@ TEST(Lease, IsSignalledLostBeforeItsTermIsOverWhenRenewalsFail) {
   EXPECT_GE(ending.renewals, 2u) << "a failed renewal was not tried again";
 }
 
+TEST(Lease, IsRenewedAtOnceWhereItIsAskedFor) {
+  MemorySource source;
+  auto lease = source.acquire(account, {.ttl = 24h});
+  lease->renew_now();
+  EXPECT_TRUE(source.wait_for_renewals(1));
+  lease->renew_now();
+  EXPECT_TRUE(source.wait_for_renewals(2));
+  EXPECT_FALSE(lease->lost().stop_requested());
+}
+
 TEST(Lease, OutlivesARenewalThatFailed) {
   MemorySource source;
   source.set_renewal_fault(MemorySource::Fault::unavailable);

@@ -13,6 +13,7 @@
 
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
+#include "guard/source/lease_term.hpp"
 #include "server/cli/command.hpp"
 #include "server/cli/exec/cut_off.hpp"
 #include "server/cli/exec/pgoptions.hpp"
@@ -191,8 +192,11 @@ class Tenure {
 
   void forward_signals() {
     for (int number = 0; (number = signals_.next()) != 0;) {
-      if (number == SIGCONT) hand_terminal(::getpgrp(), group_);
-      supervisor_.send_signal(number);
+      if (number == SIGCONT) {
+        resume();
+      } else {
+        supervisor_.send_signal(number);
+      }
     }
   }
 
@@ -202,8 +206,14 @@ class Tenure {
     if (is_lost_ || (number != SIGTSTP && number != SIGTTIN && number != SIGTTOU)) return;
     hand_terminal(group_, ::getpgrp());
     stop_self();
+    resume();
+  }
+
+  // What is to be continued is so if the lease is still held, which is asked at once.
+  void resume() {
     hand_terminal(::getpgrp(), group_);
-    supervisor_.send_signal(SIGCONT);
+    supervisor_.resume();
+    lease_.renew_now();
   }
 
   [[noreturn]] void kill_abandoned() const {
@@ -332,6 +342,10 @@ int exec(const Settings& settings) {
                    exit_own_fault);
   }
   supervisor.set_kill_after(time_to_stop);
+  if (acquisition.source().lives_by_connection()) {
+    const LeaseTerm term{taken.grant->ttl, taken.grant->asked_at, time_to_stop};
+    supervisor.confirm_before_continuing(term.lost_at() - taken.grant->asked_at);
+  }
   Lease lease{acquisition.source(),
               *taken.grant,
               {.time_to_stop = time_to_stop,

@@ -102,6 +102,7 @@ class Watch {
       if (head_of(packet).kind == Kind::until) set_time(head_of(packet).value);
     check_time();
     for (const auto& packet : packets) obey(packet);
+    resume_confirmed();
   }
 
   // False if nothing is there.
@@ -134,7 +135,13 @@ class Watch {
         start({packet.data() + sizeof message, packet.size() - sizeof message});
         break;
       case Kind::signal:
-        if (message.value != SIGCONT || !is_forced_) signal_group(static_cast<int>(message.value));
+        signal_group(static_cast<int>(message.value));
+        break;
+      case Kind::resume:
+        resume(BootClock::time_point{std::chrono::nanoseconds{message.value}});
+        break;
+      case Kind::confirm:
+        term_ = BootClock::duration{message.value};
         break;
       case Kind::end:
         // Of a run that was over before this was heard nothing is left to end.
@@ -197,17 +204,22 @@ class Watch {
     if (until_ && BootClock::now() >= *until_) end_overdue();
   }
 
-  // The time is over: the lease is still held for as long as it takes to end the command.
+  // The time is over: the lease is still held for as long as it takes to end the command, where that is
+  // certain.
   void end_overdue() {
     const auto last = *until_ + std::chrono::nanoseconds{kill_after_};
     stop_clock();
     tell({Kind::overdue, 0});
-    is_forced_ = true;
-    if (BootClock::now() < last) ask_to_end();
+    if (term_) {
+      end_early();
+    } else {
+      is_forced_ = true;
+      if (BootClock::now() < last) ask_to_end();
+    }
     kill_at_ = std::min(kill_at_.value_or(last), last);
   }
 
-  // Told to end it. The lease may be another holder's already: what is stopped stays so until it is killed.
+  // The lease may be another holder's already: what is stopped stays so until it is killed.
   void end_early() {
     if (is_forced_) return;
     stop_clock();
@@ -216,6 +228,20 @@ class Watch {
     const auto grace = is_stopped_ ? milliseconds{0} : kill_after_;
     const auto last = BootClock::now() + std::chrono::nanoseconds{grace};
     kill_at_ = std::min(kill_at_.value_or(last), last);
+  }
+
+  void resume(BootClock::time_point said_at) {
+    if (is_forced_) return;
+    if (!term_) return signal_group(SIGCONT);
+    resumes_from_ = said_at;
+    resume_confirmed();
+  }
+
+  // Continues what waits for that once a renewal has succeeded that was sent since it was told to be.
+  void resume_confirmed() {
+    if (!resumes_from_ || !until_ || *until_ - *term_ < *resumes_from_) return;
+    resumes_from_.reset();
+    signal_group(SIGCONT);
   }
 
   void stop_clock() {
@@ -296,6 +322,8 @@ class Watch {
   bool is_forced_ = false;  // told to end it, or its time is over, or exec is gone
   int status_ = 0;
   std::optional<BootClock::time_point> until_;  // the command may work; none: not told, or over
+  std::optional<BootClock::duration> term_;     // of a lease that may end before its time; see Kind::confirm
+  std::optional<BootClock::time_point> resumes_from_;  // told to continue, which waits for a renewal
   std::optional<BootClock::time_point> kill_at_;
   std::optional<BootClock::time_point> give_up_at_;
 };

@@ -68,8 +68,16 @@ void Supervisor::work_until(BootClock::time_point moment) {
   send(socket_, {Kind::until, moment.time_since_epoch().count()}, {}, MSG_DONTWAIT);
 }
 
+void Supervisor::confirm_before_continuing(BootClock::duration term) {
+  send(socket_, {Kind::confirm, term.count()});
+}
+
 void Supervisor::send_signal(int number) {
   send(socket_, {Kind::signal, number});
+}
+
+void Supervisor::resume() {
+  send(socket_, {Kind::resume, BootClock::now().time_since_epoch().count()});
 }
 
 void Supervisor::end() {

@@ -12,8 +12,8 @@
 //   2. SIGKILL, kill_after later, before the source may grant the lock to another holder. A supervisor that
 //      was itself stopped or suspended past that moment sends it at once, and no SIGCONT.
 // Where exec tells it to end the command before that time, another holder may have the lock already: a
-// stopped command is killed without being continued, a running one has SIGTERM and kill_after. What is over
-// is never continued, whatever signals are forwarded.
+// stopped command is killed without being continued, a running one has SIGTERM and kill_after. So it is where
+// the lease lives by a connection. What is over is never continued, whatever signals are forwarded.
 //
 // It is forked before exec has a second thread, is single-threaded, sits in a process group of its own (so
 // that a signal to exec's whole group leaves it alive), and has all signals blocked.
@@ -36,9 +36,11 @@ struct SupervisorMessage {
   enum class Kind : std::int64_t {
     run,  // to the supervisor: start the command; the packet goes on with NAME=VALUE lines, each ended by NUL
     signal,   // to the supervisor: send this signal to the command's process group
+    resume,   // to the supervisor: continue it; the moment of BootClock at which that was said
     end,      // to the supervisor: end everything, SIGTERM first, SIGKILL later
     until,    // to the supervisor: the command may work until then, in nanoseconds of BootClock
     grace,    // to the supervisor: another kill_after, in milliseconds
+    confirm,  // to the supervisor: see confirm_before_continuing()
     started,  // to exec: the command's process group
     stopped,  // to exec: the command was stopped by this signal
     ended,    // to exec: nothing of the command is left; its wait status
@@ -80,7 +82,13 @@ class Supervisor {
   // Does not block: what a stopped supervisor cannot take is dropped, and the earlier moment counts. Any
   // thread.
   void work_until(BootClock::time_point moment);
+  // The lease may end before its time, as one that lives by a connection does: what is stopped is continued
+  // only once a renewal was sent after it was told to be, which work_until() shows: it is term after the
+  // moment at which the renewal was sent. Otherwise it is killed.
+  void confirm_before_continuing(BootClock::duration term);
   void send_signal(int number);
+  // Continues a command that was stopped, unless its time is over.
+  void resume();
   // Continues a supervisor that was stopped, too.
   void end();
 

@@ -14,9 +14,16 @@ import support
 from fault_proxy import FaultProxy
 from postgres_case import SECRET, PostgresTest, setUpModule  # noqa: F401
 from product_case import MadeUpNumbers
+from waiting import wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from pgbouncer import PgBouncer  # noqa: E402
+
+
+def state(pid):
+    """Of a process, as ps(1) shows it: T is stopped."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
 
 
 class Leases(PostgresTest):
@@ -160,6 +167,32 @@ class Exec(PostgresTest):
         self.assertEqual(process.stdout.readline(), "started\n")
         self.fence(0, "revoke", "--resource", "a")
         self.assertEqual(process.wait(support.LIMIT_S), 124)
+
+    def test_a_stopped_command_goes_on_only_while_its_lock_is_held(self):
+        # The connection by which it is held ends while exec is stopped with its command, another holder works, and the job is
+        # continued. The next renewal would be due in minutes.
+        script = ("import sys, time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                  "while True: print('works', file=open('diary', 'a')); time.sleep(0.005)")
+        process = self.start("exec", "--source", f"{self.url}?lock=advisory", "--storage", self.url, "--resource", "a", "--ttl",
+                             "24m", "--", sys.executable, "-c", script, start_new_session=False, process_group=0)
+
+        def size():
+            return os.path.exists(self.path("diary")) and os.path.getsize(self.path("diary"))
+
+        def stop():
+            process.send_signal(signal.SIGTSTP)
+            wait_until(lambda: state(process.pid) == "T", what="exec's stop")
+            return size()
+        wait_until(size, what="the command's start")
+        before = stop()
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: size() > before, what="the command to be continued")
+        before = stop()
+        self.fence(0, "revoke", "--resource", "a")
+        self.run_command(0, "true")
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(support.LIMIT_S), 124)
+        self.assertEqual(size(), before)
 
     PROTECT = ("create table jobs (name text primary key, done bigint not null); insert into jobs values ('a', 0), ('b', 0);"
                "select fenceguard.protect('jobs', 'name')")
