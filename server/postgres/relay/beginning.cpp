@@ -161,7 +161,11 @@ void Relay::take_advance(char type, std::string_view body) {
     const std::string message{field_of(body, 'M').value_or("")};
     const std::string state{field_of(body, 'C').value_or("XX000")};
     observer_.failed("advance", claim, {type == 'E' ? FaultKind::unavailable : FaultKind::unknown, message});
-    end(type == 'E' ? state : "08007", message, field_of(body, 'H').value_or(""));
+    const bool is_older = state == "42883";  // undefined_function
+    end(type == 'E' ? state : "08007", message,
+        is_older ? "The schema fenceguard of this database is older than the sidecar: run 'fenceguard sql "
+                   "postgres | psql'."
+                 : field_of(body, 'H').value_or(""));
   } else if (type == 'Z') {
     if (verdict_ != "admitted") return refuse_advance(verdict_, highest_);
     std::int64_t highest = 0;

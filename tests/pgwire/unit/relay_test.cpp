@@ -182,6 +182,14 @@ TEST_F(RelayTest, WarningAtTheAdvanceLeavesItInDoubt) {
   EXPECT_EQ(ended_with(), "08007");
 }
 
+TEST_F(RelayTest, OlderSqlIsToldSo) {
+  begin(fenced);
+  greet();
+  server({error("42883"), ready('I')});
+  const auto messages = told();
+  EXPECT_NE(field_of(messages.back().body, 'H').value_or("").find("sql postgres | psql"), std::string::npos);
+}
+
 TEST_F(RelayTest, SettingsThatCannotBeGuardedEndTheSession) {
   const std::pair<const char*, const char*> cases[] = {{"standard_conforming_strings", "off"},
                                                        {"client_encoding", "SJIS"},
