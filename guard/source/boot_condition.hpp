@@ -32,6 +32,8 @@ class BootCondition {
   template <class Ready>
   bool wait_until(std::unique_lock<std::mutex>& lock, const std::stop_token& stop,
                   BootClock::time_point moment, Ready ready) {
+    if (ready()) return true;
+    if (stop.stop_requested()) return false;
     Alarm alarm{*this, moment};
     const std::stop_callback on_stop{stop, [this] { notify_all(); }};
     while (!ready()) {
