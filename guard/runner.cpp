@@ -1,9 +1,29 @@
 #include "guard/runner.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <thread>
 
+#include "guard/error.hpp"
+
 namespace fenceguard {
+
+std::optional<Lease> Runner::take(const Resource& resource) {
+  require_sensible_ttl(policy_.ttl);
+  auto grant =
+      source_.wait_acquire(resource, Holder::random(),
+                           {.ttl = policy_.ttl, .wait = policy_.wait, .holder = {}, .stop = policy_.stop});
+  if (!grant) return std::nullopt;
+  if (policy_.terms.time_to_stop > grant->ttl / 2) {
+    source_.release(grant->claim);
+    throw InvalidInput(fmt::format(
+        "the source granted {}ms, and its holder may need {}ms to stop, more than half of that: ask the "
+        "source for what it grants, or have it grant more",
+        grant->ttl.count(), policy_.terms.time_to_stop.count()));
+  }
+  return Lease{source_, std::move(*grant), policy_.terms};
+}
 
 Verdict Runner::attempt(const Lease& lease, const Body& body) {
   const Ruling advanced = guard_.advance(lease.claim());
@@ -25,8 +45,7 @@ RunResult Runner::run(const Resource& resource, const Body& body) {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, policy_.pause_max);
     }
-    auto lease = source_.acquire(
-        resource, {.ttl = policy_.ttl, .wait = policy_.wait, .holder = {}, .stop = policy_.stop});
+    auto lease = take(resource);
     if (!lease) {
       result.ending = RunResult::Ending::busy;
       return result;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <stop_token>
+#include <utility>
 
 #include "guard/guard.hpp"
 #include "guard/lease.hpp"
@@ -25,6 +26,7 @@ struct RetryPolicy {
   std::chrono::milliseconds pause{10};     // before the second attempt; doubles with each, at most pause_max
   std::chrono::milliseconds pause_max{1'000};
   std::stop_token stop{};  // gives up waiting for the lock when requested, and ends busy
+  LeaseTerms terms{};      // of each lease
 };
 
 struct RunResult {
@@ -47,13 +49,15 @@ class Runner {
 
   // REQUIRES: source and guard outlive the runner.
   Runner(TokenSource& source, Guard& guard, RetryPolicy policy = {})
-      : source_{source}, guard_{guard}, policy_{policy} {}
+      : source_{source}, guard_{guard}, policy_{std::move(policy)} {}
 
   // Runs body under a lease of resource that has been advanced at the guard. Exceptions of source, guard and
-  // body pass through after the lease was released; nothing is repeated after one of them.
+  // body pass through after the lease was released; nothing is repeated after one of them. Throws
+  // InvalidInput where the source grants less than twice the time to stop.
   [[nodiscard]] RunResult run(const Resource& resource, const Body& body);
 
  private:
+  [[nodiscard]] std::optional<Lease> take(const Resource& resource);
   Verdict attempt(const Lease& lease, const Body& body);
 
   TokenSource& source_;

@@ -293,8 +293,8 @@ int serve(const Settings& settings) {
     return exit_done;
   }
   start_log(settings.text("log-level"));
-  const auto program =
-      open_program(settings.text("hold-for"), hidden_variables());  // before there are threads
+  const auto program = open_program(settings.text("hold-for"), settings.duration("hold-ttl"),
+                                    hidden_variables());  // before there are threads
   const auto signals = block_signals();
   const ServiceManager manager;
   raise_descriptor_limit();

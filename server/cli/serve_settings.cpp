@@ -155,7 +155,8 @@ std::vector<Setting> serve_settings() {
       {"hold-for", text, "PID|COMMAND", "",
        "the program whose connections alone --hold lets in: COMMAND is run by /bin/sh, in a fresh start "
        "under each "
-       "lease, and ended when it is lost (SIGTERM, SIGKILL 5 s later); when it ends by itself, serve ends "
+       "lease, and ended when it is lost (SIGTERM, SIGKILL 5 s later, or half of --hold-ttl); when it ends "
+       "by itself, serve ends "
        "with its "
        "status. PID is let in under the first lease, and must have read nothing before"},
       {"hold-reconnect", text, "WHICH", "refuse",

@@ -86,7 +86,8 @@ LeaseHolder::LeaseHolder(TokenSource& source, FenceStore& fences, Metrics& metri
       options_{in_order(std::move(options))},
       absence_{
           fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources))},
-      programs_{options_.takes_any_program ? nullptr : std::make_unique<ProgramCheck>()} {
+      programs_{options_.takes_any_program ? nullptr : std::make_unique<ProgramCheck>()},
+      terms_(options_.resources.size()) {
   metrics_.set_held(0);
 }
 
@@ -160,8 +161,14 @@ void LeaseHolder::run(const std::stop_token& stop) {
 }
 
 bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& end, milliseconds wait) {
-  const auto& resource = options_.resources[claims.size()];
-  Runner runner{source_, guard_, {.ttl = options_.ttl, .wait = wait, .stop = end.get_token()}};
+  const auto index = claims.size();
+  const auto& resource = options_.resources[index];
+  RetryPolicy policy{.ttl = options_.ttl, .wait = wait, .stop = end.get_token()};
+  if (options_.program) {
+    policy.terms = {.time_to_stop = options_.program->time_to_stop(),
+                    .held_until = [this, index](BootClock::time_point moment) { note_term(index, moment); }};
+  }
+  Runner runner{source_, guard_, std::move(policy)};
   bool is_held = true;
   const auto result = runner.run(resource, [&](const Lease& lease) {
     const std::stop_callback on_loss{lease.lost(), [&end] { std::stop_source{end}.request_stop(); }};
@@ -176,6 +183,17 @@ bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& 
     return Verdict::admitted;
   });
   return is_held && result.ending != RunResult::Ending::refused;
+}
+
+void LeaseHolder::note_term(std::size_t index, BootClock::time_point moment) {
+  const std::scoped_lock lock{terms_mutex_};
+  terms_[index] = moment;
+  options_.program->work_until(std::ranges::min(terms_));
+}
+
+BootClock::time_point LeaseHolder::held_until() const {
+  const std::scoped_lock lock{terms_mutex_};
+  return std::ranges::min(terms_);
 }
 
 // Until one of them is lost, or they are to be given back.
@@ -193,7 +211,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
   changed_.notify_all();
   last_failure_.clear();
   log("held", claims);
-  if (options_.program) options_.program->begin();
+  if (options_.program) options_.program->begin(held_until(), [held] { held->refused(); });
   {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, end.get_token(), [] { return false; });

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -114,6 +115,10 @@ class LeaseHolder {
   // Those from claims.size() on. False: the source or the guard kept refusing.
   bool hold_rest(std::vector<Claim>& claims, const std::stop_source& end, std::chrono::milliseconds wait);
   void stay(const std::vector<Claim>& claims, const std::stop_source& end);
+  // The lease of that resource is held until then.
+  void note_term(std::size_t index, BootClock::time_point moment);
+  // All are held until then.
+  [[nodiscard]] BootClock::time_point held_until() const;
   static void log(std::string_view event, const std::vector<Claim>& claims) noexcept;
   void note_loss(const Lease& lease) const;
   void note_failure(std::string reason);
@@ -130,6 +135,8 @@ class LeaseHolder {
   std::string last_failure_;                                      // that was logged; the thread's own
   std::optional<std::chrono::system_clock::time_point> lost_at_;  // likewise
   const std::unique_ptr<ProgramCheck> programs_;                  // null: any may
+  mutable std::mutex terms_mutex_;                                // guards terms_
+  std::vector<BootClock::time_point> terms_;                      // by resource; old where none is held
   mutable std::mutex mutex_;                                      // guards the next four
   std::shared_ptr<HeldClaims> present_;
   bool takes_ = true;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "guard/error.hpp"
 #include "guard/support/text.hpp"
@@ -19,13 +20,18 @@
 namespace fenceguard::cli {
 namespace {
 
+constexpr std::chrono::milliseconds kill_after_max{5'000};
+
 // It began before this process, and so before every tenure. That it has read nothing yet is what the operator
 // says of the first one.
 class NamedProcess final : public ProgramToHoldFor {
  public:
   explicit NamedProcess(net::Process process) : process_{process} {}
 
-  void begin() override {}
+  // Ending it is not ours to do.
+  [[nodiscard]] std::chrono::milliseconds time_to_stop() const override { return {}; }
+  void begin(BootClock::time_point /*until*/, std::function<void()> /*overdue*/) override {}
+  void work_until(BootClock::time_point /*moment*/) override {}
   void end() override { close(); }
   void close() override {
     const std::scoped_lock lock{mutex_};
@@ -62,14 +68,23 @@ class RepeatedCommand final : public ProgramToHoldFor {
   RepeatedCommand(const RepeatedCommand&) = delete;
   RepeatedCommand& operator=(const RepeatedCommand&) = delete;
 
-  void begin() override {
+  [[nodiscard]] std::chrono::milliseconds time_to_stop() const override { return command_.kill_after; }
+
+  void begin(BootClock::time_point until, std::function<void()> overdue) override {
     const std::scoped_lock lock{mutex_};
     if (is_closed_ || is_running_) return;
     if (!thread_.joinable()) thread_ = std::jthread{[this] { listen(); }};
     is_running_ = true;
     is_ended_by_us_ = false;
-    supervisor_->run({});
+    overdue_ = std::move(overdue);
+    supervisor_->run({}, until);
     spdlog::info("event=\"program started\"");
+  }
+
+  // The supervisor may stand still while another call waits for it.
+  void work_until(BootClock::time_point moment) override {
+    const std::unique_lock lock{mutex_, std::try_to_lock};
+    if (lock && is_running_ && !is_ended_by_us_) supervisor_->work_until(moment);
   }
 
   void end() override {
@@ -103,6 +118,7 @@ class RepeatedCommand final : public ProgramToHoldFor {
     for (;;) {
       const auto message = supervisor_->receive();
       const bool is_gone = message.kind == Kind::gone;
+      if (message.kind == Kind::overdue) give_up();
       if (message.kind != Kind::ended && message.kind != Kind::left && !is_gone) continue;
       const std::scoped_lock lock{mutex_};
       is_running_ = false;
@@ -111,6 +127,18 @@ class RepeatedCommand final : public ProgramToHoldFor {
         end_this_process(is_gone ? 125 << 8 : static_cast<int>(message.value));
       if (is_gone) return;
     }
+  }
+
+  // Its time is over, and the supervisor ends it: the tenure is over as well, whether it is lost or not.
+  void give_up() {
+    std::function<void()> overdue;
+    {
+      const std::scoped_lock lock{mutex_};
+      is_ended_by_us_ = true;
+      overdue = std::exchange(overdue_, {});
+    }
+    spdlog::warn("event=\"program ended\" reason=\"the lease was not known to be renewed in time\"");
+    if (overdue) overdue();
   }
 
   void end_this_process(int wait_status) {
@@ -123,7 +151,8 @@ class RepeatedCommand final : public ProgramToHoldFor {
   const SupervisedCommand command_;
   std::optional<Supervisor> supervisor_;
   std::optional<net::Process> root_;
-  mutable std::mutex mutex_;  // guards the next four
+  mutable std::mutex mutex_;  // guards the next five
+  std::function<void()> overdue_;
   bool is_running_ = false;
   bool is_ended_by_us_ = false;
   bool is_closed_ = false;
@@ -142,14 +171,16 @@ std::shared_ptr<ProgramToHoldFor> open_named(const std::string& digits) {
 
 }  // namespace
 
-std::shared_ptr<ProgramToHoldFor> open_program(const std::string& text,
+std::shared_ptr<ProgramToHoldFor> open_program(const std::string& text, std::chrono::milliseconds hold_ttl,
                                                std::vector<std::string> hidden_variables) {
   if (text.empty()) return nullptr;
   const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   if (is_number) return open_named(text);
-  return std::make_shared<RepeatedCommand>(SupervisedCommand{.words = {"/bin/sh", "-c", text},
-                                                             .hidden_variables = std::move(hidden_variables),
-                                                             .is_repeated = true});
+  return std::make_shared<RepeatedCommand>(
+      SupervisedCommand{.words = {"/bin/sh", "-c", text},
+                        .hidden_variables = std::move(hidden_variables),
+                        .kill_after = std::min(kill_after_max, hold_ttl / 2),
+                        .is_repeated = true});
 }
 
 }  // namespace fenceguard::cli

@@ -98,11 +98,17 @@ class Watch {
     std::vector<std::vector<char>> packets;
     while (has_parent_ && receive(packets)) {
     }
-    for (const auto& packet : packets)
-      if (head_of(packet).kind == Kind::until) set_time(head_of(packet).value);
+    for (const auto& packet : packets) move_time(head_of(packet));
     check_time();
     for (const auto& packet : packets) obey(packet);
     resume_confirmed();
+  }
+
+  // What is said between two runs is late, and of the one before.
+  void move_time(const SupervisorMessage& message) {
+    const bool is_of_run = message.kind == Kind::run && message.value != 0;
+    is_expected_ = is_expected_ || is_of_run || !command_.is_repeated;
+    if (is_of_run || (message.kind == Kind::until && is_expected_)) set_time(message.value);
   }
 
   // False if nothing is there.
@@ -210,7 +216,7 @@ class Watch {
     const auto last = *until_ + std::chrono::nanoseconds{kill_after_};
     stop_clock();
     tell({Kind::overdue, 0});
-    if (term_) {
+    if (term_ || command_.is_repeated) {
       end_early();
     } else {
       is_forced_ = true;
@@ -314,7 +320,8 @@ class Watch {
   milliseconds kill_after_ = command_.kill_after;
   int children_ = -1;
   int clock_ = -1;
-  pid_t group_ = 0;  // the command's process and group; 0: not started
+  pid_t group_ = 0;           // the command's process and group; 0: not started
+  bool is_expected_ = false;  // told to run, or the only run
   bool has_parent_ = true;
   bool has_children_ = false;
   bool has_ended_ = false;  // the command's own process

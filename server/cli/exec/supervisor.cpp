@@ -18,12 +18,12 @@ namespace {
 
 using Kind = SupervisorMessage::Kind;
 
-void send(int socket, SupervisorMessage message, std::string_view rest = {}, int flags = 0) {
+// False: it was not taken. A supervisor that is gone is noticed by receive().
+bool send(int socket, SupervisorMessage message, std::string_view rest = {}, int flags = 0) {
   std::string packet(sizeof message, '\0');
   std::memcpy(packet.data(), &message, sizeof message);
   packet += rest;
-  // A supervisor that is gone is noticed by receive().
-  static_cast<void>(::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL | flags));
+  return ::send(socket, packet.data(), packet.size(), MSG_NOSIGNAL | flags) >= 0;
 }
 
 }  // namespace
@@ -54,10 +54,10 @@ Supervisor::~Supervisor() {
   }
 }
 
-void Supervisor::run(const std::vector<std::string>& variables) {
+void Supervisor::run(const std::vector<std::string>& variables, std::optional<BootClock::time_point> until) {
   std::string rest;
   for (const auto& variable : variables) rest.append(variable).push_back('\0');
-  send(socket_, {Kind::run, 0}, rest);
+  send(socket_, {Kind::run, until ? until->time_since_epoch().count() : 0}, rest);
 }
 
 void Supervisor::set_kill_after(std::chrono::milliseconds kill_after) {
@@ -81,8 +81,10 @@ void Supervisor::resume() {
 }
 
 void Supervisor::end() {
-  send(socket_, {Kind::end, 0});
+  const bool is_sent = send(socket_, {Kind::end, 0}, {}, MSG_DONTWAIT);
   ::kill(process_, SIGCONT);
+  // One that was stopped for long has room again once it is continued.
+  if (!is_sent) send(socket_, {Kind::end, 0});
 }
 
 SupervisorMessage Supervisor::receive() {

@@ -11,6 +11,8 @@
 //      still within the lease.
 //   2. SIGKILL, kill_after later, before the source may grant the lock to another holder. A supervisor that
 //      was itself stopped or suspended past that moment sends it at once, and no SIGCONT.
+// A repeated command (--hold-for) is ended so, too, but what of it is stopped is killed in step 1.
+//
 // Where exec tells it to end the command before that time, another holder may have the lock already: a
 // stopped command is killed without being continued, a running one has SIGTERM and kill_after. So it is where
 // the lease lives by a connection. What is over is never continued, whatever signals are forwarded.
@@ -24,6 +26,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +37,8 @@ namespace fenceguard::cli {
 // What exec and its supervisor say to each other, one message per packet.
 struct SupervisorMessage {
   enum class Kind : std::int64_t {
-    run,  // to the supervisor: start the command; the packet goes on with NAME=VALUE lines, each ended by NUL
+    run,  // to the supervisor: start the command, which may work until then, as in until (0: not said); the
+          // packet goes on with NAME=VALUE lines, each ended by NUL
     signal,   // to the supervisor: send this signal to the command's process group
     resume,   // to the supervisor: continue it; the moment of BootClock at which that was said
     end,      // to the supervisor: end everything, SIGTERM first, SIGKILL later
@@ -74,8 +78,9 @@ class Supervisor {
 
   // All that the command starts descends from it, as long as it lives.
   [[nodiscard]] pid_t process() const noexcept { return process_; }
-  // Starts the command with these NAME=VALUE variables added to its environment.
-  void run(const std::vector<std::string>& variables);
+  // Starts the command with these NAME=VALUE variables added to its environment. until: as in work_until(). A
+  // repeated command needs it: what was said before a run is of the one before.
+  void run(const std::vector<std::string>& variables, std::optional<BootClock::time_point> until = {});
   // From SIGTERM to SIGKILL, instead of what the command was given with.
   void set_kill_after(std::chrono::milliseconds kill_after);
   // The command may work until then. Later calls move that moment; one that comes after it changes nothing.

@@ -459,13 +459,34 @@ class HoldForTest(AccountCase):
     def test_command_ends_with_the_sidecar(self):
         for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
             with self.subTest(number=number):
-                sidecar = self.hold(*SOON, "--hold-for", "echo $$ >run; while :; do sleep 600; done")
+                sidecar = self.hold(*LATE, "--hold-for", "echo $$ >run; while :; do sleep 600; done")
                 run = wait_until(lambda: pathlib.Path(self.folder, "run").exists()
                                  and pathlib.Path(self.folder, "run").read_text(encoding="utf-8").strip())
                 self.assertTrue(support.is_alive(run))
                 self.assertEqual(sidecar.stop(number), status)
                 wait_until(lambda: not support.is_alive(run), what="a command that has ended")
                 os.remove(os.path.join(self.folder, "run"))
+
+    def test_command_ends_with_its_lease_though_the_sidecar_stands_still(self):
+        runs = pathlib.Path(self.folder, "runs")
+        runs.touch()
+        processes = lambda: runs.read_text(encoding="utf-8").split()  # noqa: E731  pylint: disable=unnecessary-lambda-assignment
+        first = self.hold("--hold", "accounts/2", "--hold-ttl", "8s", "--hold-for",
+                          "trap '' TERM; echo $$ >>runs; while :; do sleep 0.1; done")
+        wait_until(processes, what="a command that runs")
+        second = self.hold(*LATE)
+        first.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: status_of(first.process.pid, "State").startswith("T"), what="a sidecar that has stopped")
+        self.addCleanup(first.process.send_signal, signal.SIGCONT)
+        wait_until(lambda: not support.is_alive(processes()[-1]), what="a command that has ended")
+        self.await_held(second)
+        started = len(processes())
+        first.process.send_signal(signal.SIGCONT)
+        # It did not end by itself, so the sidecar waits in line again, and starts it anew.
+        wait_until(lambda: "held no longer" in first.log(), what="a sidecar that knows")
+        self.assertEqual(second.stop(), 0)
+        wait_until(lambda: len(processes()) > started, what="another start")
+        self.assertEqual(first.stop(), 0)
 
     def test_process_that_is_named_is_let_in_until_the_first_loss(self):
         account = Program(self, "redis", self.address)
