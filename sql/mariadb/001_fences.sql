@@ -72,13 +72,12 @@ CREATE TABLE IF NOT EXISTS commit_marks (
 CREATE TABLE IF NOT EXISTS lock_secret (
   only_row TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
   secret   VARBINARY(128) NOT NULL,
-  made_at  DATETIME(6) NOT NULL            -- UTC; locks had a name that is known to all before
+  made_at  DATETIME(6) NOT NULL            -- UTC; when older names went out of use, which all know (005_leases.sql)
 ) ENGINE = InnoDB PARTITION BY KEY () PARTITIONS 1
 //
 INSERT INTO lock_secret (secret, made_at)
   SELECT SHA2(CONCAT(UUID(), RAND(), RAND(), SYSDATE(6), CONNECTION_ID()
-                     /*M!101000 , RANDOM_BYTES(32) */ /*!80000 , RANDOM_BYTES(32) */), 512),
-    IF(@fenceguard_tables = '', '1970-01-01', UTC_TIMESTAMP(6))
+                     /*M!101000 , RANDOM_BYTES(32) */ /*!80000 , RANDOM_BYTES(32) */), 512), '1970-01-01'
   FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM lock_secret)
 //
 -- Always empty. To delete from it gives a transaction a number of its own, by which InnoDB tells whose lock another waits

@@ -190,6 +190,13 @@ END
 //
 -- The same for a lease that lives as long as this session does, or until release_named(): by a lock of the session's
 -- (GET_LOCK), with the number beside it. One lease for each session.
+--
+-- Where this takes the place of one that knew the older names alone, calls of that may go on: until the minute that begins below,
+-- when all is in place, the older names are taken as well. A run that fails in between leaves it so for the one that repeats it.
+UPDATE lock_secret SET made_at = '9999-12-31' WHERE only_row = 1 AND EXISTS (
+  SELECT 1 FROM information_schema.routines r WHERE r.routine_schema = DATABASE() AND r.routine_name = 'acquire_named'
+    AND COALESCE(INSTR(r.routine_definition, 'older_lock_name'), 0) = 0)
+//
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS acquire_named */
 //
 CREATE /*M! OR REPLACE */ PROCEDURE acquire_named(
@@ -218,6 +225,11 @@ BEGIN
   CALL read_claim(resource, 1, holder, NULL, name, number, owner, turn);
   CALL read_ttl(ttl_ms, ttl);
   CALL begin_alone(5, is_begun);
+  -- A call that an upgrade overtook may have left its lock by the older name, of no lease of this session's.
+  IF is_kept(name, CONNECTION_ID())
+     AND NOT EXISTS (SELECT 1 FROM leases l WHERE l.resource = name AND l.keeper = CONNECTION_ID()) THEN
+    CALL free_session_lock(name);
+  END IF;
   IF NOT is_kept(name, CONNECTION_ID()) THEN
     SET is_locked = COALESCE(GET_LOCK(session_lock_name(name), 0), 0) = 1;
     -- A call that began before an upgrade may still be under way: it knows the older name alone.
@@ -290,13 +302,18 @@ BEGIN
   SELECT was_held;
 END
 //
--- Of a binary that is older than the secret: by this it finds the lock of a session that it is to end.
+-- Of a binary that is older than the secret: by this it finds the lock of a session that it is to end. And of a call that is:
+-- it frees by this what it locked.
 /*M! DO 0 */ /*!80000 DROP FUNCTION IF EXISTS lock_name */
 //
-CREATE /*M! OR REPLACE */ FUNCTION lock_name(resource VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4
+CREATE /*M! OR REPLACE */ FUNCTION lock_name(name VARBINARY(512)) RETURNS VARCHAR(64) CHARACTER SET utf8mb4
 READS SQL DATA
 SQL SECURITY INVOKER
-RETURN session_lock_name(resource)
+RETURN IF(IS_USED_LOCK(older_lock_name(name)) IN (
+            CONNECTION_ID(), (SELECT l.keeper FROM leases PARTITION (p0) l WHERE l.resource = name)),
+          older_lock_name(name), session_lock_name(name))
+//
+UPDATE lock_secret SET made_at = UTC_TIMESTAMP(6) WHERE only_row = 1 AND made_at > UTC_TIMESTAMP(6)
 //
 -- Sets when the lease of this claim ends; ttl_text null: now. A row: whether the claim had it still.
 /*M! DO 0 */ /*!80000 DROP PROCEDURE IF EXISTS set_end */

@@ -1,10 +1,12 @@
 """The token source in SQL: numbers that rise, whose lease it is, and what a server that died remembers."""
 
+import itertools
 import threading
 import unittest
 
 from sessions import ServerTest
 
+from mariadb_server import statements
 from waiting import wait_until
 
 ACQUIRE = "call acquire('r', {}, '{}')"
@@ -134,6 +136,10 @@ class Leases(ServerTest):
         self.sql(f"insert into leases values ('r', 1, 'n', '9999-12-31', {older.id})")
         self.sql("update counter set last = 1")
         self.sql("drop table lock_secret")
+        self.sql("create or replace procedure acquire_named(resource longtext, ttl_ms longtext, holder longtext) select 'held'")
+        for statement in itertools.takewhile(lambda s: " FUNCTION judge(" not in s, statements()):
+            self.client.run(statement)  # the first try, which a transaction that stands still brings to its end
+        self.sql("update lock_secret set made_at = utc_timestamp(6) - interval 10 minute where made_at > '2000-01-01'")
         self.server.install(self.dbname)
         self.addCleanup(self.sql, "update lock_secret set made_at = '1970-01-01'")
         other = self.session()
@@ -141,15 +147,24 @@ class Leases(ServerTest):
         for name in ("r", "q"):
             self.assertEqual(other.run(f"call acquire_named('{name}', 60000, 'm')")[0][0], "held", name)
         self.assertEqual(self.client.run("call acquire('r', 60000, 'm')")[0][0], "held")
+        self.assertEqual(self.client.run("select is_used_lock(lock_name('r'))"), ((older.id,),))  # whom an older binary ends
+        self.assertEqual(under_way.run("select release_lock(lock_name('q'))"), ((1,),))
+        self.assertEqual(other.run("call acquire_named('q', 60000, 'm')")[0][:2], ("granted", 2))
+        self.assertEqual(other.run("call release_named('q')"), ((1,),))
         self.assertEqual(self.client.run("call lowest_live()"), ((1,),))
         self.sql("update lock_secret set made_at = made_at - interval 61 second")
+        self.server.install(self.dbname)  # begins no other minute: nothing that is older was there
         self.assertEqual(other.run("call acquire_named('r', 60000, 'm')")[0][0], "held")
         self.assertEqual(older.run("call release_named('r')"), ((1,),))
-        for number, name in enumerate(("r", "p"), 2):
+        for number, name in enumerate(("r", "p"), 3):
             self.assertEqual(other.run(f"call acquire_named('{name}', 60000, 'm')")[0][:2], ("granted", number))
+            self.assertEqual(self.client.run(f"select is_used_lock(lock_name('{name}'))"), ((other.id,),))
             self.assertEqual(other.run(f"call confirm_named('{name}', {number}, 'm')"), ((1,),))
             self.assertEqual(stranger.run(f"call acquire_named('{name}', 60000, 'x')")[0][0], "held")
             self.assertEqual(other.run(f"call release_named('{name}')"), ((1,),))
+        # What a call that was overtaken left in its session, which lives on in a pool.
+        self.assertEqual(stranger.run("call acquire_named('p', 60000, 'x')")[0][:2], ("granted", 5))
+        self.assertEqual(stranger.run("call confirm_named('p', 5, 'x')"), ((1,),))
 
     def test_the_lowest_token_is_told_beside_a_transaction_that_stands_still(self):
         self.acquire("a")
