@@ -19,7 +19,7 @@ export interface AdmitOptions {
 /**
  * Begins a transaction on the connection, or on one of the pool, admits the claim, calls body with the connection, and
  * commits; answers what body did. After a failure it rolls back. Where a write of this sequence took effect before, body
- * is not called. body is not to end the transaction itself.
+ * is not called. body is not to end the transaction itself: what it had committed would be called Stale.
  *
  * What ends the session before COMMIT was sent (the next holder's drain, an administrator, the network) is Stale with
  * the problem 'session-ended': nothing was committed, and run() takes the lock again. Unknown: COMMIT was sent, and its
@@ -42,8 +42,9 @@ export function admit(connection: Connection, claim: Claim, options?: AdmitOptio
 export function commit(connection: Connection): Promise<void>;
 
 /**
- * What an error of a statement in the transaction, before COMMIT, says about the claim: Stale (also where the server
- * ended the session, 57P01), Conflict, Rejected (problem 'missing', 'implausible' or 'malformed') or Unavailable. Every
- * other error, 40001 among them, is returned as it is. An error of COMMIT itself is for commit() to judge.
+ * What an error of the database says about the claim: Stale, Conflict, Rejected (problem 'missing', 'implausible' or
+ * 'malformed') or Unavailable. Where the server ended the session (57P01) it is Unknown, because it may be the answer to
+ * COMMIT; transaction() and admit() know that it is not. Every other error, 40001 among them, is returned as it is. A
+ * COMMIT is for commit(), which knows of more errors that they prove nothing.
  */
 export function outcome(error: any): Error;

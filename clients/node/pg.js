@@ -5,14 +5,15 @@ import { Conflict, FenceguardError, Rejected, Stale, Unavailable, Unknown } from
 const ROLLBACK_MAX_MS = 5000;
 const KINDS = { ZF001: [Stale], ZF002: [Conflict], ZF003: [Rejected, 'missing'], ZF004: [Rejected, 'implausible'],
   22023: [Rejected, 'malformed'], '55P03': [Unavailable] };
-// The table 'In a transaction of PostgreSQL' of clients/README.md. The server ended the session, which rolls back.
-const ENDED = /^(57P01|25P0[34])$/;
-// Likewise, where COMMIT was not sent.
+// The table 'In a transaction of PostgreSQL' of clients/README.md. The server ended the session: before COMMIT was sent,
+// nothing was committed.
+const ENDED = /^(57P0[1-5]|25P0[34])$/;
+// Likewise, or the network may have.
 const LOST = /^(57P0.|25P0[34]|08...|E(CONN(RESET|ABORTED|REFUSED)|PIPE|TIMEDOUT|HOSTUNREACH|NETUNREACH)|ERR_STREAM_.+)$/;
 // What pg says without a code of its own.
 const LOST_WORDS = /^(Connection terminated|Connection ended|Client has encountered a connection error|Client was closed|Query read timeout)/;
 // Of an answer to COMMIT: these do not prove a rollback.
-const UNPROVEN = /^(40003|08...|57P..|58...|XX...)$/;
+const UNPROVEN = /^(40003|08...|25P04|57P..|58...|XX...)$/;
 
 const isPool = (source) => typeof source.connect === 'function' && typeof source.totalCount === 'number';
 
@@ -61,7 +62,7 @@ export async function transaction(source, claim, options, body = options) {
     } catch (error) {
       isClean = !ended && await rollback(client);
       if (error instanceof FenceguardError) throw error;
-      throw !isClean && (error === ended || isLost(error)) ? endedInside(error, claim) : outcome(error);
+      throw ENDED.test(error?.code) || !isClean && (error === ended || isLost(error)) ? endedInside(error, claim) : outcome(error);
     }
     try {
       await commit(client);
@@ -112,7 +113,10 @@ export async function commit(client) {
 }
 
 export function outcome(error) {
-  if (ENDED.test(error?.code)) return endedInside(error, {});
+  if (error?.code === '25P03') return endedInside(error, {}); // it is judged before the next statement runs
+  if (ENDED.test(error?.code)) {
+    return new Unknown(`the session ended: ${error.message}`, { cause: error, problem: 'session-ended' });
+  }
   const [kind, problem] = KINDS[error?.code] ?? [];
   if (!kind) return error;
   let told = {};
@@ -126,9 +130,9 @@ export function outcome(error) {
   return new kind(error.message, facts);
 }
 
-// Libraries over pg keep its error as one of these.
+// Libraries over pg keep its error as one of these. What was judged already keeps its outcome.
 function isLost(error) {
-  for (let inner = error; inner; inner = inner.cause ?? inner.original ?? inner.driverError) {
+  for (let inner = error; inner && !(inner instanceof FenceguardError); inner = inner.cause ?? inner.original ?? inner.driverError) {
     if (LOST.test(inner.code) || LOST_WORDS.test(inner.message)) return true;
   }
   return false;

@@ -32,7 +32,8 @@ type Beginner interface {
 }
 
 // Transact begins a transaction, admits the claim, calls body, and commits. After an error it rolls back. Where a write
-// of the claim's sequence took effect before, body is not called. body is not to end the transaction itself.
+// of the claim's sequence took effect before, body is not called. body is not to end the transaction itself: what it had
+// committed would be called stale.
 //
 // What ends the session before COMMIT was sent (the next holder's drain, an administrator, the network) is
 // fenceguard.ErrStale: nothing was committed, and Client.Run takes the lock again. fenceguard.ErrUnknown: COMMIT was
@@ -64,7 +65,7 @@ func Transact(ctx context.Context, db Beginner, claim fenceguard.Claim, body fun
 	if ended != nil && !errors.Is(ended, sql.ErrTxDone) && isLost(err) && !isJudged(err) {
 		return endedInside(err, claim)
 	}
-	return Outcome(err)
+	return outcomeInside(err, claim)
 }
 
 // Admit judges the claim in the transaction, and for it. It is to be called before the first savepoint, before anything
@@ -79,7 +80,7 @@ func Admit[T Transaction](ctx context.Context, tx T, claim fenceguard.Claim) (ve
 		if isLost(err) {
 			return "", endedInside(err, claim)
 		}
-		return "", Outcome(err)
+		return "", outcomeInside(err, claim)
 	}
 	if _, isTransaction := any(tx).(*sql.Tx); isTransaction || verdict != fenceguard.Admitted {
 		return verdict, nil
@@ -88,7 +89,7 @@ func Admit[T Transaction](ctx context.Context, tx T, claim fenceguard.Claim) (ve
 	isOpen := false
 	row = tx.QueryRowContext(ctx, "select pg_catalog.pg_current_xact_id_if_assigned() is not null")
 	if err := row.Scan(&isOpen); err != nil {
-		return "", Outcome(err)
+		return "", outcomeInside(err, claim)
 	}
 	if !isOpen {
 		return "", errors.New("fencesql: Admit belongs into the transaction that writes, and none is open on this *sql.Conn")
@@ -100,18 +101,19 @@ func Admit[T Transaction](ctx context.Context, tx T, claim fenceguard.Claim) (ve
 func Commit(tx *sql.Tx) error {
 	err := tx.Commit()
 	state := stateOf(err)
-	isKnown := state != "" && state != "40003" && !isOfClass(state, "08", "57P", "58", "XX")
+	isKnown := state != "" && !isOfClass(state, "40003", "08", "25P04", "57P", "58", "XX")
 	if err == nil || isKnown || errors.Is(err, sql.ErrTxDone) {
 		return Outcome(err)
 	}
 	return &fenceguard.Fault{Kind: fenceguard.ErrUnknown, Detail: "commit", Err: err}
 }
 
-// Outcome is what an error of a statement in the transaction, before COMMIT, says about the claim: a
-// *fenceguard.Refusal for stale (also where the server ended the session, 57P01) and conflict; a *fenceguard.Fault for a
-// write without a claim (Problem "missing"), an implausible token, a malformed claim, and for older transactions that
-// may not be ended (fenceguard.ErrUnavailable). Every other error, 40001 among them, is returned as it is. An error of
-// COMMIT itself is for Commit to judge.
+// Outcome is what an error of the database says about the claim: a *fenceguard.Refusal for stale and conflict; a
+// *fenceguard.Fault for a write without a claim (Problem "missing"), an implausible token, a malformed claim, and for
+// older transactions that may not be ended (fenceguard.ErrUnavailable). Where the server ended the session (57P01) it is
+// fenceguard.ErrUnknown, because it may be the answer to COMMIT; Transact and Admit know that it is not. Every other
+// error, 40001 among them, is returned as it is. A COMMIT is for Commit, which knows of more errors that they prove
+// nothing.
 func Outcome(err error) error {
 	if isJudged(err) {
 		return err
@@ -125,8 +127,10 @@ func Outcome(err error) error {
 		return refusal(fenceguard.ErrStale, told.Resource, told.Token, told.Highest)
 	case "ZF002":
 		return refusal(fenceguard.ErrConflict, told.Resource, told.Token, told.Highest)
-	case "57P01", "25P03", "25P04":
+	case "25P03": // it is judged before the next statement runs
 		return endedInside(err, fenceguard.Claim{})
+	case "57P01", "57P02", "57P03", "57P04", "57P05", "25P04":
+		fault.Kind, fault.Problem = fenceguard.ErrUnknown, "session-ended"
 	case "ZF003":
 		fault.Problem = "missing"
 	case "ZF004":
@@ -146,6 +150,14 @@ func refusal(kind error, resource, token, highest string) error {
 	r.Token, _ = strconv.ParseInt(token, 10, 64)
 	r.Highest, _ = strconv.ParseInt(highest, 10, 64)
 	return r
+}
+
+// outcomeInside is the outcome of an error before COMMIT was sent.
+func outcomeInside(err error, claim fenceguard.Claim) error {
+	if !isJudged(err) && isOfClass(stateOf(err), "57P0", "25P03", "25P04") {
+		return endedInside(err, claim)
+	}
+	return Outcome(err)
 }
 
 func endedInside(err error, claim fenceguard.Claim) error {

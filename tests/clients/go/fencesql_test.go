@@ -142,6 +142,22 @@ func TestACommitWhoseConnectionEndedIsUnknown(t *testing.T) {
 	expectBalance(t, db, 100)
 }
 
+// ended is the error of a driver.
+type ended struct{ state string }
+
+func (e ended) Error() string    { return "terminating connection" }
+func (e ended) SQLState() string { return e.state }
+
+// What is shown: Outcome cannot see whether an error answers COMMIT, so that it does not say that nothing was committed.
+func TestASessionThatEndedIsUnknownToOutcome(t *testing.T) {
+	for _, state := range []string{"57P01", "57P02", "25P04"} {
+		if err := fencesql.Outcome(ended{state}); !errors.Is(err, fenceguard.ErrUnknown) {
+			t.Fatal(state, err)
+		}
+	}
+	expectCutOff(t, fencesql.Outcome(ended{"25P03"}))
+}
+
 const plusOne = "update account set balance = balance + 1"
 
 // terminate ends the session of a transaction.
@@ -185,6 +201,7 @@ func TestASessionThatWasEndedInsideTheTransactionIsStale(t *testing.T) {
 	terminate(t, db, tx)
 	_, err = fencesql.Admit(ctx, tx, claim(33, "first"))
 	expectCutOff(t, err)
+	expectCutOff(t, fencesql.Transact(ctx, db, claim(33, "first"), func(*sql.Tx) error { return ended{"57P01"} }))
 	expectBalance(t, db, 100)
 }
 

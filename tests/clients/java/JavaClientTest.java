@@ -136,6 +136,16 @@ public final class JavaClientTest {
       terminate(url, connection);
       thrown(Stale.class, () -> admit(connection, 1, "a", OptionalLong.empty()));
     }
+    for (String state : List.of("57P01", "57P02", "25P04")) { // which may answer a COMMIT
+      thrown(FenceguardException.Unknown.class, () -> Fence.refusal(new SQLException("ended", state), 1));
+      thrown(Stale.class, () -> Fence.transaction(pool, lease, connection -> {
+        throw new SQLException("ended", state);
+      }));
+    }
+    thrown(Stale.class, () -> Fence.refusal(new SQLException("ended", "25P03"), 1));
+    thrown(IllegalStateException.class, () -> Fence.transaction(pool, lease, connection -> { // of a transaction elsewhere
+      throw new IllegalStateException(new FenceguardException.Unknown("commit", new SQLException("ended", "57P01")));
+    }));
     thrown(FenceguardException.Unknown.class, () -> Fence.transaction(pool, lease, connection -> {
       update(connection, 150);
       terminate(url, connection);

@@ -88,6 +88,10 @@ test('a commit whose connection ended is unknown', async () => {
   await admit(connection, claim(33n, 'first'));
   await other.query('select pg_terminate_backend($1, 30000)', [connection.processID]);
   await assert.rejects(commit(connection), Unknown);
+  for (const code of ['57P01', '57P02', '25P04']) {
+    assert.ok(outcome(Object.assign(new Error('no'), { code })) instanceof Unknown, code);
+  }
+  assert.ok(isCutOff(outcome(Object.assign(new Error('no'), { code: '25P03' }))));
 });
 
 test('a pool is refused, and so is a connection without a transaction', async () => {
@@ -125,7 +129,7 @@ test('a session that was ended inside the transaction is stale', async () => {
   connection = await open();
   await connection.query('begin');
   await admit(connection, claim(33n, 'first'));
-  const told = assert.rejects(connection.query('select pg_sleep(60)'), (error) => isCutOff(outcome(error)));
+  const told = assert.rejects(connection.query('select pg_sleep(60)'), (error) => outcome(error) instanceof Unknown);
   await terminate(connection);
   await told;
   assert.equal(await balance(), 100);

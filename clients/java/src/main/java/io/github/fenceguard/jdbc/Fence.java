@@ -26,12 +26,13 @@ import javax.sql.DataSource;
  */
 public final class Fence {
   // Of an answer to COMMIT: these do not prove a rollback.
-  private static final String UNPROVEN = "40003|08...|57P..|58...|XX...";
-  private static final String LOST = "57P..|25P0[34]|08...";
+  private static final String UNPROVEN = "40003|08...|25P04|57P..|58...|XX...";
+  private static final String ENDED = "57P0[1-5]|25P0[34]";
+  private static final String LOST = ENDED + "|08...";
 
   private Fence() {}
 
-  /** What transaction() runs. It is not to end the transaction itself. */
+  /** What transaction() runs. It is not to end the transaction itself: what it had committed would be called Stale. */
   @FunctionalInterface
   public interface Work<T> {
     T run(Connection connection) throws Exception;
@@ -104,8 +105,10 @@ public final class Fence {
     if (error instanceof Error fatal) throw fatal;
     if (error instanceof FenceguardException judged) throw judged;
     if (!isAlive && isLost(error)) throw new Stale(error.getMessage(), token, error);
-    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-      if (cause instanceof SQLException told) refusal(told, token);
+    for (Throwable cause = error; cause != null && !(cause instanceof FenceguardException); cause = cause.getCause()) {
+      if (!(cause instanceof SQLException told)) continue;
+      if (told.getSQLState() != null && told.getSQLState().matches(ENDED)) throw new Stale(told.getMessage(), token, told);
+      refusal(told, token);
     }
     return (Exception) error;
   }
@@ -150,16 +153,18 @@ public final class Fence {
   }
 
   /**
-   * What an error of a statement in the transaction, before COMMIT, says about the claim, at a row of a protected table
-   * too: throws Stale (also where the server ended the session, 57P01), Conflict, Rejected (problem 'missing',
-   * 'implausible' or 'malformed') or Unavailable; returns every other error. One of COMMIT itself is for commit().
+   * What an error of the database says about the claim, at a row of a protected table too: throws Stale, Conflict,
+   * Rejected (problem 'missing', 'implausible' or 'malformed') or Unavailable; returns every other error. Where the server
+   * ended the session (57P01) it throws Unknown, because it may be the answer to COMMIT; transaction() and admit() know
+   * that it is not. A COMMIT is for commit(), which knows of more errors that they prove nothing.
    */
   public static SQLException refusal(SQLException error, long token) {
     String told = error.getMessage();
     switch (String.valueOf(error.getSQLState())) {
       case "ZF001" -> throw new Stale(told, token, highest(error));
       case "ZF002" -> throw new Conflict(told, token, highest(error));
-      case "57P01", "25P03", "25P04" -> throw new Stale(told, token, error);
+      case "25P03" -> throw new Stale(told, token, error); // it is judged before the next statement runs
+      case "57P01", "57P02", "57P03", "57P04", "57P05", "25P04" -> throw new Unknown("the session ended: " + told, error);
       case "ZF003" -> throw new Rejected(told, "missing", error);
       case "ZF004" -> throw new Rejected(told, "implausible", error);
       case "22023" -> throw new Rejected(told, "malformed", error);
@@ -170,9 +175,12 @@ public final class Fence {
     }
   }
 
-  /** Whether it can be that of a session that has ended. Pools and frameworks keep the driver's error as its cause. */
+  /**
+   * Whether it can be that of a session that has ended. Pools and frameworks keep the driver's error as its cause; what was
+   * judged already keeps its outcome.
+   */
   private static boolean isLost(Throwable error) {
-    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+    for (Throwable cause = error; cause != null && !(cause instanceof FenceguardException); cause = cause.getCause()) {
       if (!(cause instanceof SQLException told)) continue;
       if (told.getSQLState() != null) return told.getSQLState().matches(LOST);
       if (told instanceof SQLNonTransientConnectionException || told instanceof SQLRecoverableException
