@@ -213,16 +213,47 @@ class Helper:
                 self.execute(handle, "select no_such_thing")
         self.assertEqual((caught.exception.problem, self.balance()), ("aborted", 100))
 
-    def test_what_a_commit_itself_refuses_passes_through(self):
+    def refuse_at_commit(self, state):
         self.ask("create or replace function refuse() returns trigger language plpgsql as "
-                 "$$ begin raise exception 'no' using errcode = '23514'; end $$; "
+                 f"$$ begin raise exception 'no' using errcode = '{state}'; end $$; "
+                 "drop trigger if exists refuse on account; "
                  "create constraint trigger refuse after update on account deferrable initially deferred "
                  "for each row execute function refuse()")
-        self.addCleanup(self.ask, "drop trigger refuse on account")
+        self.addCleanup(self.ask, "drop trigger if exists refuse on account")
+
+    def test_what_a_commit_itself_refuses_passes_through(self):
+        self.refuse_at_commit("23514")
         with self.assertRaises(Exception) as caught, self.fresh() as handle, transaction(handle, self.lease()):
             self.write(handle, 150)
         self.assertNotIsInstance(caught.exception, fenceguard.FenceguardError)
         self.assertEqual(self.balance(), 100)
+
+    def once_committed(self, commits):
+        """run() with a hook after COMMIT that fails: with what run() repeats, and with what says nothing was committed."""
+        for failure in (fenceguard.Stale("of another lock"), self.refused("ZF001"), self.refused("55P03"),
+                        self.refused("40001")):
+            def fail(*_):
+                raise failure
+            before, bodies = self.balance(), []
+
+            def add(lease):
+                bodies.append(lease.token)
+                commits(lease, fail)
+            with self.subTest(failure=failure):
+                with self.assertRaises(fenceguard.Unknown), refusals():
+                    self.client.run(self.resource, add, ttl=60)
+                self.assertEqual((len(bodies), self.balance()), (1, before + 30))
+
+    def refused(self, state):
+        """A driver's error, by a session of its own."""
+        with contextlib.closing(psycopg.connect(self.url)) as other:
+            try:
+                other.execute(f"do $$ begin raise exception 'no' using errcode = '{state}'; end $$")
+            except psycopg.Error as error:
+                return error
+
+    def add(self, handle):
+        self.execute(handle, f"update account set balance = balance + 30 where id = {self.id}")
 
     def test_an_open_transaction_is_not_taken_over(self):
         if type(self) is Psycopg:
@@ -372,6 +403,55 @@ class SqlAlchemy(Helper, Case):
             admit(session, new)
 
 
+    def test_a_hook_that_fails_after_the_commit_is_no_reason_to_repeat(self):
+        for of_class in (False, True):
+            def commits(lease, fail):
+                kind = type("Banking", (sqlalchemy.orm.Session,), {})
+                with kind(self.engine()) as session:
+                    sqlalchemy.event.listen(kind if of_class else session, "after_commit", fail)
+                    with transaction(session, lease):
+                        self.add(session)
+            self.once_committed(commits)
+
+    def test_a_hook_that_fails_before_the_commit_leaves_nothing_to_be_committed(self):
+        lease = self.lease()
+        for failure, seen in ((fenceguard.Stale("of another lock"), fenceguard.Unknown),
+                              (self.refused("ZF001"), fenceguard.Unknown), (ZeroDivisionError(), ZeroDivisionError)):
+            def fail(*_):
+                raise failure
+            engine = self.engine(pool_size=1, max_overflow=0)
+            with engine.connect() as connection:
+                sqlalchemy.event.listen(connection, "commit", fail)
+                with self.assertRaises(seen), transaction(connection, lease):
+                    self.add(connection)
+                sqlalchemy.event.remove(connection, "commit", fail)
+                connection.execute(sqlalchemy.text("select 1"))
+                connection.commit()
+            with sqlalchemy.orm.Session(engine) as session:
+                sqlalchemy.event.listen(session, "before_commit", fail)
+                with self.assertRaises(seen), transaction(session, lease):
+                    self.add(session)
+                sqlalchemy.event.remove(session, "before_commit", fail)
+                session.commit()
+        self.assertEqual(self.balance(), 100)
+
+    def test_what_the_commit_of_a_session_refuses_passes_through(self):
+        lease = self.lease()
+        self.refuse_at_commit("ZF001")
+        with sqlalchemy.orm.Session(self.engine()) as session:
+            with self.assertRaises(fenceguard.Stale), transaction(session, lease):
+                self.add(session)
+            self.refuse_at_commit("40001")
+            with self.assertRaises(sqlalchemy.exc.DBAPIError), transaction(session, lease):
+                self.add(session)
+        self.assertEqual(self.balance(), 100)
+
+    def test_a_session_joined_to_an_open_transaction_is_refused(self):
+        with self.engine().begin() as connection, sqlalchemy.orm.Session(connection) as session, \
+                self.assertRaisesRegex(RuntimeError, "open already"), transaction(session, self.lease()):
+            self.fail("it would not have been committed")
+
+
 class Django(Helper, Case):
     @classmethod
     def setUpClass(cls):
@@ -401,6 +481,23 @@ class Django(Helper, Case):
     def execute(self, handle, sql):
         with handle.cursor() as cursor:
             cursor.execute(sql)
+
+    def test_a_hook_that_fails_after_the_commit_is_no_reason_to_repeat(self):
+        def commits(lease, fail):
+            with self.fresh() as handle, transaction(handle, lease):
+                self.add(handle)
+                django.db.transaction.on_commit(fail)
+        self.once_committed(commits)
+        with self.assertRaises(ZeroDivisionError), self.fresh() as handle, transaction(handle, self.lease()):
+            django.db.transaction.on_commit(lambda: 1 / 0)
+
+    def test_without_autocommit_atomic_would_not_commit(self):
+        with self.fresh() as handle:
+            handle.set_autocommit(False)
+            self.addCleanup(handle.set_autocommit, True)
+            self.addCleanup(handle.rollback)
+            with self.assertRaisesRegex(RuntimeError, "open already"), transaction(handle, self.lease()):
+                self.fail("it would not have been committed")
 
 
 if __name__ == "__main__":

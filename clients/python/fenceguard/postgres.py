@@ -11,6 +11,7 @@ transaction of PostgreSQL' of clients/README.md.
 import contextlib
 import json
 import re
+import traceback
 
 from . import outcomes
 
@@ -18,23 +19,25 @@ ADMIT = "select fenceguard.admit(%s::text, %s::bigint, %s::text, %s::bigint)"
 KINDS = {"ZF001": (outcomes.Stale, "stale"), "ZF002": (outcomes.Conflict, "conflict"),
          "ZF003": (outcomes.Rejected, "missing"), "ZF004": (outcomes.Rejected, "implausible"),
          "22023": (outcomes.Rejected, "malformed"), "55P03": (outcomes.Unavailable, "unavailable")}
-UNPROVEN = re.compile("40003|08...|57P..|58...|XX...")  # of an answer to COMMIT: these do not prove a rollback
+UNPROVEN = re.compile("40003|08...|25P04|57P..|58...|XX...")  # of an answer to COMMIT: these do not prove a rollback
 ENDED_BY_SERVER = re.compile("57P..|25P0[34]")
 LOST_KINDS = {"OperationalError", "InterfaceError", "PendingRollbackError"}  # without a SQLSTATE, such as psycopg's
 LOST_WORDS = re.compile("terminating connection|server closed the connection|connection (already |is )?(closed|lost)")
 ENDED = "the session ended inside the transaction, before COMMIT: nothing was committed"
-IDLE, IN_ERROR = 0, 3  # of a libpq connection: in no transaction; in one that can only be rolled back
+# Of a libpq connection: in no transaction; at a statement, in one, in one that can only be rolled back.
+IDLE, ACTIVE, IN_TRANSACTION, IN_ERROR = range(4)
 
 
 @contextlib.contextmanager
 def transaction(connection, lease, sequence=None):
     """A block in a transaction of its own: begun, the claim admitted, committed at the end of the block, and rolled back
     after an error. Gives 'admitted', or 'duplicate' where a write of this sequence took effect before: then nothing is to
-    be written. The block is not to end the transaction itself.
+    be written. The block is not to end the transaction itself: what it had committed would be called Stale.
 
     What ends the session before COMMIT was sent (the next holder's drain, an administrator, the network) is Stale with the
     problem 'session-ended': nothing was committed, and run() takes the lock again. Unknown: COMMIT was sent, and its answer
-    did not come. Other errors pass through, but for what refusals() maps.
+    did not come; or a hook that runs with the commit (on_commit of Django, events of SQLAlchemy) failed with an error of
+    the database or of this client. Other errors pass through, but for what refusals() maps.
 
     connection: of psycopg or psycopg2, a Connection or Session of SQLAlchemy, django.db.connection.
     """
@@ -51,7 +54,7 @@ def transaction(connection, lease, sequence=None):
         if outcome is None:
             raise
         raise outcome from _cause(error)
-    with _committing():
+    with _committing(own):
         own.commit()
 
 
@@ -72,7 +75,7 @@ async def transaction_async(connection, lease, sequence=None):
         if outcome is None:
             raise
         raise outcome from error
-    with _committing():
+    with _committing(own):
         await connection.commit()
 
 
@@ -112,7 +115,8 @@ async def admit_async(connection, lease, sequence=None):
 def refusals():
     """Raises what the schema refuses, such as a write to a protected row, as the client's own Stale, Conflict,
     Rejected (missing, implausible, malformed) or Unavailable. The end of the session (57P01) is Unknown, for the block may
-    hold the COMMIT; transaction() tells the two apart. Every other error passes through."""
+    hold the COMMIT; transaction() tells the two apart. Every other error passes through. Hooks that run after the commit
+    do not belong into the block: what refuses one of them would be taken for a refusal of the block."""
     try:
         yield
     except Exception as error:
@@ -124,11 +128,13 @@ def refusals():
 
 def outcome_of(error):
     """The outcome that an error of the database stands for, or None. It may be one of COMMIT."""
+    if isinstance(error, outcomes.FenceguardError):
+        return None  # judged already, and its cause is not to be judged again
     cause = _cause(error)
     state = _sqlstate(cause)
-    if state.startswith("57P0") if state else LOST_WORDS.search(str(cause)) and _names(cause) & LOST_KINDS:
+    if state.startswith("57P0") or state == "25P04" if state else LOST_WORDS.search(str(cause)) and _names(cause) & LOST_KINDS:
         return outcomes.Unknown(f"the session ended: {_sentence(cause)}", problem="session-ended")
-    if state in ("25P03", "25P04"):  # which end an open transaction
+    if state == "25P03":  # it is judged before the next statement runs
         return outcomes.Stale(f"{ENDED} ({_sentence(cause)})", problem="session-ended")
     kind, verdict = KINDS.get(state, (None, None))
     if kind is None:
@@ -168,16 +174,20 @@ def _outcome_inside(error, is_over, lease):
 
 
 @contextlib.contextmanager
-def _committing():
+def _committing(own):
+    """Libraries run hooks of the caller's inside their commit, before and after COMMIT. What those fail with says nothing of
+    this transaction."""
     try:
         yield
     except Exception as error:
-        cause = _cause(error)
-        state = _sqlstate(cause)
         is_ours = isinstance(error, outcomes.FenceguardError)
-        if is_ours or not state and not _names(cause) & {"Error", "SQLAlchemyError"}:
-            raise  # no error of the database: a hook that ran after the commit
-        if not state or UNPROVEN.fullmatch(state):
+        cause = error if is_ours else _cause(error)
+        state = _sqlstate(cause)
+        if not is_ours and not state and not _names(cause) & {"Error", "SQLAlchemyError"}:
+            raise
+        if own.is_committed:
+            raise outcomes.Unknown(f"committed, and a hook after it failed: {_sentence(cause)}", problem="after-commit") from cause
+        if is_ours or not state or UNPROVEN.fullmatch(state) or not own.is_answer:
             raise outcomes.Unknown(f"commit: {_sentence(cause)}") from cause
         outcome = outcome_of(error)
         if outcome is None:
@@ -197,6 +207,9 @@ def _own_transaction(connection):
 
 class _Plain:
     """Of psycopg or psycopg2, which begin one by themselves, or not at all."""
+
+    # Of an error inside commit(): it came after COMMIT; it is the server's answer to COMMIT, as these drivers run no hooks.
+    is_committed, is_answer = False, True
 
     def __init__(self, connection):
         self._connection = connection
@@ -223,37 +236,63 @@ class _Plain:
 class _SqlAlchemy:
     """Of a Connection or a Session."""
 
+    is_committed = is_answer = False
+
     def __init__(self, connection):
         self._connection = connection
-        if connection.in_transaction():
+        bind = getattr(connection, "bind", None)  # a Session joins what is open on its Connection, and does not commit it
+        if connection.in_transaction() or hasattr(bind, "in_transaction") and bind.in_transaction():
             raise RuntimeError("a transaction is open already: transaction() begins and ends its own")
 
     def begin(self):
         self._transaction = self._connection.begin()
 
     def prepare(self):
-        if hasattr(self._connection, "flush"):
-            self._connection.flush()  # of a Session: statements before COMMIT
-            _require_committable(_driver_connection(self._connection.connection()))
-        else:
-            _require_committable(_driver_connection(self._connection))
+        connection = self._connection
+        if hasattr(connection, "flush"):
+            connection.flush()  # of a Session: statements before COMMIT
+            connection = connection.connection()
+        self._driver, self._root = _driver_connection(connection), connection.get_transaction()
+        _require_committable(self._driver)
 
     def commit(self):
-        self._transaction.commit()
+        try:
+            self._transaction.commit()
+        except BaseException as error:
+            self._roll_back_unsent(error)
+            raise
+
+    def _roll_back_unsent(self, error):
+        # A Session's after_commit runs when the connection's transaction is over, and its connection may serve another by
+        # then. What comes out of the connection's transaction is an answer to COMMIT, or of a hook that kept it from being
+        # sent: then the transaction is open still.
+        if any(frame.f_locals.get("self") is self._root for frame, _ in traceback.walk_tb(error.__traceback__)):
+            self.is_answer = self._driver.info.transaction_status not in (ACTIVE, IN_TRANSACTION, IN_ERROR)
+            if not self.is_answer:
+                with contextlib.suppress(Exception):
+                    self._driver.rollback()
+        with contextlib.suppress(Exception):
+            self._transaction.rollback()
 
     def roll_back(self, _):
         self._transaction.rollback()
 
 
 class _Django:
+    is_committed, is_answer = False, True
+
     def __init__(self, connection):
-        if connection.in_atomic_block:
+        if connection.in_atomic_block or not connection.get_autocommit():  # without which atomic() does not commit
             raise RuntimeError("a transaction is open already: transaction() begins and ends its own atomic() block")
         from django.db import transaction as django_transaction
         self._connection, self._block = connection, django_transaction.atomic(using=connection.alias)
 
     def begin(self):
         self._block.__enter__()
+        self._connection.on_commit(self._note_commit)  # the first, so that it runs before every hook that fails
+
+    def _note_commit(self):
+        self.is_committed = True
 
     def prepare(self):
         if self._connection.needs_rollback:  # atomic() would roll back and say nothing
