@@ -83,7 +83,8 @@ net::Task<void> Session::run() {
       if (goes_on) pump();
     }
     // A client that has ended its side is still answered, where that comes; what waits for others ends with
-    // it.
+    // it. It may write again on another connection meanwhile.
+    note_unsettled();
     if (!is_ending_) connection_.set_deadline(shared_->context.limits.body_max);
     while (!is_ending_ && !connection_.is_cut() && !connection_.is_late() &&
            (relay_.is_answering() || is_sending_ || !out_.empty()))

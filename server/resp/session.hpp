@@ -59,7 +59,7 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   void bind(const Identity& identity, int database) override;
   void learn_command(std::string_view name) override;
   [[nodiscard]] bool is_unsettled(int database, const Claim& claim) const override {
-    return shared_->unsettled.contains(database, claim);
+    return shared_->unsettled.contains(database, claim, unsettled_);
   }
   void sleep(int ms) override;
   [[nodiscard]] std::string server_version() const override { return upstreams_->version(); }
@@ -114,6 +114,7 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   // Whether so much goes on the shared connection now; if not, it is held until what was sent is answered.
   [[nodiscard]] bool may_share(std::size_t bytes) noexcept;
   void leave_own_lane();
+  void note_unsettled() noexcept;
   void close_links();
   [[nodiscard]] bool ends_awaited() noexcept;
   void send_held();

@@ -1,5 +1,8 @@
 // What a session does on its connections to Redis.
 
+#include <algorithm>
+#include <iterator>
+
 #include "server/resp/session.hpp"
 
 namespace fenceguard::resp {
@@ -47,17 +50,24 @@ bool Session::may_share(std::size_t bytes) noexcept {
   return true;
 }
 
-// A write that is under way in one may take effect all the same, and is awaited.
-void Session::close_links() {
+// The client has gone: the claims under which writes are under way, or are still to be sent.
+void Session::note_unsettled() noexcept {
   try {
     std::vector<UnsettledClaims::Key> keys;
-    for (const auto& held : relay_.awaited_claims())
+    for (const auto& held : relay_.claims_under_way())
       keys.emplace_back(relay_.database(), held->claim.resource.name(), held->claim.token.value());
-    if (!keys.empty()) shared_->unsettled.add(keys);
-    unsettled_ = std::move(keys);
+    if (keys.empty()) return;
+    unsettled_.reserve(unsettled_.size() + keys.size());
+    shared_->unsettled.add(keys);
+    std::ranges::move(keys, std::back_inserter(unsettled_));
   } catch (const std::bad_alloc&) {
     // A later write of this client is not kept from overtaking it.
   }
+}
+
+// A write that is under way in one may take effect all the same, and is awaited.
+void Session::close_links() {
+  note_unsettled();
   for (const auto& [channel, link] : {std::pair{Channel::own, own_}, std::pair{Channel::spare, spare_}})
     if (link) relay_.awaits_judged_write(channel) ? link->fail("its client is gone") : link->close();
   leave_own_lane();

@@ -6,7 +6,9 @@
 //
 // Thread safety: all calls may be made from any thread.
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -35,10 +37,12 @@ class UnsettledClaims {
       if (const auto found = keys_.find(key); found != keys_.end()) keys_.erase(found);
     count_ = keys_.size();
   }
-  [[nodiscard]] bool contains(int database, const Claim& claim) const {
+  // but: those of whoever asks are not counted.
+  [[nodiscard]] bool contains(int database, const Claim& claim, const std::vector<Key>& but) const {
     if (count_ == 0) return false;
+    const Key key{database, claim.resource.name(), claim.token.value()};
     const std::lock_guard lock{mutex_};
-    return keys_.contains(Key{database, claim.resource.name(), claim.token.value()});
+    return keys_.count(key) > static_cast<std::size_t>(std::count(but.begin(), but.end(), key));
   }
 
  private:

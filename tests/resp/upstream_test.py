@@ -4,6 +4,7 @@ concerns and to nobody else."""
 import os
 import re
 import resource
+import select
 import socket
 import threading
 import time
@@ -215,6 +216,27 @@ class Late(RespTest):
         self.assertIn("OK", answers)
         self.arrive()
         self.assertEqual(self.server.cli("GET", "r"), "newer", answers)
+
+    def test_nor_where_the_connection_only_lags(self):
+        """A client gives up and comes back: what it writes then waits for the earlier one, which takes effect in the end."""
+        for pipelined in ([("SET", "r", "late write")], [("FENCE", "r", 5, "h"), ("SET", "r", "late write")]):
+            with self.subTest(pipelined=pipelined):
+                self.server.cli("DEL", "r")
+                self.begin()
+                guard = self.lagging()
+                gone = self.claimed(guard, "r", 5)
+                self.send_late(gone, *pipelined)
+                gone.close()
+                again = [self.client(guard) for _ in range(4)]
+                for client in again:  # on both loops, which have seen the end by then
+                    self.assertEqual(client.call("PING"), "PONG")
+                for client in again:
+                    client.send(("FENCED", "r", 5, "h", "SET", "r", "newer"))
+                answered, _, _ = select.select([client.socket for client in again], [], [], 0.5)
+                self.assertEqual(answered, [])
+                self.is_released.set()
+                self.assertEqual([client.read() for client in again], ["OK"] * len(again))
+                self.assertEqual(self.server.cli("GET", "r"), "newer")
 
     def test_where_no_connection_may_be_ended_the_settle_time_is_waited_for(self):
         """Others go on meanwhile, and so does the next holder."""

@@ -58,8 +58,10 @@ bool OwedReplies::awaits_judged_write() const noexcept {
 
 std::vector<HeldClaimPtr> OwedReplies::awaited_claims() const {
   std::vector<HeldClaimPtr> claims;
-  for (const auto& reply : owed_)
+  for (const auto& reply : owed_) {
     if (reply.is_awaited_write()) claims.push_back(reply.run.claim());
+    if (reply.claim) claims.push_back(reply.claim);
+  }
   return claims;
 }
 

@@ -60,8 +60,9 @@ class OwedReplies {
 
   [[nodiscard]] bool empty() const noexcept { return owed_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return owed_.size(); }
-  // Runs that write were sent, and not answered; and their claims.
+  // Runs that write were sent, and not answered.
   [[nodiscard]] bool awaits_judged_write() const noexcept;
+  // Theirs, and those of advances.
   [[nodiscard]] std::vector<HeldClaimPtr> awaited_claims() const;
   // Something is to be sent again: nothing else may be sent meanwhile.
   [[nodiscard]] bool is_repeating() const noexcept { return not_run_ > 0 || is_repeat_awaited_; }

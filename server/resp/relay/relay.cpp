@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "guard/error.hpp"
@@ -68,8 +69,10 @@ bool Relay::awaits_judged_write(Channel channel) const noexcept {
   return long_way_.channel() == channel && long_way_.may_take_effect();
 }
 
-std::vector<HeldClaimPtr> Relay::awaited_claims() const {
+std::vector<HeldClaimPtr> Relay::claims_under_way() const {
+  if (is_idle()) return {};
   auto claims = owed_.awaited_claims();
+  std::ranges::move(claims_.list(database()), std::back_inserter(claims));
   if (long_way_.may_take_effect())
     claims.insert(claims.end(), long_way_.work().claims.begin(), long_way_.work().claims.end());
   return claims;

@@ -73,8 +73,8 @@ class Relay {
   [[nodiscard]] std::size_t owed() const noexcept;
   // Redis was sent a write under a claim on this channel, and has not answered it.
   [[nodiscard]] bool awaits_judged_write(Channel channel) const noexcept;
-  // The claims of all such writes, which are to the present database.
-  [[nodiscard]] std::vector<HeldClaimPtr> awaited_claims() const;
+  // The claims of all such writes, and of those that may still be sent; all are to the present database.
+  [[nodiscard]] std::vector<HeldClaimPtr> claims_under_way() const;
   [[nodiscard]] int database() const noexcept { return login_.database(); }
 
  private:
