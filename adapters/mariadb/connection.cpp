@@ -4,6 +4,7 @@
 #include <mysql.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include "adapters/mariadb/errors.hpp"
@@ -16,6 +17,8 @@ namespace {
 constexpr unsigned client_errors_min = 2'000;  // errmsg.h: no answer of the server
 constexpr unsigned client_errors_max = 2'999;
 constexpr unsigned read_only_transaction = 1792;
+constexpr unsigned server_shutdown = 1053;
+constexpr unsigned connection_killed = 1927;
 
 unsigned seconds(std::chrono::milliseconds time) {
   return static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(time).count());
@@ -44,6 +47,17 @@ bool ends_transaction(std::string_view sql) {
 bool only_reads(std::string_view sql) {
   const auto first = take_word(sql);
   return equals_ignoring_case(first, "SELECT") || equals_ignoring_case(first, "SHOW");
+}
+
+// Whether it neither commits nor rolls back by itself: what is called by these (functions, triggers) cannot,
+// either.
+bool keeps_transaction(std::string_view sql) {
+  constexpr std::array<std::string_view, 9> kept{"SELECT",  "SHOW", "INSERT",    "UPDATE", "DELETE",
+                                                 "REPLACE", "DO",   "SAVEPOINT", "RELEASE"};
+  const auto first = take_word(sql);
+  const auto second = take_word(sql);
+  return std::ranges::any_of(kept, [&](auto word) { return equals_ignoring_case(first, word); }) ||
+         (equals_ignoring_case(first, "ROLLBACK") && equals_ignoring_case(second, "TO"));
 }
 
 st_mysql* make_handle() {
@@ -110,7 +124,10 @@ Connection::Connection(const Address& address)
 }
 
 Connection::Connection(st_mysql* borrowed, std::string schema, std::optional<Address> same)
-    : schema_{std::move(schema)}, address_{std::move(same)}, handle_{borrowed, [](st_mysql*) {}} {
+    : schema_{std::move(schema)},
+      address_{std::move(same)},
+      handle_{borrowed, [](st_mysql*) {}},
+      is_shared_{true} {
   // In another one a name would be that of another fence.
   const std::string_view charset = mysql_character_set_name(borrowed);
   if (charset != "utf8mb4") {
@@ -128,7 +145,8 @@ std::uint64_t Connection::id() const noexcept {
 void Connection::raise_failure() {
   const auto number = mysql_errno(handle_.get());
   const std::string message = mysql_error(handle_.get());
-  if (number >= client_errors_min && number <= client_errors_max) {
+  const bool is_ended = number == connection_killed || number == server_shutdown;
+  if (is_ended || (number >= client_errors_min && number <= client_errors_max)) {
     is_open_ = false;
     throw ConnectionLost(message);
   }
@@ -153,8 +171,20 @@ void Connection::doom() {
 }
 
 Rows Connection::send(std::string_view sql) {
-  auto* handle = handle_.get();
   if (!is_open_) throw ConnectionLost("the connection was lost before");
+  const bool was_whole = is_whole_;
+  const bool keeps = keeps_transaction(sql);
+  is_whole_ = was_whole && keeps && is_answered_ && is_in_transaction();
+  is_answered_ = false;
+  auto rows = send_and_read(sql);
+  is_answered_ = true;
+  // What followed an error was not alone, then.
+  is_whole_ = was_whole && keeps && is_in_transaction();
+  return rows;
+}
+
+Rows Connection::send_and_read(std::string_view sql) {
+  auto* handle = handle_.get();
   if (mysql_real_query(handle, sql.data(), static_cast<unsigned long>(sql.size())) != 0) raise_failure();
   std::optional<Rows> rows;
   affected_rows_ = mysql_affected_rows(handle);  // which the next result forgets

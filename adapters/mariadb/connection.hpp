@@ -59,6 +59,13 @@ class Connection {
   void commit() { run("COMMIT AND NO CHAIN NO RELEASE"); }
   void roll_back() { run("ROLLBACK AND NO CHAIN NO RELEASE"); }
 
+  // Whether all that was sent since watch_transaction() left the open transaction as it was, so that an end
+  // of the session takes all of it along. False where that is not certain: after a statement that may commit
+  // or roll back (anything but plain reads, writes and savepoints), one that followed an error, which may
+  // have ended the transaction, or where others have the handle and what they sent was not seen.
+  [[nodiscard]] bool is_transaction_whole() const noexcept { return is_whole_ && !is_shared_; }
+  void watch_transaction() noexcept { is_whole_ = true; }
+
   // Ends another session, by its number (KILL); what is open in it is rolled back. It may be over before.
   void end_session(const std::string& number);
 
@@ -76,11 +83,16 @@ class Connection {
   [[nodiscard]] const Address* address() const noexcept { return address_ ? &*address_ : nullptr; }
   // The server's number of this session.
   [[nodiscard]] std::uint64_t id() const noexcept;
-  [[nodiscard]] st_mysql* handle() const noexcept { return handle_.get(); }
+  // For calls of the library's own.
+  [[nodiscard]] st_mysql* handle() noexcept {
+    is_shared_ = true;
+    return handle_.get();
+  }
 
  private:
   [[noreturn]] void raise_failure();
   Rows send(std::string_view sql);
+  Rows send_and_read(std::string_view sql);
   [[nodiscard]] unsigned server_status() const;
 
   std::string schema_;
@@ -88,6 +100,9 @@ class Connection {
   std::unique_ptr<st_mysql, void (*)(st_mysql*)> handle_;
   bool is_open_ = true;
   bool is_doomed_ = false;
+  bool is_shared_ = false;   // the handle is known to others
+  bool is_whole_ = false;    // see is_transaction_whole()
+  bool is_answered_ = true;  // the last answer was no error, and told whether a transaction is open
   std::uint64_t affected_rows_ = 0;
 };
 

@@ -24,7 +24,8 @@ class ServerError : public std::runtime_error {
   std::string state_;
 };
 
-// There was no answer, and there will be none: the session is gone, or is dropped after a time-out.
+// There was no answer, and there will be none: the session is gone (where the server had time to say so:
+// 1927, it was killed; 1053, the server stops), or is dropped after a time-out.
 class ConnectionLost : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

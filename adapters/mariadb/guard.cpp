@@ -10,6 +10,24 @@
 #include "guard/error.hpp"
 
 namespace fenceguard::mariadb {
+namespace {
+
+// Whether the exception now being handled, of a statement before COMMIT, tells that this connection's session
+// has ended: by the cut of a newer claim, an administrator, the network.
+bool has_session_ended(const Connection& connection) noexcept {
+  if (connection.is_open()) return false;  // another one was lost, which the caller's function uses as well
+  try {
+    throw;
+  } catch (const ConnectionLost&) {
+    return true;
+  } catch (const Unavailable&) {  // what a VersionedTable makes of it
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
 
 Ruling admit_in(Connection& connection, const Claim& claim) {
   const auto doing = fmt::format("admitting '{}'", claim.resource.name());
@@ -136,8 +154,25 @@ Ruling Guard::write(const Claim& claim, const std::function<void(Connection&)>& 
     return ruling;
   }
   const auto doing = fmt::format("committing a write to '{}'", claim.resource.name());
+  const auto cut_off = [&]() -> Ruling {
+    Ruling stale;
+    stale.verdict = Verdict::stale;
+    if (connection_.is_transaction_whole()) return stale;
+    throw OutcomeUnknown(
+        fmt::format("{}: the session ended before COMMIT was sent; what was open is rolled back, but a "
+                    "statement may have committed by itself before",
+                    doing));
+  };
+  connection_.watch_transaction();
   try {
     if (ruling.verdict == Verdict::admitted) apply(connection_);
+  } catch (...) {
+    if (has_session_ended(connection_)) return cut_off();
+    roll_back();
+    throw;
+  }
+  if (!connection_.is_open()) return cut_off();  // which the function kept to itself
+  try {
     mapped(Stage::at_commit, doing, [&] {
       try {
         return connection_.call("commit_admitted");

@@ -59,8 +59,11 @@ class Guard : public fenceguard::Guard {
 
   // {judge; apply} as one READ COMMITTED transaction, after an advance in one of its own where the claim
   // must: calls apply with it open if the claim is admitted, then commits. Two round trips beside those of
-  // apply. What apply throws passes through after a rollback. Throws OutcomeUnknown if the end was not seen,
-  // or a statement of apply's ended the transaction or rolled it back to before the admission.
+  // apply. What apply throws passes through after a rollback. A session that ended before COMMIT was sent, by
+  // the cut of a newer claim among others, is stale with a highest of 0 (not known), where nothing can have
+  // been committed (Connection::is_transaction_whole()); the connection is lost. Throws OutcomeUnknown where
+  // something can, if the end was not seen, or a statement of apply's ended the transaction or rolled it back
+  // to before the admission.
   [[nodiscard]] Ruling write(const Claim& claim, const std::function<void(Connection&)>& apply);
 
   // The data as they are under the claim, in a transaction that is read while the fence is locked: advances

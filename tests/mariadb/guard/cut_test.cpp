@@ -8,12 +8,14 @@
 
 #include <atomic>
 #include <csignal>
+#include <functional>
 #include <random>
 #include <thread>
 
 #include "adapters/mariadb/errors.hpp"
 #include "adapters/mariadb/fences/fence_table.hpp"
 #include "adapters/mariadb/token_source.hpp"
+#include "adapters/mariadb/versioned_table.hpp"
 #include "tests/mariadb/guard/accounts.hpp"
 
 namespace fenceguard::mariadb::test {
@@ -50,32 +52,105 @@ class Cut : public Accounts {
   Guard impatient_{connection_, {.drain = std::chrono::seconds{0}}};
 };
 
-// A process that is stopped after its admission, goes on when the next holder has written, and commits.
+// A process that is stopped after its admission, goes on when the next holder has written, and commits, or
+// writes once more.
 TEST_F(Cut, AProcessStoppedInItsTransactionIsCutAndNothingOfItLands) {
-  const auto child = fork();
-  if (child == 0) {
-    int status = 1;
-    try {
-      auto connection = database_.connect();
-      (void)Guard{connection}.write(claim(34), [](Connection& tx) {
-        set_balance(tx, 1);
-        (void)std::raise(SIGSTOP);
-      });
-    } catch (const Error&) {
-      status = 2;
-    } catch (...) {
+  constexpr int unknown = 2;
+  constexpr int stale = 3;
+  int token = 34;
+  for (const bool goes_on : {false, true}) {
+    const auto child = fork();
+    if (child == 0) {
+      int status = 1;
+      try {
+        auto connection = database_.connect();
+        const auto ruling = Guard{connection}.write(claim(token), [&](Connection& tx) {
+          set_balance(tx, 1);
+          (void)std::raise(SIGSTOP);
+          if (goes_on) set_balance(tx, 3);
+        });
+        if (ruling.verdict == Verdict::stale) status = stale;
+      } catch (const OutcomeUnknown&) {
+        status = unknown;
+      } catch (...) {
+      }
+      _exit(status);
     }
-    _exit(status);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(status));
+    EXPECT_EQ(impatient_.write(claim(++token, "b"), [](Connection& tx) { set_balance(tx, 2); }).verdict,
+              Verdict::admitted);
+    ASSERT_EQ(kill(child, SIGCONT), 0);
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    // The commit's lost connection is unknown, although here it was cut before.
+    EXPECT_EQ(WEXITSTATUS(status), goes_on ? stale : unknown);
+    EXPECT_EQ(balance(), 2);
+    ASSERT_EQ(Guard{connection_}.advance(claim(++token)).verdict, Verdict::admitted);
   }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
-  ASSERT_TRUE(WIFSTOPPED(status));
-  EXPECT_EQ(impatient_.write(claim(35, "b"), [](Connection& tx) { set_balance(tx, 2); }).verdict,
-            Verdict::admitted);
-  ASSERT_EQ(kill(child, SIGCONT), 0);
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 2) << "its commit failed";
-  EXPECT_EQ(balance(), 2);
+}
+
+// Stale says that nothing was committed, so it is not said of what may have been.
+TEST_F(Cut, AnEndOfTheSessionIsStaleWhereNothingCanHaveBeenCommitted) {
+  database_.run("ALTER TABLE account ADD version BIGINT NOT NULL DEFAULT 0, ADD token BIGINT");
+  const VersionedTable table{connection_, {database_.name(), "account", {"id"}, "version", "token", ""}};
+  const auto fail = [](Connection& tx) { EXPECT_THROW(tx.run("SELECT * FROM missing"), ServerError); };
+  const auto set = [](Connection& tx) { set_balance(tx, 7); };
+  using Step = std::function<void(Connection&)>;
+  const auto write = [&](const Step& before, const Step& after, bool is_borrowed = false) {
+    auto own = database_.connect();
+    std::optional<Connection> borrowed;
+    if (is_borrowed) borrowed.emplace(own.handle(), database_.name());
+    return Guard{borrowed ? *borrowed : own}.write(claim(34), [&](Connection& tx) {
+      before(tx);
+      connection_.end_session(std::to_string(tx.id()));
+      after(tx);
+    });
+  };
+  const auto swallow = [&](Connection& tx) { EXPECT_THROW(set(tx), ConnectionLost); };
+  const auto read = [&](Connection& tx) { (void)table.read(tx, {"42"}); };
+  const auto fail_and_set = [&](Connection& tx) {
+    fail(tx);
+    set(tx);
+  };
+  const auto use_savepoint = [&](Connection& tx) {
+    tx.run("SAVEPOINT one");
+    set(tx);
+    tx.run("rollback to one");
+  };
+  for (const auto& [before, after] : std::vector<std::pair<Step, Step>>{
+           {set, set}, {set, swallow}, {set, read}, {fail_and_set, set}, {use_savepoint, set}}) {
+    const auto ruling = write(before, after);
+    EXPECT_EQ(ruling.verdict, Verdict::stale);
+    EXPECT_EQ(ruling.highest, 0);
+  }
+  EXPECT_EQ(balance(), 100);
+  // The last answer was an error, after which the transaction may be over.
+  EXPECT_THROW((void)write(fail, set), OutcomeUnknown);
+  EXPECT_THROW((void)write(set, set, true), OutcomeUnknown);
+  const auto by_handle = [](Connection& tx) { (void)tx.handle(); };
+  EXPECT_THROW((void)write(by_handle, set), OutcomeUnknown);
+  EXPECT_EQ(balance(), 100);
+  // What is the caller's own passes through, also beside a session that has ended, or by another connection.
+  EXPECT_THROW((void)write(set, [](Connection&) { throw std::domain_error{"not enough"}; }),
+               std::domain_error);
+  auto held = database_.connect();
+  EXPECT_THROW((void)Guard{held}.write(claim(34), [](Connection&) { throw ConnectionLost{"of another"}; }),
+               ConnectionLost);
+  // It commits what was written, and begins another transaction.
+  const auto define = [&](Connection& tx) {
+    set(tx);
+    tx.run("CREATE TABLE made (id INT)");
+    tx.run("START TRANSACTION");
+  };
+  for (const auto& after : {Step{set}, Step{swallow}, Step{read}})
+    EXPECT_THROW((void)write(define,
+                             [&](Connection& tx) {
+                               database_.run("DROP TABLE made");
+                               after(tx);
+                             }),
+                 OutcomeUnknown);
+  EXPECT_EQ(balance(), 7);
 }
 
 TEST_F(Cut, AllThatKeepTheRowAreCutAndHoldersOfOtherFencesAreNot) {
@@ -247,18 +322,14 @@ TEST_F(Cut, WhateverTheyAreAtNothingStaleLandsAndNothingAcknowledgedIsLost) {
               tx.run(fmt::format(
                   "INSERT INTO history SELECT COALESCE(MAX(number), 0) + 1, {}, {} FROM history", token, id));
             });
+            if (ruling.verdict == Verdict::stale && !own->is_open()) ++cuts;
             if (ruling.verdict != Verdict::admitted) break;
             acknowledged[static_cast<std::size_t>(writer)].push_back(id);
           }
-        } catch (const ConnectionLost&) {
-          ++cuts;
         } catch (const Error&) {
           if (!own->is_open()) ++cuts;
-        } catch (const ServerError& error) {
-          // Of the statement: the session was ended (ER_CONNECTION_KILLED), or two of one number met.
-          if (error.number() != 1927) continue;
-          own.reset();
-          ++cuts;
+        } catch (const ServerError&) {
+          // Two of one number met.
         }
       }
     });
