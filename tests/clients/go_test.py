@@ -78,7 +78,7 @@ class GoClient(support.BinaryTest):
         self.write("go.mod", MODULE)
         self.write("deposit.go", SNIPPET_HEAD + snippets("go", "go")[1])
         self.write("fencesql_test.go", (HERE / "go" / "fencesql_test.go").read_text())
-        guard = self.serve("--storage", server.url(database), listen=False)
+        guard = self.serve("--control", "127.0.0.1:0", "--storage", server.url(database), listen=False)
         self.run_go("go", "test", "-race", "-count=1", ".", env={
             "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
 

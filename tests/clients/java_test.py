@@ -69,7 +69,7 @@ class JavaClientTest(support.BinaryTest):
 
     def test_a_session_that_was_ended_is_stale_before_commit_and_unknown_after(self):
         name, url = self.make_account()
-        guard = self.serve("--storage", self.database.url(name), listen=False)
+        guard = self.serve("--control", "127.0.0.1:0", "--storage", self.database.url(name), listen=False)
         self.expect_passed("ended", url, f"http://{guard.control}")
         self.assertEqual(self.balance(name), "130")
 

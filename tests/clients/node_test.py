@@ -112,7 +112,7 @@ class NodeClient(support.BinaryTest):
         database = server.create_database(install=True)
         self.write("deposit.mjs", snippets("node", "js")[1])
         self.write("pg.test.mjs", (HERE / "pg.test.js").read_text())
-        guard = self.serve("--storage", server.url(database), listen=False)
+        guard = self.serve("--control", "127.0.0.1:0", "--storage", server.url(database), listen=False)
         told = self.run_node("--test", "pg.test.mjs", env={
             "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
         self.assertIn("pass 11", told)

@@ -37,7 +37,7 @@ class Build:
         self.files = {}  # by object: files of the project
         for line in run(["ninja", "-t", "deps"], self.folder).split("\n"):
             if line.startswith("    "):
-                path = line.strip()
+                path = os.path.normpath(self.folder / line.strip())  # a compiler cache may make it relative
                 if path.startswith(f"{ROOT}/") and not path.startswith(f"{self.folder}/"):
                     self.files[output].add(os.path.relpath(path, ROOT))
             elif line:
