@@ -97,8 +97,8 @@ class Told(EventsTest):
     def test_quarantines_and_take_overs_in_front_of_a_storage(self):
         upstream = upstream_server.Server()
         self.addCleanup(upstream.remove)
-        self.make_file("state.db")
-        server = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--settle", "300ms")
+        server = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--init", "--settled", "--settle",
+                            "300ms")
         token = server.lease("a", holder="h").json["token"]
         self.assertEqual(server.request("PUT", "/a", {**claim(token, "h"), "Upstream-Do": "apply-reset"}, "1").status, 502)
         found, _ = self.read(server, 4)

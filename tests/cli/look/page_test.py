@@ -113,8 +113,8 @@ class Page(PageTest):
     def test_views_in_light_dark_and_narrow_have_nothing_serious(self):
         upstream = upstream_server.Server()
         self.addCleanup(upstream.remove)
-        self.make_file("state.db")
-        server = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--settle", "600s")
+        server = self.serve("--storage", upstream.url(), "--state", "sqlite:state.db", "--init", "--settled", "--settle",
+                            "600s")
         for resource in ("accounts/7", "accounts/42"):
             old, new = self.incident(server, resource)
         for _ in range(5):

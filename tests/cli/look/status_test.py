@@ -143,10 +143,10 @@ class Lanes(StatusTest):
         super().setUp()
         self.upstream = upstream_server.Server()
         self.addCleanup(self.upstream.remove)
-        self.make_file("state.db")
 
     def guard(self, *arguments):
-        return self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", *arguments)
+        return self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db",
+                          *support.new_lane(self.folder), *arguments)
 
     def test_a_quarantine_is_told_with_the_time_left(self):
         server = self.guard("--settle", "600s")
