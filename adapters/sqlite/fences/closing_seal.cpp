@@ -30,9 +30,13 @@ std::string first_line(const std::string& path) {
                                 std::generic_category().message(errno)));
 }
 
-// Its birth, where the file system knows it; else its last change, which a change of owner or mode moves too.
-const statx_timestamp& birth_of(const struct statx& found) {
-  return (found.stx_mask & STATX_BTIME) != 0 ? found.stx_btime : found.stx_ctime;
+// Making and deleting an entry moves both times of a folder to the same moment; a new name, owner or mode
+// moves its last change alone.
+bool only_entries_changed(const std::string& folder) {
+  struct statx found {};
+  if (::statx(AT_FDCWD, folder.c_str(), 0, STATX_MTIME | STATX_CTIME, &found) != 0) return false;
+  return found.stx_mtime.tv_sec == found.stx_ctime.tv_sec &&
+         found.stx_mtime.tv_nsec == found.stx_ctime.tv_nsec;
 }
 
 }  // namespace
@@ -57,10 +61,9 @@ std::optional<std::int64_t> ClosingSeal::find(std::string_view upstream) const {
   const auto nonce = first_line(path_);
   const auto boot = first_line("/proc/sys/kernel/random/boot_id");
   struct statx found {};
-  constexpr unsigned wanted = STATX_INO | STATX_BTIME | STATX_CTIME;
+  constexpr unsigned wanted = STATX_INO | STATX_CTIME;
   const bool is_there = ::statx(AT_FDCWD, path_.c_str(), AT_SYMLINK_NOFOLLOW, wanted, &found) == 0;
   if (nonce.empty() || boot.empty() || !is_there) return std::nullopt;
-  const auto& birth = birth_of(found);
   const auto digest = Checksum{}
                           .add(nonce)
                           .add(boot)
@@ -68,10 +71,16 @@ std::optional<std::int64_t> ClosingSeal::find(std::string_view upstream) const {
                           .add(std::int64_t{found.stx_dev_major})
                           .add(std::int64_t{found.stx_dev_minor})
                           .add(static_cast<std::int64_t>(found.stx_ino))
-                          .add(std::int64_t{birth.tv_sec})
-                          .add(std::int64_t{birth.tv_nsec})
+                          .add(std::int64_t{found.stx_ctime.tv_sec})
+                          .add(std::int64_t{found.stx_ctime.tv_nsec})
                           .value();
   return digest == 0 || digest == 1 ? 2 : digest;
+}
+
+void ClosingSeal::remove_if_moved() const {
+  const std::filesystem::path path{path_};
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !only_entries_changed(path.parent_path().string())) remove();
 }
 
 void ClosingSeal::remove() const {

@@ -3,10 +3,17 @@
 // ClosingSeal: the file PATH-closed beside a lane's state. The process that closes the state in order makes
 // it anew and keeps its digest in the state; the next one believes that state only where both belong
 // together. A copy, a backup or a volume that was moved does not: the digest is over a number that is drawn
-// for each seal, over what the file system gives a file when it is created and no copy takes along, and over
-// this boot of the machine. A power cut is a new boot, so nothing here has to be synced.
+// for each seal, over the file's inode and its last change (of content, name, links, owner or mode), which no
+// copy takes along, and over this boot of the machine. A power cut is a new boot, so nothing here has to be
+// synced.
 //
-// What it cannot tell: a volume that was rolled back below its file system while the machine ran on.
+// A folder that was renamed, and is put back after a guard worked with a copy in its place, is told by its
+// own times (remove_if_moved). What changes its owner or mode looks the same, and on a file system that does
+// not keep the two times alike every start does: that costs the settle time, and nothing else.
+//
+// What it cannot tell: that another state was served in between while this one lay untouched, through another
+// path, a renamed folder further up, a link or a mount; that a renamed folder got or lost an entry since; and
+// a volume that was rolled back below its file system while the machine ran on.
 //
 // Thread safety: one thread at a time.
 
@@ -29,6 +36,9 @@ class ClosingSeal {
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view upstream) const;
   // Throws Unavailable if it is still there.
   void remove() const;
+  // Removes one whose folder was renamed since the last entry in it was made or deleted: before the state is
+  // opened, because SQLite makes entries. Throws Unavailable.
+  void remove_if_moved() const;
 
  private:
   const std::string path_;

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "adapters/sqlite/fences/closing_seal.hpp"
 #include "adapters/sqlite/fences/fence_table.hpp"
 #include "adapters/sqlite/file/schema.hpp"
 #include "adapters/sqlite/objects/object_table.hpp"
@@ -201,6 +202,7 @@ void prepare_file(const std::string& path, Missing missing, std::chrono::millise
         fmt::format("{} is not a file{}{}", path, error ? ": " : "", error ? error.message() : ""));
   }
   require_usable(path);
+  ClosingSeal{path}.remove_if_moved();
   try {
     Database database{path, Database::Mode::read_write};
     if (installed_version(database.handle()) != schema_version()) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <functional>
@@ -43,7 +44,7 @@ class KeptLane : public testing::Test {
   }
 
   TempDir folder_;
-  const std::string path_ = folder_.file("state.db");
+  std::string path_ = folder_.file("state.db");
 };
 
 TEST_F(KeptLane, HowTheLastProcessEndedIsThereForTheNext) {
@@ -91,6 +92,49 @@ TEST_F(KeptLane, AStateThatIsNotTheOneThatWasClosedIsUnproven) {
   const OpenStorage elsewhere{folder_.file("moved.db")};
   EXPECT_EQ(elsewhere->lane_state()->last_stop(upstream), LastStop::unproven) << "a copy beside it";
   EXPECT_EQ(last_stop(), LastStop::clean) << "the one that was copied";
+}
+
+// Until the file system's clock, which ticks every few ms, has moved on.
+void move_away_and_back(const std::string& path) {
+  const auto last_change = [&path] {
+    struct stat found {};
+    EXPECT_EQ(stat(path.c_str(), &found), 0);
+    return std::pair{found.st_ctim.tv_sec, found.st_ctim.tv_nsec};
+  };
+  const auto before = last_change();
+  do {
+    std::filesystem::rename(path, path + ".away");
+    std::filesystem::rename(path + ".away", path);
+  } while (last_change() == before);
+}
+
+TEST_F(KeptLane, AFolderThatIsPutBackAfterAGuardWorkedOnACopyIsUnproven) {
+  namespace fs = std::filesystem;
+  const std::string folder = folder_.file("st");
+  fs::create_directory(folder);
+  path_ = folder + "/state.db";
+  mark_open();
+  mark_closed();
+  EXPECT_EQ(last_stop(), LastStop::clean) << "an ordinary restart";
+
+  move_away_and_back(folder);
+  fs::rename(folder, folder_.file("st.old"));
+  fs::copy(folder_.file("st.old"), folder, fs::copy_options::recursive);
+  mark_open();  // killed here
+  fs::rename(folder, folder_.file("st.failed"));
+  fs::rename(folder_.file("st.old"), folder);
+  EXPECT_EQ(last_stop(), LastStop::unproven);
+  EXPECT_EQ(last_stop(), LastStop::unproven) << "also after a start that came to nothing";
+
+  mark_closed();
+  EXPECT_EQ(last_stop(), LastStop::clean) << "the next one that is closed";
+}
+
+TEST_F(KeptLane, ASealThatIsPutBackIsUnproven) {
+  mark_open();
+  mark_closed();
+  move_away_and_back(path_ + "-closed");
+  EXPECT_EQ(last_stop(), LastStop::unproven);
 }
 
 TEST_F(KeptLane, WhatIsSetByHandMakesTheLastStopUnproven) {
