@@ -15,6 +15,7 @@
 
 #include "guard/error.hpp"
 #include "guard/support/text.hpp"
+#include "guard/token.hpp"
 #include "server/cli/exec/supervisor.hpp"
 
 namespace fenceguard::cli {
@@ -104,7 +105,10 @@ class RepeatedCommand final : public ProgramToHoldFor {
   }
 
   // Where the supervisor itself cannot be seen nothing is below it.
-  [[nodiscard]] std::optional<net::Process> root() const override { return root_.value_or(net::Process{}); }
+  [[nodiscard]] std::optional<net::Process> root() const override {
+    const std::scoped_lock lock{mutex_};
+    return is_closed_ ? net::Process{} : root_.value_or(net::Process{});
+  }
 
   [[nodiscard]] std::optional<int> exit_status() const override {
     const std::scoped_lock lock{mutex_};
@@ -123,8 +127,10 @@ class RepeatedCommand final : public ProgramToHoldFor {
       const std::scoped_lock lock{mutex_};
       is_running_ = false;
       changed_.notify_all();
-      if (!is_closed_ && (is_gone || !is_ended_by_us_))
-        end_this_process(is_gone ? 125 << 8 : static_cast<int>(message.value));
+      // What did not end would pass for the next run: there is none.
+      const bool is_next_unsafe = is_gone || (message.kind == Kind::left && is_ended_by_us_);
+      if (!is_closed_ && (is_next_unsafe || !is_ended_by_us_))
+        end_this_process(is_next_unsafe ? 125 << 8 : static_cast<int>(message.value));
       if (is_gone) return;
     }
   }

@@ -82,7 +82,7 @@ class Watch {
       check_time();
       if (ready[1].revents != 0) drop_signals();
       reap();
-      if (has_ended_ && !kill_at_) ask_to_end();
+      if (has_ended_ && !kill_at_) end_rest();
       if (kill_at_ && BootClock::now() >= *kill_at_) kill_all();
     }
     const bool is_anything_left = has_children_ || is_group_alive();
@@ -256,6 +256,12 @@ class Watch {
     ::timerfd_settime(clock_, 0, &never, nullptr);
   }
 
+  // What the command left in its group. What is stopped and may be another holder's to continue stays so.
+  void end_rest() {
+    if (term_ && is_stopped_) return end_early();
+    ask_to_end();
+  }
+
   void ask_to_end() {
     if (kill_at_) return;
     signal_group(SIGTERM);
@@ -309,8 +315,12 @@ class Watch {
     return has_ended_ && !is_group_alive() && !(is_forced_ && has_children_);
   }
 
+  // An exec that is stopped hears nothing, and must not keep this from its work: only what ends has to
+  // arrive.
   void tell(SupervisorMessage message) const {
-    static_cast<void>(::send(socket_, &message, sizeof message, MSG_NOSIGNAL));
+    const bool may_be_lost = message.kind == Kind::stopped || message.kind == Kind::overdue;
+    static_cast<void>(
+        ::send(socket_, &message, sizeof message, MSG_NOSIGNAL | (may_be_lost ? MSG_DONTWAIT : 0)));
   }
 
   const int socket_;
