@@ -1,7 +1,10 @@
 #include "adapters/postgres/guard.hpp"
 
 #include <fmt/format.h>
+#include <libpq-events.h>
 
+#include <algorithm>
+#include <cctype>
 #include <memory>
 #include <set>
 
@@ -48,6 +51,62 @@ void commit_certainly(AnyConnection& connection, const Function& send) {
   }
 }
 
+#if PQXX_VERSION_MAJOR < 7
+// Whether SQL may end the transaction that it is sent in. Any such word counts, also in a literal. No CALL or
+// DO can: the server lets them end none that was begun outside of them. EXECUTE may be of a prepared COMMIT.
+bool may_end_transaction(std::string_view sql) {
+  static const std::set<std::string_view> ending{"commit", "end", "rollback", "abort", "prepare", "execute"};
+  const auto is_of_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || (c & '\x80') != 0;
+  };
+  for (auto at = sql.begin(); at != sql.end();) {
+    at = std::find_if(at, sql.end(), is_of_word);
+    const auto end = std::find_if_not(at, sql.end(), is_of_word);
+    std::string word{at, end};
+    for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (ending.contains(word)) return true;
+    at = end;
+  }
+  return false;
+}
+
+// Sees by the answers to whatever is sent, by exec_params() as well, that a transaction has ended. Of
+// libpqxx's classes the base is the one that shows libpq's connection.
+class EndWatch : pqxx::largeobject {
+ public:
+  explicit EndWatch(const pqxx::dbtransaction& tx) : tx_{tx} {
+    // Registered once and for all: libpq forgets none.
+    PQregisterEventProc(raw_connection(tx_), &hear, "fenceguard", nullptr);
+    is_watching_ = PQsetInstanceData(raw_connection(tx_), &hear, this) != 0;
+  }
+  ~EndWatch() {
+    if (auto* connection = raw_connection(tx_)) PQsetInstanceData(connection, &hear, nullptr);
+  }
+  EndWatch(const EndWatch&) = delete;
+  EndWatch& operator=(const EndWatch&) = delete;
+
+  [[nodiscard]] bool may_have_seen_end() const noexcept { return !is_watching_ || has_seen_end_; }
+
+ private:
+  static int hear(PGEventId event, void* info, void*) {
+    if (event == PGEVT_RESULTCREATE) {
+      const auto* created = static_cast<PGEventResultCreate*>(info);
+      const std::string_view tag = PQcmdStatus(created->result);
+      auto* watch = static_cast<EndWatch*>(PQinstanceData(created->conn, &hear));
+      // A rollback to a savepoint has the tag of one of all.
+      if (watch != nullptr && (tag.starts_with("COMMIT") || tag.starts_with("ROLLBACK") ||
+                               tag.starts_with("PREPARE TRANSACTION")))
+        watch->has_seen_end_ = true;
+    }
+    return 1;
+  }
+
+  const pqxx::dbtransaction& tx_;
+  bool is_watching_ = false;
+  bool has_seen_end_ = false;
+};
+#endif
+
 // A transaction whose commit fails where the admission does not stand any more or a statement had failed:
 // PostgreSQL answers such a COMMIT with ROLLBACK, which libpqxx takes for success. The look travels with the
 // COMMIT, in one message.
@@ -58,11 +117,25 @@ class GuardedWork : public pqxx::work {
       : pqxx::internal::namedclass{"guarded write"}, pqxx::work{connection}, claim_{claim} {}
 
   [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
+  // Whether the session was lost by a statement of exec(), and nothing before it or in it can have ended the
+  // transaction. What exec_params() and exec_prepared() send is not seen until it is answered.
+  [[nodiscard]] bool is_certainly_cut_off() const noexcept { return is_cut_off_ && !conn().is_open(); }
 
  private:
   // Without libpqxx's own answer to a failure, which is to roll back at once: what then comes by
   // exec_params() would run alone. So the transaction stays failed at the server, and takes nothing more.
-  pqxx::result do_exec(const char query[]) override { return direct_exec(query); }
+  pqxx::result do_exec(const char query[]) override {
+    // Lost before: by what was not seen.
+    if (!is_cut_off_ && !conn().is_open()) may_have_ended_ = true;
+    if (!watch_) watch_.emplace(*this);
+    may_have_ended_ = may_have_ended_ || may_end_transaction(query);
+    try {
+      return direct_exec(query);
+    } catch (...) {
+      is_cut_off_ = !conn().is_open() && !may_have_ended_ && !watch_->may_have_seen_end();
+      throw;
+    }
+  }
 
   void do_commit() override {
     const auto message = fmt::format("SELECT fenceguard.require_noted({}); {}; COMMIT",
@@ -79,6 +152,9 @@ class GuardedWork : public pqxx::work {
   }
 
   const Claim& claim_;
+  std::optional<EndWatch> watch_;  // from the first statement, the admission, on
+  bool may_have_ended_ = false;
+  bool is_cut_off_ = false;
   bool was_commit_sent_ = false;
 };
 #else
@@ -97,6 +173,8 @@ class GuardedWork {
     commit_certainly(work_.conn(), [&] { work_.commit(); });
   }
   [[nodiscard]] bool was_commit_sent() const noexcept { return was_commit_sent_; }
+  // Nor does it show what was sent.
+  [[nodiscard]] bool is_certainly_cut_off() const noexcept { return false; }
 
  private:
   pqxx::work work_;
@@ -123,15 +201,16 @@ std::optional<Verdict> refusal_of(pqxx::connection& connection, const Claim& cla
   return is_ours ? refusal : std::nullopt;
 }
 
-// Whether the exception now being handled, of a statement before COMMIT, tells that this connection's session
-// has ended: by the drain of a newer claim, an administrator, the network. Its transaction cannot commit
-// then.
+// Whether the exception now being handled tells that this connection's session has ended: by the drain of a
+// newer claim, an administrator, the network. It may be of another connection, which the caller's function
+// uses as well; so the connection itself is asked.
 bool has_session_ended(const pqxx::connection& connection) noexcept {
+  if (connection.is_open()) return false;
   if (is_session_end(current_state())) return true;
   try {
     throw;
   } catch (const pqxx::broken_connection&) {
-    return !connection.is_open();  // and not another connection, which the caller's function uses as well
+    return true;
   } catch (...) {
     return false;
   }
@@ -224,11 +303,17 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
     confirm(claim, ruling);
     return ruling;
   }
-  const Ruling cut_off{.verdict = Verdict::stale};
+  // What the end of the session before our own COMMIT was sent means.
+  const auto cut_off = [&] {
+    if (tx->is_certainly_cut_off()) return Ruling{};  // stale
+    throw OutcomeUnknown(fmt::format(
+        "{}: the session ended before COMMIT was sent, but a statement may have ended the transaction before",
+        doing));
+  };
   try {
     apply(*tx);
   } catch (...) {
-    if (has_session_ended(connection_)) return cut_off;
+    if (has_session_ended(connection_)) return cut_off();
     throw;
   }
   try {
@@ -244,7 +329,7 @@ Ruling Guard::write(const Claim& claim, const std::function<void(pqxx::work&)>& 
                       "savepoint that is older; it may or may not have taken effect",
                       doing));
     }
-    if (!tx->was_commit_sent() && has_session_ended(connection_)) return cut_off;
+    if (!tx->was_commit_sent() && has_session_ended(connection_)) return cut_off();
     raise_or_pass(tx->was_commit_sent() ? Stage::at_commit : Stage::before_commit, doing);
   }
   return ruling;

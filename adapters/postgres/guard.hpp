@@ -73,10 +73,14 @@ class Guard : public fenceguard::Guard {
   // {judge; apply} as one READ COMMITTED transaction: calls apply with it open if the claim is admitted, then
   // commits. Three round trips beside those of apply. What apply throws passes through after a rollback, and
   // so does what a deferred constraint says at the commit. A session that ended before COMMIT was sent, by
-  // the drain of a newer claim among others, is stale with a highest of 0 (not known): nothing was committed,
-  // and the connection is lost. Admitted means committed: Unavailable is thrown if apply swallowed the
-  // failure of a statement; OutcomeUnknown if the end was not seen, apply aborted, a statement of apply's
-  // ended the transaction, or it rolled back to a savepoint before the admission.
+  // the drain of a newer claim among others, is stale with a highest of 0 (not known) where it is certain
+  // that nothing was committed, and OutcomeUnknown where it is not; the connection is lost. Certain it is
+  // with libpqxx 6, by a statement of exec(), if neither it nor one before has a word of COMMIT, END,
+  // ROLLBACK, ABORT, PREPARE, EXECUTE, nor was answered with an end: of exec_params() and exec_prepared()
+  // what is under way is not seen, and with libpqxx 7 nothing is. Admitted means committed: Unavailable is
+  // thrown if apply swallowed the failure of a statement; OutcomeUnknown also if the end was not seen, apply
+  // aborted, a statement of apply's ended the transaction, or it rolled back to a savepoint before the
+  // admission.
   [[nodiscard]] Ruling write(const Claim& claim, const std::function<void(pqxx::work&)>& apply);
 
   // Judge and write in one round trip, and one READ COMMITTED transaction that also advances where it must.

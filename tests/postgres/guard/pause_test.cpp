@@ -70,6 +70,9 @@ class StoppedHolder {
 
 class Pause : public Accounts {
  protected:
+  // What a session that ends inside the function is, where the library can see what was sent.
+  static constexpr auto cut_off = PQXX_VERSION_MAJOR < 7 ? StoppedHolder::refused : StoppedHolder::unknown;
+
   // Writes 60 under token 33, and stops itself between the admission and the write or, then, the commit.
   std::function<Verdict()> stopping(bool is_before_write) {
     return [this, is_before_write] {
@@ -78,7 +81,7 @@ class Pause : public Accounts {
           .write(claim(33, "a"),
                  [&](pqxx::work& tx) {
                    if (is_before_write) raise(SIGSTOP);
-                   set_balance(tx, 60);
+                   tx.exec("UPDATE account SET balance = 60 WHERE id = 42");
                    if (!is_before_write) raise(SIGSTOP);
                  })
           .verdict;
@@ -99,38 +102,86 @@ TEST_F(Pause, AHolderThatWasStoppedIsCutAndHasWrittenNothing) {
     EXPECT_GE(std::chrono::steady_clock::now() - begun, 100ms);
     EXPECT_EQ(balance(), 100);
     // The commit's lost connection is unknown, although here it was cut before.
-    EXPECT_EQ(holder.wake(), is_before_write ? StoppedHolder::refused : StoppedHolder::unknown);
+    EXPECT_EQ(holder.wake(), is_before_write ? cut_off : StoppedHolder::unknown);
     EXPECT_EQ(balance(), 100);
     EXPECT_EQ(fence(), "34 b ");
   }
 }
 
-// What is the caller's own passes through, also beside a session that has ended, or by another connection.
-TEST_F(Pause, AnEndOfTheSessionIsStaleAndOtherErrorsPassThrough) {
+// Stale only where nothing that was sent can have ended the transaction. What is the caller's own passes
+// through, also beside a session that has ended, or by another connection.
+TEST_F(Pause, AnEndOfTheSessionIsStaleWhereThatIsCertain) {
   const auto end = [&](const pqxx::transaction_base& tx) {
     database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", tx.conn().backendpid()));
   };
-  const auto write = [&](const auto& after_end) {
+  const auto write = [&](const auto& apply) {
     const auto connection = database_.connect();
-    return postgres::Guard{*connection}.write(claim(34), [&](pqxx::work& tx) {
-      set_balance(tx, 70);
-      after_end(tx);
-    });
+    const auto ruling = postgres::Guard{*connection}.write(claim(34), apply);
+    EXPECT_EQ(ruling.verdict, Verdict::stale);
+    EXPECT_EQ(ruling.highest, 0);
   };
-  const auto ruling = write([&](pqxx::work& tx) {
+  const std::string update = "UPDATE account SET balance = 70 WHERE id = 42";
+  const auto lose = [&](pqxx::work& tx) {
     end(tx);
-    set_balance(tx, 71);
-  });
-  EXPECT_EQ(ruling.verdict, Verdict::stale);
-  EXPECT_EQ(ruling.highest, 0);
-  EXPECT_THROW((void)write([&](pqxx::work& tx) {
+    tx.exec(update);
+  };
+  const auto lose_certainly = [&](pqxx::work& tx) {
+    set_balance(tx, 70);
+    tx.exec(update);
+    lose(tx);
+  };
+  if (cut_off == StoppedHolder::refused) {
+    write(lose_certainly);
+  } else {
+    EXPECT_THROW(write(lose_certainly), OutcomeUnknown);
+  }
+  EXPECT_THROW(write([&](pqxx::work& tx) {
                  end(tx);
                  throw std::domain_error{"not enough"};
                }),
                std::domain_error);
-  EXPECT_THROW((void)write([&](pqxx::work&) { throw pqxx::broken_connection{"of another"}; }),
+  EXPECT_THROW(write([&](pqxx::work&) { throw pqxx::broken_connection{"of another"}; }),
                pqxx::broken_connection);
+  EXPECT_THROW(write([&](pqxx::work&) {
+                 const auto other = database_.connect();
+                 pqxx::nontransaction tx{*other};
+                 tx.exec("DO $$BEGIN RAISE 'of another' USING ERRCODE = '57P01'; END$$");
+               }),
+               pqxx::sql_error);
   EXPECT_EQ(balance(), 100);
+
+  // It did end before: by a text, by what is seen only once it is answered, or by what is never seen.
+  const std::vector<std::function<void(pqxx::work&)>> endings{
+      [&](pqxx::work& tx) { tx.exec(update + "; COMMIT"); },
+      [&](pqxx::work& tx) { tx.exec(update + "; /**/End; BEGIN"); },
+      [&](pqxx::work& tx) {
+        tx.exec(update);
+        postgres::exec_params(tx, "COMMIT");
+        postgres::exec_params(tx, "BEGIN");
+      },
+      [&](pqxx::work& tx) { tx.exec(update + "; COMMIT; SELECT pg_terminate_backend(pg_backend_pid())"); },
+      [&](pqxx::work& tx) {
+        try {
+          tx.exec(update + "; COMMIT; SELECT pg_terminate_backend(pg_backend_pid())");
+        } catch (const std::exception&) {
+        }
+      },
+  };
+  for (const auto& ending : endings) {
+    database_.run("UPDATE account SET balance = 100 WHERE id = 42");
+    EXPECT_THROW(write([&](pqxx::work& tx) {
+                   ending(tx);
+                   lose(tx);
+                 }),
+                 OutcomeUnknown);
+    EXPECT_EQ(balance(), 70);
+  }
+  // Under way where the session ended, and not seen.
+  EXPECT_THROW(write([&](pqxx::work& tx) {
+                 end(tx);
+                 postgres::exec_params(tx, "COMMIT");
+               }),
+               OutcomeUnknown);
 }
 
 TEST_F(Pause, WaitersAreUnavailableUntilTheHolderIsDone) {

@@ -121,6 +121,22 @@ TEST_F(Unknown, AWriteThatIsCutAnywhereEndsAsTheDatabaseSays) {
   });
 }
 
+// A COMMIT of the function's own, in one message with more, is no less unknown where its answer is cut.
+TEST_F(Unknown, AWriteWhoseFunctionCommitsIsNotStaleAfterwards) {
+  cut_everywhere([](pqxx::connection& connection, const Claim& claim, int value) {
+    try {
+      const auto ruling = postgres::Guard{connection}.write(claim, [&](pqxx::work& tx) {
+        tx.exec(fmt::format("UPDATE account SET balance = {} WHERE id = 42; COMMIT", value));
+        tx.exec("BEGIN");
+      });
+      expect_admitted(ruling);
+    } catch (const OutcomeUnknown&) {
+      // The guard finds the admission gone, also where nothing is cut.
+      if (!connection.is_open()) throw;
+    }
+  });
+}
+
 TEST_F(Unknown, AWriteWhoseFunctionSwallowsTheLossEndsAsTheDatabaseSays) {
   cut_everywhere([](pqxx::connection& connection, const Claim& claim, int value) {
     const auto ruling = postgres::Guard{connection}.write(claim, [&](pqxx::work& tx) {
