@@ -285,7 +285,8 @@ int lower(const Settings& settings) {
   complain(
       fmt::format("lowering the counter to {}: numbers above it are granted again, so that no stale write "
                   "(G1) is no longer "
-                  "guaranteed where one of them was seen, and fences above it refuse the new ones: set those "
+                  "guaranteed where one of them was granted or seen (stop its holders first), and fences "
+                  "above it refuse the new ones: set those "
                   "back with 'fenceguard "
                   "fence rebase'",
                   to.value()));
@@ -369,7 +370,8 @@ std::vector<Command> lease_commands() {
                 "nearly all\n"
                 "there are. It forfeits the guarantee of no stale write (G1) wherever a number above the new "
                 "one was\n"
-                "seen. Leases above it end in postgres: and mariadb:; in redis: they stay until they are "
+                "granted or seen: stop its holders first. Leases above it end in postgres: and mariadb:; in "
+                "redis: they stay until they are "
                 "released."},
   };
 }
