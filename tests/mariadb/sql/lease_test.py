@@ -104,6 +104,15 @@ class Leases(ServerTest):
         self.assertEqual(len({token for token, _ in granted}), len(granted))
         self.assertEqual(self.sql("select last from counter"), ((len(granted),),))
 
+    def test_who_draws_while_another_does_waits_and_draws_above_it(self):
+        first, second = self.session(), self.session()
+        first.run("start transaction")
+        first.run("update counter set last = last + 1")
+        second.begin_run(ACQUIRE.format(60_000, "b"))
+        self.server.wait_until_waiting(second)
+        first.run("commit")
+        self.assertEqual(second.wait()[0][:2], ("granted", 2))
+
     def test_a_lease_of_a_session_lives_as_long_as_that_and_excludes_the_other_kind(self):
         self.acquire("a", 10)
         keeper = self.session()
