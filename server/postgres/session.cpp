@@ -30,6 +30,13 @@ void free_memory(std::string& text) {
   if (text.capacity() > kept_bytes_max) text.shrink_to_fit();
 }
 
+std::string objection_to_begin(std::string_view begun, Token present) {
+  const auto token = Token::parse(begun);
+  if (!token) return "fenceguard.begin is the token of a lease: digits, without a leading zero";
+  return fmt::format("the lease of token {} is over, and this sidecar's has {}; start again from the read",
+                     to_string(*token), to_string(present));
+}
+
 }  // namespace
 
 Session::Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> shared,
@@ -143,8 +150,12 @@ net::Task<void> Session::begin(Startup startup) {
   }
   held_claims_ = holder->present();
   std::string objection;
-  if (held_claims_ && take_begin(startup) != to_string(held_claims_->highest))
-    objection = co_await holder->objection_to(loop_, client_->transport().descriptor(), held_claims_, peer_);
+  const auto begun = take_begin(startup);
+  if (const auto claims = held_claims_; claims && begun != to_string(claims->highest)) {
+    objection = co_await holder->objection_to(loop_, client_->transport().descriptor(), claims, peer_);
+    // Whoever was let in because its program is young enough says that its work is not.
+    if (objection.empty() && begun) objection = objection_to_begin(*begun, claims->highest);
+  }
   if (is_cut_) co_return;
   // It may have been lost meanwhile.
   if (!held_claims_ || held_claims_->is_over()) {

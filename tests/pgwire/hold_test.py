@@ -443,6 +443,25 @@ class ProgramTest(HoldCase):
         client = self.connect(again, ("fenceguard.begin", str(self.token())))
         self.assertEqual(states(client.ask(query(INSERT.format("a")))), [])
 
+    def test_script_whose_steps_are_new_programs_says_under_which_lease_it_began(self):
+        sidecar = self.hold(*LATE)
+        self.await_held(sidecar)
+        began = self.token()
+
+        def step(sql, token=began):
+            return self.psql(sidecar, sql, stops=False, env={"PGOPTIONS": f"-c fenceguard.begin={token}"})
+
+        self.assertEqual(step("select balance from accounts"), ("100", ""))
+        self.expect(0, "fence", "revoke", "--server", sidecar.url, "--resource", RESOURCE)
+        self.assertIn("is stale", step("update accounts set balance = 0")[1])
+        wait_until(lambda: self.token() > began, what="the next lease")
+        self.await_held(sidecar)
+        self.psql(sidecar, "update accounts set balance = balance + 30")
+        for token, words in ((began, f"the lease of token {began} is over"), ("x", "is the token of a lease")):
+            self.assertIn(words, step("update accounts set balance = 150", token)[1])
+        self.assertEqual(self.balance(), 130)
+        self.assertEqual(step("select balance from accounts", self.token()), ("130", ""))
+
 
 class OptionsTest(HoldCase):
     def test_held_claim_needs_no_signature(self):

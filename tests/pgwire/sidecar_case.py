@@ -57,11 +57,11 @@ class SidecarTest(support.BinaryTest):
         except psycopg.OperationalError:
             return False
 
-    def psql(self, sidecar, sql, *claims, arguments=(), stops=True):
+    def psql(self, sidecar, sql, *claims, arguments=(), stops=True, env=None):
         """What psql prints of a script; stops: raises SqlError at the first failure, else answers (stdout, stderr)."""
         done = subprocess.run([postgres_server.program("psql"), "-XqtA", "-v", f"ON_ERROR_STOP={int(stops)}",
                                "-v", "VERBOSITY=verbose", *arguments, self.conninfo(sidecar, *claims)], input=sql,
-                              capture_output=True, text=True, env=postgres_server.environment(), timeout=LIMIT_S,
+                              capture_output=True, text=True, env=postgres_server.environment(env), timeout=LIMIT_S,
                               check=False)
         if not stops:
             return done.stdout.rstrip("\n"), done.stderr

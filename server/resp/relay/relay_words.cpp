@@ -247,15 +247,18 @@ bool Relay::take_begin(redis::Arguments words) {
   if (words.size() == 2) {
     const auto token_of = [](const Claim& claim) { return claim.token; };
     const auto present = std::ranges::max(held_.empty() ? reserved_ : held_, {}, token_of).token;
-    if (Token::parse(words[1]) != present)
-      return answer_error(fmt::format(
-          "LOST the lease of token {} is over, and this connection's has {}; start again from the read",
-          words[1].substr(0, 20), to_string(present)));
+    if (Token::parse(words[1]) != present) {
+      const auto text = fmt::format(
+          "LOST the lease of token {} is over, and this connection's has {}; start again from the read, "
+          "and say FENCE.BEGIN with that",
+          words[1].substr(0, 20), to_string(present));
+      // Whoever was let in because its program is young enough says that its work is not.
+      if (lost_.empty()) lost_ = text;
+      return answer_error(text);
+    }
   }
-  if (!lost_.empty()) {
-    lost_.clear();
-    hold(std::exchange(reserved_, {}));
-  }
+  lost_.clear();
+  if (!reserved_.empty()) hold(std::exchange(reserved_, {}));
   answer(ok_reply);
   return true;
 }

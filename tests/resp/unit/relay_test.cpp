@@ -123,6 +123,15 @@ TEST_F(ARelay, HeldClaimIsTheClientsOnceItSaysThatItBeginsAnew) {
   EXPECT_EQ(driver_.reply("+OK\r\n").script, &redis::scripts::guarded_one(false));
 }
 
+TEST_F(AHoldingRelay, ProgramThatNamesAnotherLeaseIsNotLetInHoweverYoungItIs) {
+  EXPECT_THAT(answer_to({"FENCE.BEGIN", "6"}), StartsWith("-LOST the lease of token 6 is over"));
+  for (const Words& words : {Words{"SET", "{a}:x", "1"}, Words{"GET", "{a}:x"}, Words{"MULTI"}})
+    EXPECT_THAT(answer_to(words), StartsWith("-LOST the lease of token 6 is over")) << words[0];
+  EXPECT_EQ(answer_to({"FENCE.BEGIN", "7"}), "+OK\r\n");
+  ASSERT_TRUE(driver_.say({"SET", "{a}:x", "1"}));
+  EXPECT_EQ(driver_.reply("+OK\r\n").script, &redis::scripts::guarded_one(false));
+}
+
 TEST_F(AHoldingRelay, LossEndsItAtOnceWhereNothingIsOwed) {
   driver_.relay.lose_claims();
   EXPECT_TRUE(driver_.port.is_ended);
