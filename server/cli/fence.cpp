@@ -254,12 +254,13 @@ std::vector<Command> stopped_guard_commands() {
                     config_setting},
        .run = init,
        .notes =
-           "It draws a number from --source or else the storage's own source: nothing that this source\n"
-           "granted before is admitted afterwards. Name the source that the leases come from; one that was\n"
-           "restored too is lifted above what it had granted first (fenceguard lease raise). A new sqlite:\n"
-           "file is the exception, whose own source has granted nothing yet. In front of an http: storage "
-           "the\n"
-           "next guard with this state lets no write in before its settle time is over."},
+           "It draws a number from --source or else the storage's own source: nothing that this source "
+           "granted "
+           "before is admitted afterwards. Name the source that the leases come from; one that was restored "
+           "too "
+           "is lifted above what it had granted first (fenceguard lease raise). A new sqlite: file is the "
+           "exception, whose own source has granted nothing yet. In front of an http: storage the next guard "
+           "with this state lets no write in before its settle time is over."},
       {.name = "fence rebase",
        .synopsis = "--storage URL  --resource RESOURCE --to NUMBER [--by NAME] | --to-depth N",
        .summary = "set a fence by hand, on a stopped guard, and record who did it",

@@ -345,10 +345,10 @@ std::vector<Command> lease_commands() {
        .settings = with_way({source_of_setting, key_setting, optional_resource(), told_setting}),
        .run = token,
        .notes = "--key is what the lock is held by: ETCD_LOCK_KEY of 'etcdctl lock', lock.path + '/' + "
-                "lock.node of\n"
-                "kazoo. It is 1 where that key does not hold its lock (now): a token that was read by "
-                "--resource may\n"
-                "be that of the next holder already. Read it once after each acquire, and keep it."},
+                "lock.node of "
+                "kazoo. The exit status is 1 where that key does not hold its lock. A token that was read by "
+                "--resource may be that of the next holder already: read it once after each acquire, and "
+                "keep it."},
       {.name = "lease list",
        .synopsis = "--source URL | --server URL  [--prefix TEXT] [--after RESOURCE] [--limit COUNT]",
        .summary = "list the live leases in the order of their resources",
@@ -367,12 +367,12 @@ std::vector<Command> lease_commands() {
        .settings = {lowered_setting, to_setting, by_setting, json_setting, config_setting},
        .run = lower,
        .notes = "For redis:, postgres: and mariadb: sources, where a number that was made up has used up "
-                "nearly all\n"
+                "nearly all "
                 "there are. It forfeits the guarantee of no stale write (G1) wherever a number above the new "
-                "one was\n"
+                "one was "
                 "granted or seen: stop its holders first. Leases above it end in postgres: and mariadb:; in "
-                "redis: they stay until they are "
-                "released."},
+                "redis: "
+                "they stay until they are released."},
   };
 }
 
