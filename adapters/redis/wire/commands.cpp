@@ -20,7 +20,7 @@ constexpr std::string_view leaves_database = "it writes where no fence looks, in
 // Commands that block, and what is said of each. A script does not wait; outside of one they take effect at a
 // moment when no claim is judged. XREAD and XREADGROUP block by an option.
 constexpr std::string_view blocks_by_option = "it blocks; without BLOCK it does not";
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> blocking{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> blocking{{
     {"BLMOVE", "it blocks; LMOVE does not"},
     {"BLMPOP", "it blocks; LMPOP does not"},
     {"BLPOP", "it blocks; LPOP does not"},
@@ -29,6 +29,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> blocking{
     {"BZMPOP", "it blocks; ZMPOP does not"},
     {"BZPOPMAX", "it blocks; ZPOPMAX does not"},
     {"BZPOPMIN", "it blocks; ZPOPMIN does not"},
+    {"WAIT", "it blocks; it writes nothing and needs no claim"},  // flagged by Valkey, and by Redis from 7.2 on
+    {"WAITAOF", "it blocks; it writes nothing and needs no claim"},
 }};
 
 bool blocks_by_words(std::string_view name) {
