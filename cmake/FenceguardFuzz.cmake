@@ -1,8 +1,8 @@
 # fenceguard_fuzz(NAME SOURCES … PURE … TARGETS … [LIBRARIES …] CORPUS FILE): a fuzz target, whose SOURCES have
 # LLVMFuzzerTestOneInput. Every test run goes over the corpus (NAME_fuzz_replay, the test NAME_fuzz_corpus). With
-# FENCEGUARD_FUZZ there is NAME_fuzz too, which looks for more: what is PURE (patterns of files) once more, compiled by
-# clang and watched by libFuzzer; the rest of the TARGETS is as g++ built it, because clang 14 does not compile the ranges
-# of g++ 12's library. LIBRARIES: what else is linked.
+# FENCEGUARD_FUZZ there is NAME_fuzz too, and fenceguard_fuzz_targets for all of them, which looks for more: what is PURE
+# (patterns of files) once more, compiled by clang and watched by libFuzzer; the rest of the TARGETS is as g++ built it,
+# because clang 14 does not compile the ranges of g++ 12's library. LIBRARIES: what else is linked.
 function(fenceguard_fuzz name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;PURE;TARGETS;LIBRARIES" ${ARGN})
   add_executable(${name}_fuzz_replay "${PROJECT_SOURCE_DIR}/tests/proof/fuzz/replay.cpp" ${ARG_SOURCES})
@@ -39,4 +39,8 @@ function(fenceguard_fuzz name)
     DEPENDS ${ARG_SOURCES} ${pure} ${ARG_TARGETS}
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" VERBATIM)
   add_custom_target(${name}_fuzz DEPENDS "${output}")
+  if(NOT TARGET fenceguard_fuzz_targets)
+    add_custom_target(fenceguard_fuzz_targets)
+  endif()
+  add_dependencies(fenceguard_fuzz_targets ${name}_fuzz)
 endfunction()

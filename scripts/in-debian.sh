@@ -26,7 +26,9 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/fenceguard"
 mkdir -p "$ROOT/build"
 if ((EUID != 0)); then
   command -v sudo >/dev/null || fail "this mounts: run it as root, there is no sudo"
-  exec sudo XDG_CACHE_HOME="${cache%/*}" "$ROOT/scripts/in-debian.sh" ${fresh:+--fresh} ${bare:+--bare} "$release" "$@"
+  ours=()
+  for name in "${!FENCEGUARD_@}"; do ours+=("$name=${!name}"); done
+  exec sudo XDG_CACHE_HOME="${cache%/*}" "${ours[@]}" "$ROOT/scripts/in-debian.sh" ${fresh:+--fresh} ${bare:+--bare} "$release" "$@"
 fi
 
 # The mirror that this machine uses, where it is a Debian.

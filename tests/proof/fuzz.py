@@ -82,7 +82,8 @@ def main():
     parser.add_argument("--found")
     arguments = parser.parse_args()
     os.chdir(ROOT)
-    subprocess.run(["cmake", "-DFENCEGUARD_FUZZ=ON", arguments.build], check=True, stdout=subprocess.DEVNULL)
+    if "\nFENCEGUARD_FUZZ:BOOL=ON\n" not in pathlib.Path(arguments.build, "CMakeCache.txt").read_text(encoding="utf-8"):
+        subprocess.run(["cmake", "-DFENCEGUARD_FUZZ=ON", arguments.build], check=True, stdout=subprocess.DEVNULL)
     chosen = arguments.only or list(replays(arguments.build))
     if wrong := set(chosen) - replays(arguments.build).keys():
         parser.error(f"there is no target {', '.join(wrong)}")
