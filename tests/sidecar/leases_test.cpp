@@ -6,8 +6,8 @@
 
 #include <future>
 
+#include "adapters/sqlite/storage.hpp"
 #include "server/leases/lease_service.hpp"
-#include "server/products.hpp"
 #include "tests/sidecar/running.hpp"
 
 namespace fenceguard::test {
@@ -366,7 +366,7 @@ TEST(Leases, CallsOfASourceThatHangsAreBounded) {
   const test::TempDir folder;
   StorageOptions options;
   options.initialise = true;
-  const auto storage = products().open_storage(Url::parse("sqlite:" + folder.file("guard.db")), options);
+  const auto storage = sqlite::open_storage(folder.file("guard.db"), options);
   Metrics metrics{"sqlite"};
   RefusalLog log;
   Gate gate;

@@ -2,17 +2,16 @@
 
 #include <boost/json/parse.hpp>
 
-#include "adapters/schemes.hpp"
-#include "guard/source/url.hpp"
-#include "server/products.hpp"
+#include "adapters/sqlite/storage.hpp"
+#include "adapters/sqlite/token_source.hpp"
 
 namespace fenceguard::test {
 
 Running::Running(RunningOptions options) {
-  real_storage_ = products().open_storage(Url::parse("sqlite:" + folder_.file("guard.db")), options.storage);
+  real_storage_ = sqlite::open_storage(folder_.file("guard.db"), options.storage);
   TokenSource* source = real_storage_->own_source();
   if (!options.has_own_source) {
-    other_source_ = open_source("sqlite:" + folder_.file("leases.db"));
+    other_source_ = sqlite::open_source(folder_.file("leases.db"));
     source = other_source_.get();
   }
   storage_ = std::make_unique<GatedStorage>(*real_storage_);

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "guard/store/storage.hpp"
 #include "server/http/client.hpp"
-#include "server/products.hpp"
 #include "server/sidecar.hpp"
 #include "tests/http/support.hpp"
 #include "tests/sidecar/gates.hpp"
