@@ -18,7 +18,7 @@ import unittest
 import redis_server
 from certificates import Certificates
 from demo_case import status_of
-from programs.held_program import Program
+from programs.held_program import AccountTests, Program
 from raw_client import SYNC, RawClient, has_ended, query, run, states
 from sidecar_case import SidecarTest
 from waiting import wait_until
@@ -369,11 +369,12 @@ class ResourcesTest(HoldCase):
         self.await_held(other)
 
 
-class ProgramTest(HoldCase):
+class ProgramTest(AccountTests, HoldCase):
     """A program that read under an earlier tenure writes nothing before it says that it begins anew, though its pool has
     connected again unnoticed; one that was started since need not say anything."""
 
     TAKES = ()
+    WRITTEN = "None"
 
     def setUp(self):
         super().setUp()
@@ -384,12 +385,6 @@ class ProgramTest(HoldCase):
 
     def program(self, sidecar):
         return Program(self, "postgres", f"postgresql+psycopg2://postgres@{sidecar.data}/{self.database}")
-
-    def add_30(self, sidecar):
-        """Another program, which comes and goes."""
-        other = self.program(sidecar)
-        self.assertEqual(other.ask("write", int(other.ask("read")) + 30), "None")
-        other.end()
 
     def test_unnoticed_reconnect_does_not_write_what_is_outdated(self):
         first = self.hold(*SOON)
@@ -424,20 +419,7 @@ class ProgramTest(HoldCase):
 
     def test_sidecar_that_was_started_anew_lets_no_older_program_in(self):
         serve = self.serve_here("--storage", self.postgres.url(self.database), "--hold", RESOURCE, *LATE)
-        first = serve()
-        self.await_held(first)
-        account = self.program(first)
-        self.assertEqual(account.ask("read"), "100")
-        self.assertEqual(first.stop(), 0)
-        second = self.hold(*LATE)
-        self.await_held(second)
-        self.add_30(second)
-        self.assertEqual(second.stop(), 0)
-        again = serve()
-        self.await_held(again)
-        self.assertRegex(account.ask("write", 150), "the lease was taken at .*; start again from the read ")
-        self.add_30(again)
-        self.assertEqual(self.balance(), 160)
+        again = self.start_anew(serve, lambda: self.hold(*LATE), "the lease was taken at .*; start again from the read ")
         self.connect(again, ("fenceguard.begin", str(self.token() + 1)))
         self.assertEqual((states(self.start), has_ended(self.start)), (["ZF009"], True))
         client = self.connect(again, ("fenceguard.begin", str(self.token())))

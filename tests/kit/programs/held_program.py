@@ -1,7 +1,7 @@
 """A program as people write it, in a process of its own, which a test starts when it likes: its driver keeps a connection to a
 sidecar and opens the next one by itself, unnoticed. It knows nothing of leases.
 
-Here: Program, what a test drives it with. As a process: 'held_program.py redis|postgres ADDRESS' reads one line each from its
+Here: Program, what a test drives it with, and AccountTests. As a process: 'held_program.py redis|postgres ADDRESS' reads one line each from its
 stdin, does that, and prints one line.
 """
 
@@ -79,6 +79,38 @@ class Program:
         self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().rstrip("\n")
+
+
+class AccountTests:
+    """What tests of such programs share; a test case beside it has await_held(), program() and balance(), which is 100."""
+
+    WRITTEN = "True"  # what the driver answers
+
+    def add_30(self, sidecar):
+        """Another program, which comes and goes."""
+        other = self.program(sidecar)
+        self.assertEqual(other.ask("write", int(other.ask("read")) + 30), self.WRITTEN)
+        other.end()
+
+    def start_anew(self, serve, serve_other, refusal):
+        """serve() starts a sidecar, each time at the same addresses: what read behind the first may not write behind the
+        second, which is returned. serve_other() starts one elsewhere, which holds in between."""
+        first = serve()
+        self.await_held(first)
+        account = self.program(first)
+        self.assertEqual(account.ask("read"), "100")
+        self.assertEqual(first.stop(), 0)
+        second = serve_other()
+        self.await_held(second)
+        self.add_30(second)
+        self.assertEqual(second.stop(), 0)
+        again = serve()
+        self.await_held(again)
+        for words in (("write", 150), ("forked", "write", 150)):
+            self.assertRegex(account.ask(*words), refusal)
+        self.add_30(again)
+        self.assertEqual(self.balance(), 160)
+        return again
 
 
 def answer(account, words):

@@ -19,7 +19,7 @@ import support  # noqa: E402
 from certificates import Certificates  # noqa: E402
 from demo_case import status_of  # noqa: E402
 from programs import held_program  # noqa: E402
-from programs.held_program import Program  # noqa: E402
+from programs.held_program import AccountTests, Program  # noqa: E402
 from resp_case import Client, RespTest, setUpModule, wait_until  # noqa: E402, F401
 
 RESOURCE = "accounts/1"
@@ -277,7 +277,7 @@ class ClusterTest(HoldCase):
         self.assertEqual(self.client(first).call("APPEND", KEY, "c"), 3)
 
 
-class AccountCase(HoldCase):
+class AccountCase(AccountTests, HoldCase):
     """Programs of their own processes, which read and write a balance."""
 
     TAKES = ()
@@ -293,12 +293,6 @@ class AccountCase(HoldCase):
 
     def program(self, sidecar):
         return Program(self, "redis", sidecar.data)
-
-    def add_30(self, sidecar):
-        """Another program, which comes and goes."""
-        other = self.program(sidecar)
-        self.assertEqual(other.ask("write", int(other.ask("read")) + 30), "True")
-        other.end()
 
     def refusals(self, sidecar):
         metrics = sidecar.call("GET", "/metrics").body.decode()
@@ -342,23 +336,8 @@ class ProgramTest(AccountCase):
                 serve = self.serve_here("--storage", self.server.url("/0?timeout=20s"), "--hold", RESOURCE, *LATE)
                 if address:
                     serve = lambda: self.hold(*LATE, "--listen", address)  # noqa: E731  pylint: disable=unnecessary-lambda-assignment
-                first = serve()
-                self.await_held(first)
-                account = self.program(first)
-                self.assertEqual(account.ask("read"), "100")
-                self.assertEqual(first.stop(), 0)
-                second = self.hold(*LATE)
-                self.await_held(second)
-                self.add_30(second)
-                self.assertEqual(second.stop(), 0)
-                again = serve()
-                self.await_held(again)
-                expected = r"^failed: LOST the lease was taken at .*; start again from the read \(process \d+ began before"
-                self.assertRegex(account.ask("write", 150), expected)
-                self.assertRegex(account.ask("forked", "write", 150), expected)
-                self.add_30(again)
-                self.assertEqual(self.balance(), 160)
-                self.assertEqual(again.stop(), 0)
+                refusal = r"^failed: LOST the lease was taken at .*; start again from the read \(process \d+ began before"
+                self.assertEqual(self.start_anew(serve, lambda: self.hold(*LATE), refusal).stop(), 0)
 
     def hold_inside(self, *namespace):
         """A sidecar in namespaces of its own, for a resource of its own; it ends with the process that made them."""
