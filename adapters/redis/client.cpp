@@ -129,12 +129,20 @@ void Client::note_lost(const Endpoint& server, const Connection& connection) {
 
 std::string Client::end_at_server(const Lost& lost) {
   if (lost.connection.id.empty()) return "the server did not tell its number (CLIENT INFO)";
+  if (lost.connection.run_id.empty()) return "the server did not tell which process it is (INFO server)";
   // By number and address: after a restart of the server another connection may have the number.
   const std::string_view words[] = {"CLIENT",           "KILL", "ID",
                                     lost.connection.id, "ADDR", lost.connection.address};
   try {
     for (;;) {
-      const auto reply = link(lost.server).connection.call(words);
+      auto& connection = link(lost.server).connection;
+      // A name may lead to another server by now, or the server have been started anew: what it does not have
+      // may still be had by the one that was lost.
+      if (connection.server().run_id != lost.connection.run_id) {
+        links_.erase(lost.server);  // the next may lead back
+        return "another server answers at that address now, or the same was started anew";
+      }
+      const auto reply = connection.call(words);
       if (reply.is_error()) return reply.text;
       if (reply.integer == 0) return {};
     }

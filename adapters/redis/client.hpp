@@ -78,8 +78,8 @@ class Client {
   [[nodiscard]] std::vector<Outcome<Reply>> run_all(std::span<const Run> runs);
 
   // Has the servers end the connections on which a call ended in OutcomeUnknown, so that it takes effect no
-  // more, or did. Throws Unavailable while that is not certain: until a server was asked and permits it
-  // (CLIENT KILL), or the settle time has passed since.
+  // more, or did. Throws Unavailable while that is not certain: until the same process of a server was asked
+  // and permits it (CLIENT KILL), or the settle time has passed since.
   void settle_lost(std::chrono::milliseconds settle);
 
   // The connection to the server of key, for what must be said on one connection (WAIT, SUBSCRIBE).

@@ -79,7 +79,9 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   [[nodiscard]] bool awaits_judged_write(Channel channel) const override {
     return relay_.awaits_judged_write(channel);
   }
-  void link_settling(Channel channel) override { is_settling_ = is_settling_ || channel == Channel::shared; }
+  void link_settling(Channel channel) noexcept override {
+    is_settling_ = is_settling_ || channel == Channel::shared;
+  }
 
   [[nodiscard]] net::Task<void> run();
   [[nodiscard]] net::Task<bool> begin();

@@ -50,6 +50,8 @@ class Proxy {
   void set(Way way);
   // What is late is sent to the server.
   void arrive();
+  // Connections that come from now on lead to another server.
+  void lead_to(int server_port) { server_port_ = server_port; }
 
  private:
   struct Pair {
@@ -64,7 +66,7 @@ class Proxy {
   static void close_both(const Pair& pair);
   void keep(const Pair& pair, std::string_view piece);
 
-  const int server_port_;
+  std::atomic<int> server_port_;
   const Filter filter_;
   const std::size_t piece_bytes_max_;
   Loopback listener_;

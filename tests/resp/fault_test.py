@@ -37,8 +37,8 @@ class FaultTest(RespTest):
     def writers(self, guards, names=("r", "s"), each=3):
         return Writers([Resource(name) for name in names], [guard.address for guard in guards], each, self.seed)
 
-    def start_guard(self, url):
-        return Guard(lambda *arguments: self.sidecar(*arguments, url=url, threads=2))
+    def start_guard(self, url, *options):
+        return Guard(lambda *arguments: self.sidecar(*arguments, *options, url=url, threads=2))
 
     def tell(self, what, writers):
         print(f"{self.id().rpartition('.')[2]}: {what}; {writers.summary()}", flush=True)
@@ -150,7 +150,8 @@ class Storage(FaultTest):
     def test_redis_is_killed_and_restarted(self):
         server = self.own_server(DURABLE)
         self.initialise(server)
-        guards = [self.start_guard(server.url()) for _ in range(2)]
+        # What was sent to a process that is dead does not arrive late; a sidecar cannot know that it is.
+        guards = [self.start_guard(server.url(), "--settle", "250ms") for _ in range(2)]
         with self.writers(guards) as writers:
             for _ in range(cycles(6)):
                 writers.await_more()
@@ -226,7 +227,7 @@ class Storage(FaultTest):
         print(f"{cycles(3)} promotions; {self.lost} entries that were acknowledged went with their history", flush=True)
 
     def promote(self, master, replica, proxy):
-        guards = [self.start_guard(f"redis://127.0.0.1:{proxy.port}")]
+        guards = [self.start_guard(f"redis://127.0.0.1:{proxy.port}", "--settle", "250ms")]
         with self.writers(guards) as writers:
             writers.await_more(count=20)
             if self.random.random() < 0.7:  # so that it lags

@@ -1,6 +1,7 @@
 """The connections of the sidecar to Redis: one that fails, or a server that becomes another one, is told to those whom it
 concerns and to nobody else."""
 
+import itertools
 import os
 import re
 import resource
@@ -255,6 +256,38 @@ class Late(RespTest):
         self.assertGreaterEqual(time.monotonic() - begin, 3)
         self.arrive()
         self.assertEqual(self.server.cli("GET", "r"), "newer")
+
+
+    def lead_elsewhere(self):
+        """Connections that come from now on lead to another server, which is asked to end the one that is lost."""
+        other = self.own_server()
+        self.initialise(other)
+        self.proxy.to_port = other.port
+        before = int(other.info("stats")["total_connections_received"])
+        self.lose()
+        looks = itertools.count(before + 1)
+        wait_until(lambda: int(other.info("stats")["total_connections_received"]) > next(looks), what="the question")
+
+    def test_another_server_at_the_address_does_not_end_it(self):
+        """A name moves, and back. The other server has no such connection, and the first still has it."""
+        client = self.claimed(self.lagging(), "r", 5)
+        self.send_late(client, ("SET", "r", "late write"))
+        self.lead_elsewhere()
+        self.proxy.to_port = self.server.port
+        self.assertFailure(client.read(), "UNKNOWN ")
+        self.assertEqual(client.call("SET", "r", "newer"), "OK")
+        self.arrive()
+        self.assertEqual(self.server.cli("GET", "r"), "newer")
+
+    def test_nor_where_the_name_stays_there(self):
+        client = self.claimed(self.lagging("--settle", "3s"), "r", 5)
+        self.send_late(client, ("SET", "r", "late write"))
+        begin = time.monotonic()
+        self.lead_elsewhere()
+        answer = client.read()
+        self.assertFailure(answer, "UNKNOWN ")
+        self.assertIn("another server answers there now", answer)
+        self.assertGreaterEqual(time.monotonic() - begin, 3)
 
 
 class Large(RespTest):

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a server says of its connections (CLIENT LIST, CLIENT INFO), and how it is told to end one.
+// What a server says of its connections (CLIENT LIST, CLIENT INFO) and of itself (INFO), and how it is told
+// to end a connection.
 //
 // Thread-safe.
 
@@ -17,6 +18,17 @@ namespace fenceguard::redis {
     if (part.starts_with(field) && part.substr(field.size()).starts_with('='))
       return part.substr(field.size() + 1);
     line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return {};
+}
+
+// The value of a line 'field:value' of INFO; empty: there is none.
+[[nodiscard]] inline std::string_view info_field(std::string_view info, std::string_view field) {
+  while (!info.empty()) {
+    const auto line = info.substr(0, std::min(info.find_first_of("\r\n"), info.size()));
+    if (line.starts_with(field) && line.substr(field.size()).starts_with(':'))
+      return line.substr(field.size() + 1);
+    info.remove_prefix(std::min(line.size() + 1, info.size()));
   }
   return {};
 }

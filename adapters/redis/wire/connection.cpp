@@ -124,9 +124,12 @@ void Connection::greet(const Address& address) {
   greetings.push_back({"HELLO", "2"});
   const auto database = std::to_string(address.database);
   if (address.database != 0) greetings.push_back({"SELECT", database});
-  // What its end is asked for by, should it be lost; a user may lack the right.
+  // What its end is asked for by, should it be lost, and of which process; a user may lack the rights.
   greetings.push_back({"CLIENT", "INFO"});
+  greetings.push_back({"INFO", "server"});
   auto replies = call_all(greetings);
+  const auto server_info = std::move(replies.back());
+  replies.pop_back();
   const auto info = std::move(replies.back());
   replies.pop_back();
   for (const auto& reply : replies) {
@@ -145,7 +148,8 @@ void Connection::greet(const Address& address) {
   if (std::atoi(version.c_str()) < version_min)
     throw Unavailable(
         fmt::format("Redis at {} is {}; fenceguard needs {}.0 or later", shown_, version, version_min));
-  server_ = {version, mode == "cluster", value_of(hello, "role") != "master", {}, {}};
+  server_ = {version, mode == "cluster", value_of(hello, "role") != "master", {}, {}, {}};
+  if (!server_info.is_error()) server_.run_id = info_field(server_info.text, "run_id");
   if (info.is_error()) return;
   server_.id = client_field(info.text, "id");
   server_.address = client_field(info.text, "addr");

@@ -44,6 +44,7 @@ class Connection {
     bool is_replica = false;
     // The connection's number and address, as the server has them; empty: it did not say.
     std::string id, address;
+    std::string run_id;  // of this process, and of no other, at the same address or elsewhere; or empty
   };
   // When a call was sent and its answer not seen.
   using LostAt = std::optional<std::chrono::steady_clock::time_point>;

@@ -5,7 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
-#include <set>
+#include <new>
 
 namespace fenceguard::resp {
 namespace {
@@ -15,6 +15,15 @@ namespace asio = boost::asio;
 constexpr std::size_t reply_bytes_a_read = 16 * 1024;
 constexpr std::size_t kept_request_bytes_max = 64 * 1024;
 constexpr std::size_t demotion_bytes_max = 4 * 1024;  // of a reply, in which it is looked for
+
+// Where there is no memory for it something that needs none.
+void assign(std::string& text, std::string_view why) noexcept {
+  try {
+    text = why;
+  } catch (const std::bad_alloc&) {
+    text = "no memory";
+  }
+}
 
 // A write was refused because the server is a replica: the only one, or one of those that a script has done.
 bool is_of_replica(std::string_view reply) {
@@ -194,7 +203,17 @@ void Link::set_deadline(net::SteadyTime deadline) {
 }
 
 void Link::expire(net::SteadyTime now) {
-  if (deadline_ > now || state_ == State::closed) return;
+  if (deadline_ > now) return;
+  if (is_settling()) {
+    try {
+      lost_why_.append("; the settle time has passed since");
+      if (!settles_why_.empty()) lost_why_.append(" (").append(settles_why_).append(")");
+    } catch (const std::bad_alloc&) {
+      // They are told without.
+    }
+    return tell_settled();
+  }
+  if (state_ == State::closed) return;
   const auto where = to_string(address_.endpoints.front());
   const bool is_greeted = state_ == State::ready;
   const auto why = fmt::format("Redis at {} did not answer in time", where);
@@ -202,43 +221,73 @@ void Link::expire(net::SteadyTime now) {
   end_greeting(why);
 }
 
-void Link::fail(std::string_view why) {
+void Link::fail(std::string_view why) noexcept {
   if (state_ == State::closed) return;
   const auto self = shared_from_this();
-  lost_why_ = why;
+  assign(lost_why_, why);
   state_ = State::closed;
   deadline_ = net::SteadyTime::max();
   transport_.reset();
   transport_.close();
-  const bool is_settling = keep_settling();
-  if (const auto greeted = std::exchange(greeted_, nullptr)) {
-    greeting_.error = lost_why_;
-    greeted(greeting_);
+  if (settle && mark_settling()) begin_settling();
+  tell_lost(false);
+  try {
+    if (const auto greeted = std::exchange(greeted_, nullptr)) {
+      assign(greeting_.error, lost_why_);
+      greeted(greeting_);
+    }
+  } catch (...) {
+    // Those that settle are told all the same.
   }
-  if (is_settling) settle(self);
 }
 
-bool Link::keep_settling() {
-  if (!settle) {
-    tell_lost();
-    return false;
+// A user is told of what it sent in its order: from the first that may take effect all of it waits, and of an
+// owned link all there is, because its owner is told once.
+bool Link::mark_settling() noexcept {
+  bool is_settling = false;
+  for (const auto& sent : sent_) {
+    if (!sent.user || sent.begin >= written_ || sent.user->settles_on_ == this) continue;
+    if (!sent.user->awaits_judged_write(channel_)) continue;
+    sent.user->settles_on_ = this;
+    is_settling = true;
   }
-  auto lost = std::exchange(sent_, {});
-  std::set<LinkUser*> settling;
-  for (const auto& sent : lost)
-    if (sent.begin < written_ && sent.user && sent.user->awaits_judged_write(channel_))
-      settling.insert(sent.user.get());
-  std::deque<Sent> kept;
-  for (auto& sent : lost) (settling.contains(sent.user.get()) ? kept : sent_).push_back(std::move(sent));
-  for (auto* user : settling) user->link_settling(channel_);
-  // The owner of an owned one is told once, of all of it.
-  if (channel_ == Channel::shared || kept.empty()) tell_lost();
-  sent_ = std::move(kept);
-  return !sent_.empty();
+  for (auto& sent : sent_)
+    sent.settles =
+        sent.user && (sent.user->settles_on_ == this || (is_settling && channel_ != Channel::shared));
+  for (const auto& sent : sent_)
+    if (sent.settles && std::exchange(sent.user->settles_on_, nullptr) == this)
+      sent.user->link_settling(channel_);
+  return is_settling;
 }
 
-void Link::tell_lost() {
-  const auto lost = std::exchange(sent_, {});
+void Link::begin_settling() noexcept {
+  try {
+    settle();
+  } catch (...) {
+    // No memory to have its server end it: the settle time is waited for.
+  }
+}
+
+void Link::settle_until(net::SteadyTime deadline) noexcept {
+  settling_ = shared_from_this();
+  set_deadline(deadline);
+}
+
+void Link::tell_settled() noexcept {
+  const auto self = std::exchange(settling_, nullptr);
+  deadline_ = net::SteadyTime::max();
+  if (self) tell_lost(true);
+}
+
+void Link::forget() noexcept {
+  close();
+  deadline_ = net::SteadyTime::max();
+  const auto self = std::exchange(settling_, nullptr);
+  if (self) sent_.clear();
+}
+
+// Nothing is added to what was sent on a link that is closed.
+void Link::tell_lost(bool settled) noexcept {
   const auto tell = [&](LinkUser& user, bool was_sent) noexcept {
     try {
       user.link_lost(channel_, was_sent, lost_why_);
@@ -246,12 +295,19 @@ void Link::tell_lost() {
       // The others are told all the same.
     }
   };
+  const auto is_told = [settled](const Sent& sent) { return sent.settles == settled; };
   if (channel_ == Channel::shared) {
-    for (const auto& sent : lost)
-      for (std::size_t i = 0; i < sent.replies; ++i) tell(*sent.user, sent.begin < written_);
-  } else if (const auto owner = owner_.lock()) {
-    tell(*owner, !lost.empty() && lost.back().begin < written_);
+    for (std::size_t place = 0; place < sent_.size(); ++place) {
+      const auto& sent = sent_[place];
+      if (!is_told(sent)) continue;
+      const auto user = sent.user;
+      const bool was_sent = sent.begin < written_;
+      for (auto replies = sent.replies; replies > 0; --replies) tell(*user, was_sent);
+    }
+  } else if (const auto owner = owner_.lock(); owner && (settled || !is_settling())) {
+    tell(*owner, !sent_.empty() && sent_.back().begin < written_);
   }
+  std::erase_if(sent_, is_told);
 }
 
 void Link::close() noexcept {

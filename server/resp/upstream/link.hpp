@@ -27,6 +27,8 @@
 
 namespace fenceguard::resp {
 
+class Link;
+
 // Whoever sent something on a link.
 class LinkUser {
  public:
@@ -38,7 +40,11 @@ class LinkUser {
   // A write under a claim is among what is not answered.
   [[nodiscard]] virtual bool awaits_judged_write(Channel /*channel*/) const { return false; }
   // The link is lost, and link_lost() comes later, for all that is not answered.
-  virtual void link_settling(Channel /*channel*/) {}
+  virtual void link_settling(Channel /*channel*/) noexcept {}
+
+ private:
+  friend class Link;
+  const Link* settles_on_ = nullptr;  // while a link looks who does
 };
 using LinkUserPtr = std::shared_ptr<LinkUser>;
 
@@ -50,6 +56,7 @@ struct Greeting {
   bool is_cluster = false;
   // The connection's number and address, as the server has them; empty: it did not say.
   std::string id{}, address{};
+  std::string run_id{};  // of this process, and of no other, at the same address or elsewhere; or empty
 };
 
 class Link : public std::enable_shared_from_this<Link> {
@@ -60,7 +67,8 @@ class Link : public std::enable_shared_from_this<Link> {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // Connects and greets; greeted is told once, unless it is closed before.
+  // Connects and greets; greeted is told once, unless it is closed before. Throws where there is no memory:
+  // it is closed then. So does decline().
   void open(std::function<void(const Greeting&)> greeted);
   // In place of open(): there is no connection, which greeted and its users are told soon.
   void decline(std::string why, std::function<void(const Greeting&)> greeted);
@@ -76,12 +84,19 @@ class Link : public std::enable_shared_from_this<Link> {
   void send(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text);
   // Nobody is told of what was sent and not answered.
   void close() noexcept;
-  // Ends it; the users of what was sent and not answered are told why, at once or when it has settled.
-  void fail(std::string_view why);
-  // Why it takes the settle time.
-  void explain(std::string_view why) { lost_why_.append("; ").append(why); }
+  // Ends it; the users of what was sent and not answered are told why, at once or when it has settled. Takes
+  // no memory, or they would wait for ever where there is none.
+  void fail(std::string_view why) noexcept;
+  // In settle: it has settled by then, if not before. Where there is no memory for the timer the process
+  // ends.
+  void settle_until(net::SteadyTime deadline) noexcept;
+  [[nodiscard]] bool is_settling() const noexcept { return settling_ != nullptr; }
+  // Why it takes the settle time; the last counts.
+  void explain(std::string why) { settles_why_ = std::move(why); }
   // It has settled: what was lost takes effect no more.
-  void tell_lost();
+  void tell_settled() noexcept;
+  // Nobody is told, and it does not settle.
+  void forget() noexcept;
 
   // Since when it is ready and nothing is under way on it.
   [[nodiscard]] std::optional<net::SteadyTime> idle_since() const noexcept;
@@ -91,8 +106,9 @@ class Link : public std::enable_shared_from_this<Link> {
   void expire(net::SteadyTime now);
   // Called with a deadline that was set.
   std::function<void(net::SteadyTime)> arm{};
-  // Called once, where it is lost and users await writes under claims: has tell_lost() called.
-  std::function<void(std::shared_ptr<Link>)> settle{};
+  // Called once, where it is lost and users await writes under claims: calls settle_until(), and may have
+  // tell_settled() called before. May throw then.
+  std::function<void()> settle{};
   bool takes_replica = false;  // to end a connection there
 
  private:
@@ -103,6 +119,7 @@ class Link : public std::enable_shared_from_this<Link> {
     std::uint64_t begin;  // among all bytes that were queued
     net::SteadyTime at;
     bool waits;
+    bool settles = false;  // is told when the link has settled
   };
 
   [[nodiscard]] net::Task<void> run();
@@ -113,8 +130,11 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] net::Task<std::optional<std::string>> receive_one();
   [[nodiscard]] net::Task<void> receive_all();
   void end_greeting(std::string error);
-  // Leaves in sent_ what is told when it has settled. False: nothing is.
-  [[nodiscard]] bool keep_settling();
+  // Which of sent_ is told when it has settled. False: nothing is.
+  [[nodiscard]] bool mark_settling() noexcept;
+  // Those of sent_ that are not told when it has settled, and these.
+  void tell_lost(bool settled) noexcept;
+  void begin_settling() noexcept;
   void deliver(std::string_view reply);
   template <class Action>
   void fail_where_thrown(const Action& action);
@@ -142,7 +162,8 @@ class Link : public std::enable_shared_from_this<Link> {
   std::uint64_t queued_ = 0, written_ = 0;
   bool is_flush_scheduled_ = false, is_sending_ = false;
   bool is_demoted_ = false;  // the server has become a replica
-  std::string lost_why_;
+  std::string lost_why_, settles_why_;
+  std::shared_ptr<Link> settling_;  // itself, until it has settled
   net::SteadyTime progress_at_{};
   net::SteadyTime deadline_ = net::SteadyTime::max();
   std::unordered_set<const redis::Script*> scripts_;  // that were sent with their text

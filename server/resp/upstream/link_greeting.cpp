@@ -36,14 +36,20 @@ void Link::open(std::function<void(const Greeting&)> greeted) {
   try {
     asio::co_spawn(loop_.context(), run(), asio::detached);
   } catch (...) {
-    end_greeting("there is no memory for a connection to Redis");
+    close();
+    throw;
   }
 }
 
 void Link::decline(std::string why, std::function<void(const Greeting&)> greeted) {
   greeted_ = std::move(greeted);
-  asio::post(loop_.context(),
-             [self = shared_from_this(), why = std::move(why)] { self->end_greeting(std::move(why)); });
+  try {
+    asio::post(loop_.context(),
+               [self = shared_from_this(), why = std::move(why)] { self->end_greeting(std::move(why)); });
+  } catch (...) {
+    close();
+    throw;
+  }
 }
 
 net::Task<void> Link::run() {
@@ -121,8 +127,9 @@ net::Task<std::string> Link::greet() {
   add_command(commands, {"HELLO", "2"});
   const bool selects = address_.database != 0;
   if (selects) add_command(commands, {"SELECT", std::to_string(address_.database)});
-  // What its end is asked for by, should it be lost; a user may lack the right.
+  // What its end is asked for by, should it be lost, and of which process; a user may lack the rights.
   add_command(commands, {"CLIENT", "INFO"});
+  add_command(commands, {"INFO", "server"});
   if (co_await transport_.write_all(commands, {}))
     co_return "the connection to Redis broke while it was greeted";
   std::string hello;
@@ -140,6 +147,9 @@ net::Task<std::string> Link::greet() {
   }
   const auto info = co_await receive_one();
   if (!info) co_return fmt::format("Redis at {} did not answer a greeting", where);
+  const auto server_info = co_await receive_one();
+  if (!server_info) co_return fmt::format("Redis at {} did not answer a greeting", where);
+  if (server_info->starts_with('$')) greeting_.run_id = redis::info_field(*server_info, "run_id");
   if (info->starts_with('$')) {
     greeting_.id = redis::client_field(*info, "id");
     greeting_.address = redis::client_field(*info, "addr");

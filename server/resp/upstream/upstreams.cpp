@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "guard/error.hpp"
 #include "guard/token.hpp"
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::chrono::milliseconds sweep_apart_min{10};
 constexpr std::chrono::milliseconds settle_pause_max{500};
-constexpr std::string_view settle_time_passed = "the settle time has passed since";
 
 // One question of ours.
 class Question : public LinkUser {
@@ -73,7 +73,7 @@ Upstreams::~Upstreams() {
 
 void Upstreams::close() {
   for (const auto& weak : links_)
-    if (const auto link = weak.lock()) link->close();
+    if (const auto link = weak.lock()) link->forget();
   links_.clear();
   shared_.clear();
 }
@@ -163,7 +163,7 @@ std::shared_ptr<Link> Upstreams::make(const Place& place, const redis::Endpoint&
   address.password = place.identity.password;
   address.database = place.database;
   auto link = make(std::move(address), channel, std::move(owner));
-  link->settle = [this](LinkPtr lost) { settle(std::move(lost)); };
+  link->settle = [this, lost = link.get()] { settle(*lost); };
   return link;
 }
 
@@ -247,7 +247,12 @@ void Upstreams::greeted(const Key& key, const LinkPtr& link, const Greeting& gre
 void Upstreams::tell(const Key& key, const LinkPtr& link, const Greeting& greeting) {
   const auto found = shared_.find(key);
   if (found == shared_.end()) return;
-  const auto copy = greeting;
+  Greeting copy;
+  try {
+    copy = greeting;
+  } catch (const std::bad_alloc&) {
+    copy.error = "no memory";  // which needs none, or they would wait for ever
+  }
   const auto kept = link;
   const auto waiting = std::exchange(found->second.waiting, {});
   const bool is_wrong = !copy.error.empty();
@@ -326,50 +331,59 @@ void Upstreams::ask(const std::shared_ptr<Link>& link, redis::Arguments words, A
              bytes, 1, false);
 }
 
-void Upstreams::settle(LinkPtr link) {
-  const auto end = std::chrono::steady_clock::now() + limits_.settle;
-  const auto settling =
-      std::make_shared<Settling>(Settling{std::move(link), end, net::Timer{loop_.context()}});
-  end_at_server(settling);
+void Upstreams::settle(Link& lost) {
+  lost.settle_until(std::chrono::steady_clock::now() + limits_.settle);
+  const auto& greeting = lost.greeting();
+  if (greeting.id.empty()) return lost.explain("its user may not say CLIENT INFO");
+  if (greeting.run_id.empty()) return lost.explain("its user may not say INFO server");
+  end_at_server(std::make_shared<Settling>(Settling{lost.shared_from_this(), net::Timer{loop_.context()}}));
 }
 
-// By number and address: after a restart of the server another connection may have the number.
 void Upstreams::end_at_server(const std::shared_ptr<Settling>& settling) {
-  const auto& lost = *settling->link;
-  const auto& greeting = lost.greeting();
-  if (greeting.id.empty()) {
-    settling->link->explain(fmt::format("{} (its user may not say CLIENT INFO)", settle_time_passed));
-    return end_again(settling, settling->end);
-  }
-  auto address = lost.address();
+  auto address = settling->link->address();
   address.database = 0;
   const auto link = make(std::move(address), Channel::shared, nullptr);
   link->takes_replica = true;
-  link->open([](const Greeting&) {});
-  const std::string_view words[] = {"CLIENT", "KILL", "ID", greeting.id, "ADDR", greeting.address};
-  ask(link, words, [this, settling, weak = std::weak_ptr{link}](std::string_view reply) {
-    if (const auto asked = weak.lock()) asked->close();
-    if (reply == ":0\r\n") return settling->link->tell_lost();
-    const auto now = std::chrono::steady_clock::now();
-    // Ended: whether it is gone is seen by the next.
-    if (reply.starts_with(':')) return end_again(settling, now);
-    // No later one will be permitted either.
-    if (reply.starts_with("-NOPERM") || reply.starts_with("-NOAUTH") || reply.starts_with("-ERR")) {
-      settling->link->explain(fmt::format("{} (it could not be ended there: {})", settle_time_passed,
-                                          reply.substr(1, reply.size() - 3)));
-      return end_again(settling, settling->end);
-    }
-    settling->pause = std::min(2 * settling->pause, settle_pause_max);
-    end_again(settling, now + settling->pause);
+  link->open([weak = weak_from_this(), settling, weak_link = std::weak_ptr{link}](const Greeting& greeting) {
+    const auto self = weak.lock();
+    const auto there = weak_link.lock();
+    if (!self || !there) return;
+    if (greeting.error.empty() && greeting.run_id == settling->link->greeting().run_id)
+      return self->end_there(settling, there);
+    // A name may lead to another server by now, or the server have been started anew: what it does not have
+    // may still be had by the one that was lost, and the name lead back to that.
+    settling->link->explain(greeting.error.empty()
+                                ? "another server answers there now, or the same was started anew"
+                                : greeting.error);
+    there->close();
+    self->end_again(settling);
   });
 }
 
-void Upstreams::end_again(const std::shared_ptr<Settling>& settling, net::SteadyTime at) {
-  settling->timer.expires_at(std::min(at, settling->end));
+// By number and address: both are told by the one process, which gives a number once.
+void Upstreams::end_there(const std::shared_ptr<Settling>& settling, const LinkPtr& there) {
+  const auto& lost = settling->link->greeting();
+  const std::string_view words[] = {"CLIENT", "KILL", "ID", lost.id, "ADDR", lost.address};
+  ask(there, words, [this, settling, there](std::string_view reply) {
+    // Ended: whether it is gone is seen by the next.
+    if (reply.starts_with(':') && reply != ":0\r\n") return end_there(settling, there);
+    there->close();
+    if (reply.starts_with(':')) return settling->link->tell_settled();
+    if (!reply.empty())
+      settling->link->explain(
+          fmt::format("it could not be ended there: {}", reply.substr(1, reply.size() - 3)));
+    // No later one will be permitted either.
+    if (reply.starts_with("-NOPERM") || reply.starts_with("-NOAUTH") || reply.starts_with("-ERR")) return;
+    end_again(settling);
+  });
+}
+
+void Upstreams::end_again(const std::shared_ptr<Settling>& settling) {
+  settling->timer.expires_after(settling->pause);
+  settling->pause = std::min(2 * settling->pause, settle_pause_max);
   settling->timer.async_wait([weak = weak_from_this(), settling](const boost::system::error_code& /*error*/) {
     const auto self = weak.lock();
-    if (std::chrono::steady_clock::now() >= settling->end) return settling->link->tell_lost();
-    if (self) self->end_at_server(settling);
+    if (self && settling->link->is_settling()) self->end_at_server(settling);
   });
 }
 

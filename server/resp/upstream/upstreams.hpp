@@ -85,7 +85,6 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
   // A link that was lost, until what was sent on it takes effect no more.
   struct Settling {
     std::shared_ptr<Link> link;
-    net::SteadyTime end;
     net::Timer timer;
     std::chrono::milliseconds pause{5};  // before it is asked again; doubled each time
   };
@@ -106,11 +105,12 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
   void learn_commands(const std::shared_ptr<Link>& link, std::function<void(const std::string& fault)> done);
   void learn_slots(const std::shared_ptr<Link>& link, std::function<void()> done);
   void ask(const std::shared_ptr<Link>& link, redis::Arguments words, Answered answered);
-  // Has its server end a lost link, and sees that it has; its users are told then, or when the settle time is
-  // over.
-  void settle(LinkPtr link);
+  // Has its server end a lost link, and sees that it has: that very process of a server. Its users are told
+  // then, or when the settle time is over.
+  void settle(Link& lost);
   void end_at_server(const std::shared_ptr<Settling>& settling);
-  void end_again(const std::shared_ptr<Settling>& settling, net::SteadyTime at);
+  void end_there(const std::shared_ptr<Settling>& settling, const LinkPtr& there);
+  void end_again(const std::shared_ptr<Settling>& settling);
   [[nodiscard]] net::SteadyTime sweep(net::SteadyTime now);
   // When it is to be called again.
   [[nodiscard]] net::SteadyTime close_idle(net::SteadyTime now);

@@ -226,7 +226,7 @@ def greet(link):
     """What looks like a Redis to a client that greets it, and never answers a script."""
     if b"HELLO" in link.recv(65536):
         link.sendall(b"*6\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"
-                     b"$4\r\nrole\r\n$6\r\nmaster\r\n-NOPERM no CLIENT INFO\r\n")
+                     b"$4\r\nrole\r\n$6\r\nmaster\r\n-NOPERM no CLIENT INFO\r\n-NOPERM no INFO\r\n")
 
 
 if __name__ == "__main__":

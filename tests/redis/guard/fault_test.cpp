@@ -126,6 +126,31 @@ TEST_F(GuardFaults, AnUnknownWriteDoesNotOvertakeTheNextOfItsClaim) {
   }
 }
 
+// What another server does not have says nothing of what the lost one may still do.
+TEST_F(GuardFaults, AnotherServerAtTheAddressDoesNotEndTheLostConnection) {
+  RedisServer other;
+  init_namespace(other);
+  Proxy proxy{server_.port(), [](std::size_t, Proxy::Direction direction, std::string_view piece) {
+                const bool is_held =
+                    direction == Proxy::Direction::to_server && piece.find("late write") != piece.npos;
+                return is_held ? Proxy::late : piece.size();
+              }};
+  const auto claim = claim_of(7);
+  redis::Client client{fmt::format("redis://127.0.0.1:{}", proxy.port())};
+  redis::Guard guard{client, 0, std::chrono::hours{1}};
+  EXPECT_EQ(kind_of([&] { return guard.write(claim, {"SET", "{r}n", "late write"}); }), FaultKind::unknown);
+  proxy.lead_to(other.port());
+  const auto fault = fault_of_call([&] { return guard.write(claim, {"SET", "{r}n", "newer"}); });
+  EXPECT_EQ(fault.kind, FaultKind::unavailable);
+  EXPECT_THAT(fault.message, testing::HasSubstr("another server answers"));
+  EXPECT_EQ(other.call({"EXISTS", "{r}n"}).integer, 0);
+  proxy.lead_to(server_.port());
+  EXPECT_EQ(guard.write(claim, {"SET", "{r}n", "newer"}).ruling.verdict, Verdict::admitted);
+  proxy.arrive();
+  EXPECT_EQ(value(), "newer");
+  EXPECT_EQ(value(), "newer");
+}
+
 TEST_F(GuardFaults, WhereNoConnectionMayBeEndedTheGuardWaitsForTheSettleTime) {
   server_.call({"ACL", "SETUSER", "app", "on", ">p", "~*", "+@all", "-client|kill"});
   Proxy proxy{server_.port(), [](std::size_t, Proxy::Direction direction, std::string_view piece) {

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,10 +20,23 @@
 
 #include "server/net/loop.hpp"
 #include "server/resp/upstream/upstreams.hpp"
+#include "tests/proof/memory/memory.hpp"
 #include "tests/redis/server.hpp"
 
 namespace {
 std::atomic<int> names_asked{0};
+}
+
+void* operator new(std::size_t size) {
+  if (fenceguard::proof::Memory::note_allocation()) throw std::bad_alloc{};
+  if (void* made = std::malloc(size > 0 ? size : 1)) return made;
+  throw std::bad_alloc{};
+}
+void operator delete(void* gone) noexcept {
+  std::free(gone);
+}
+void operator delete(void* gone, std::size_t) noexcept {
+  std::free(gone);
 }
 
 // In place of the C library's, for all in this program. To read a number asks nobody.
@@ -54,6 +69,13 @@ class User : public LinkUser {
  private:
   std::vector<std::string>& told_;
   const bool throws_;
+};
+
+// Awaits a write under a claim.
+class Writer : public User {
+ public:
+  using User::User;
+  [[nodiscard]] bool awaits_judged_write(Channel /*channel*/) const override { return true; }
 };
 
 class UpstreamsOfALoop : public testing::Test {
@@ -164,6 +186,49 @@ TEST_F(UpstreamsOfALoop, OneUserThatThrowsKeepsNoOtherFromHearing) {
     return 0;
   });
   EXPECT_EQ(on_loop([&] { return told.size(); }), 5u);
+}
+
+// No memory at the first allocation, at the second, ... while the link is lost, until there was enough.
+TEST_F(UpstreamsOfALoop, LossIsToldAlsoWhereThereIsNoMemoryToSettleIt) {
+  using proof::Memory;
+  open({.settle = 100ms});
+  EXPECT_EQ(bind(place("")), "");
+  const auto wait = std::string_view{"*3\r\n$5\r\nBLPOP\r\n$1\r\nq\r\n$1\r\n0\r\n"};
+  bool had_enough = false;
+  int n = 0;
+  while (!had_enough && ++n < 200) {
+    std::vector<std::string> told;
+    told.reserve(8);
+    const auto writer = std::make_shared<Writer>(told, false), other = std::make_shared<Writer>(told, false);
+    const auto reader = std::make_shared<User>(told, false);
+    on_loop([&] {
+      const auto link = upstreams_->shared(place(""), -1);
+      for (const LinkUserPtr& user :
+           {LinkUserPtr{reader}, LinkUserPtr{writer}, LinkUserPtr{other}, LinkUserPtr{writer}})
+        link->send(user, wait, 1, true);
+      return 0;
+    });
+    ASSERT_TRUE(comes_true([&] {
+      return server_.call({"INFO", "clients"}).text.find("blocked_clients:1") != std::string::npos;
+    }));
+    had_enough = on_loop([&] {
+      const auto link = upstreams_->shared(place(""), -1);
+      Memory::fail_at(n);
+      try {
+        const Memory::Watch watch;
+        link->fail("a test, in a sentence that is longer than what a string has room for by itself");
+      } catch (const std::bad_alloc&) {
+        // Out of the loop's handler, in the product.
+      }
+      const bool has_failed = Memory::has_failed();
+      Memory::fail_at(0);
+      return !has_failed;
+    });
+    ASSERT_TRUE(comes_true([&] { return on_loop([&] { return told.size(); }) == 4; })) << "allocation " << n;
+    EXPECT_THAT(on_loop([&] { return told; }), testing::Each(testing::Eq("lost")));
+  }
+  EXPECT_TRUE(had_enough);
+  EXPECT_GT(n, 1);
 }
 
 // It is connected to where a name server is silent.
