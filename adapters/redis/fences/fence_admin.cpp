@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "adapters/redis/wire/client_list.hpp"
 #include "adapters/redis/wire/errors.hpp"
 #include "adapters/redis/wire/scripts.hpp"
 #include "guard/support/fence_text.hpp"
@@ -252,12 +253,8 @@ namespace {
 std::string policy_of(Connection& connection) {
   const std::string_view info[] = {"INFO", "memory"};
   const auto reply = connection.call(info);
-  constexpr std::string_view name = "maxmemory_policy:";
-  const auto at = reply.is_error() ? reply.text.npos : reply.text.find(name);
-  if (at != reply.text.npos) {
-    const auto value = std::string_view{reply.text}.substr(at + name.size());
-    return std::string{value.substr(0, value.find_first_of("\r\n"))};
-  }
+  const auto policy = reply.is_error() ? std::string_view{} : info_field(reply.text, "maxmemory_policy");
+  if (!policy.empty()) return std::string{policy};
   const std::string_view config[] = {"CONFIG", "GET", "maxmemory-policy"};
   const auto setting = connection.call(config);
   return setting.elements.size() == 2 ? setting.elements[1].text : std::string{};
@@ -272,6 +269,15 @@ std::optional<std::string> evicting_policy(Client& client) {
     if (policy.starts_with("allkeys-")) found = policy;
   });
   return found;
+}
+
+bool may_have_evicted(Client& client, bool is_evicting) {
+  const auto record = client.keys().name_space();
+  const std::string_view noted[] = {"HGET", record, "evicting"};
+  const bool is_noted = !unless_error("looking at the fences", client.call(record, noted)).text.empty();
+  if (!is_evicting && !is_noted) return false;
+  const Run look{scripts::eviction(), {record}, {is_evicting ? "1" : "0"}};
+  return run(client, "looking for evicted fences", look).integer == 1;
 }
 
 StoreStatus status(Client& client) {

@@ -29,5 +29,9 @@ struct Revocation {
 // The maxmemory-policy by which a server may evict fences, which have no time to live; nothing where none
 // may, or could be asked. Of a cluster any of its servers.
 [[nodiscard]] std::optional<std::string> evicting_policy(Client& client);
+// Whether fences may have been evicted since init(): such a policy, which the caller sees now, or was seen
+// then, is noted in the namespace, and counts until the next init() unless it is certain that nothing was
+// evicted. Not under Redis Cluster, where no key stands for all.
+[[nodiscard]] bool may_have_evicted(Client& client, bool is_evicting);
 
 }  // namespace fenceguard::redis

@@ -20,16 +20,16 @@ class RedisDriver : public FenceDriver {
   void connect() override {
     try {
       pool_->connect();
-      if (const auto text = objection_to_policy(); !text.empty()) throw Unavailable(text);
+      const auto objection = objection_to_eviction();
+      if (may_evict_ && *may_evict_) throw Unavailable(objection);
     } catch (const PasswordRequired&) {
       // Clients of a data side may bring theirs.
     }
   }
   StoreStatus status() override {
     try {
-      const auto objection = objection_to_policy();
+      const auto objection = objection_to_eviction();
       auto status = call(redis::status);
-      if (may_evict_) *may_evict_ = !objection.empty();
       if (objection.empty()) return status;
       status.state = StoreState::failed;
       status.reason = objection;
@@ -59,14 +59,24 @@ class RedisDriver : public FenceDriver {
   }
 
   // Empty: it is fine, or could not be seen, or nobody asks.
-  std::string objection_to_policy() {
+  std::string objection_to_eviction() {
     if (!may_evict_) return {};
     const auto policy = call(evicting_policy);
-    if (!policy) return {};
+    if (policy) *may_evict_ = true;
+    const auto is_cluster = pool_->with([](Client& client) { return client.is_cluster(); });
+    const bool may_have = is_cluster ? may_evict_->load() : call(may_have_evicted, policy.has_value());
+    if (policy)
+      return fmt::format(
+          "maxmemory-policy {} of Redis may evict fences, and then stale writes land: set noeviction, and "
+          "run 'fenceguard fence init' if it has evicted; or start with --unsafe-eviction",
+          *policy);
+    *may_evict_ = may_have;
+    if (!may_have) return {};
     return fmt::format(
-        "maxmemory-policy {} of Redis may evict fences, and then stale writes land: set noeviction, and run "
-        "'fenceguard fence init' if it has evicted; or start with --unsafe-eviction",
-        *policy);
+        "the maxmemory-policy of Redis could evict fences for a while, and it is not certain that it has "
+        "not: {}; or start with --unsafe-eviction",
+        is_cluster ? "end every holder of a lease, and start this guard anew"
+                   : "run 'fenceguard fence init', which refuses every token granted so far");
   }
 
   const std::int64_t jump_max_;

@@ -39,6 +39,7 @@ namespace fenceguard::redis::scripts {
 [[nodiscard]] const Script& lower_highest();
 [[nodiscard]] const Script& init();
 [[nodiscard]] const Script& compact();
+[[nodiscard]] const Script& eviction();
 
 // The library of functions for clients of Redis in any language (FUNCTION LOAD), made of the same parts, and
 // the version that its fenceguard_version answers.

@@ -147,8 +147,8 @@ std::string Relay::objection_to_judging(const char* operation, const std::vector
   if (!options_.may_evict || !*options_.may_evict) return {};
   const Fault fault{
       FaultKind::unavailable,
-      "the maxmemory-policy of Redis was changed and may evict fences: set noeviction; nothing was "
-      "written"};
+      "by the maxmemory-policy of Redis fences may be evicted, or may have been: set noeviction, and run "
+      "'fenceguard fence init' where /readyz still asks for it; nothing was written"};
   for (const auto& held : claims) observer_.failed(operation, held->claim, fault, 1);
   return fault_text(fault);
 }

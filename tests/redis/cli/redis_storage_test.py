@@ -290,6 +290,53 @@ class Eviction(RedisTest):
         self.assertEqual(link.call("SET", "r", 2), "OK")
 
 
+    def refuses_until_init(self, guard):
+        """No guard starts meanwhile. Then what was granted before is stale, whichever fences are gone."""
+        self.server.cli("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        answer = wait_until(lambda: b"for a while" in (found := guard.call("GET", "/readyz")).body and found,
+                            what="a guard that asks for init")
+        self.assertEqual(answer.status, 503)
+        done = self.expect(3, "serve", "--storage", self.url, "--control", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+        self.assertRegex(done.stderr, "for a while.*fence init")
+        stale = ("FENCED", "r", 4, "old", "SET", "r", "stale")
+        with redis_server.Link(int(guard.data.rpartition(":")[2])) as link:
+            with self.assertRaisesRegex(redis_server.RedisError, "^UNAVAILABLE .*fence init"):
+                link.call(*stale)
+            self.fence(0, "init")
+            wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
+            with self.assertRaisesRegex(redis_server.RedisError, "^STALE "):
+                link.call(*stale)
+        self.assertEqual(guard.stop(), 0)
+        self.assertEqual(self.serve("--storage", self.url).stop(), 0)
+
+    def evicting(self):
+        """A guard with a fence in front of a server whose policy was set anew, which it has seen."""
+        guard = self.serve("--storage", self.url)
+        with redis_server.Link(int(guard.data.rpartition(":")[2])) as link:
+            self.assertEqual(link.call("FENCE", "r", 5, "h"), "OK")
+        self.server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
+        return guard
+
+    def test_what_was_evicted_meanwhile_is_made_good_before_it_goes_on(self):
+        guard = self.evicting()
+        record = self.server.cli("HGETALL", f"{self.prefix}namespace")
+        self.server.cli("EVAL", "for i = 1, 2000 do redis.call('SET', 'filler:' .. i, string.rep('x', 500)) end", 0)
+        self.server.cli("CONFIG", "SET", "maxmemory", int(self.server.info("memory")["used_memory"]) - 100_000)
+        wait_until(lambda: self.server.info("stats")["evicted_keys"] != "0", what="an eviction")
+        self.server.cli("CONFIG", "SET", "maxmemory", 0)
+        # Chance may have spared the fence, and taken the record.
+        self.server.cli("DEL", f"{self.prefix}{{r}}")
+        self.server.cli("ZREM", f"{self.prefix}resources", "r")
+        self.server.cli("HSET", f"{self.prefix}namespace", *record)
+        self.refuses_until_init(guard)
+
+    def test_nor_does_it_where_evictions_are_no_longer_counted(self):
+        guard = self.evicting()
+        self.server.cli("CONFIG", "RESETSTAT")
+        self.refuses_until_init(guard)
+
+
 class Demo(RedisTest):
     def setUp(self):
         super().setUp()

@@ -1,5 +1,6 @@
 -- Makes the record of a namespace, or raises its floor; never lowers it. Of a damaged record what is still a number
--- counts, and the highest token seen stands for a floor that is none.
+-- counts, and the highest token seen stands for a floor that is none. What eviction.lua noted is over: with a floor above
+-- all that was granted it does not matter which fences are gone.
 -- KEYS: the record, and the floor for WATCH. ARGV: the floor. Answers the floor.
 
 local fields = redis.call('HMGET', KEYS[1], 'floor', 'highest')
@@ -12,4 +13,5 @@ end
 floor = greater_of(floor or highest or '0', ARGV[1])
 redis.call('SET', KEYS[2], floor)
 redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
+if redis.call('HGET', KEYS[1], 'evicting') then redis.call('HSET', KEYS[1], 'evicting', '') end
 return floor

@@ -1,0 +1,25 @@
+-- Whether fences of a namespace may have been evicted. What is evicted leaves no trace, so that a policy which may evict
+-- fences was seen is noted in the record, until init.lua raises the floor above all that was granted, or until it is certain
+-- that nothing was evicted: the run of the server in which it was seen counts no key, and has not begun to count anew.
+-- KEYS: the record. ARGV: 1 if the present policy may evict fences. Answers 1 if some may have been evicted, or may be.
+
+local function info(section)
+  local text = redis.pcall('INFO', section)
+  return type(text) == 'string' and text or ''
+end
+
+local noted = redis.call('HGET', KEYS[1], 'evicting')
+local run = string.match(info('server'), 'run_id:(%w+)') or 'unknown'
+if ARGV[1] == '1' then
+  local is_new = not noted or noted == ''
+  if is_new and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'evicting', run) end
+  return 1
+end
+if not noted or noted == '' then return 0 end
+local policy, commands = string.match(info('memory'), 'maxmemory_policy:(%S+)'), info('commandstats')
+local evicted_none = noted == run and policy and string.sub(policy, 1, 8) ~= 'allkeys-' and
+                     string.find(info('stats'), '\nevicted_keys:0\r') and string.find(commands, 'cmdstat_', 1, true) and
+                     not string.find(commands, 'cmdstat_config|resetstat:', 1, true)
+if not evicted_none then return 1 end
+redis.call('HSET', KEYS[1], 'evicting', '')
+return 0
