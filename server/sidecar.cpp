@@ -13,6 +13,7 @@
 #include "server/data/data_service.hpp"
 #include "server/data/object_service.hpp"
 #include "server/fencing/fencer.hpp"
+#include "server/http/server.hpp"
 #include "server/leases/lease_holder.hpp"
 #include "server/net/address.hpp"
 

@@ -17,7 +17,7 @@
 #include "guard/store/storage.hpp"
 #include "guard/token_source.hpp"
 #include "server/data/permissions.hpp"
-#include "server/http/server.hpp"
+#include "server/http/limits.hpp"
 #include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
@@ -48,7 +48,7 @@ struct SidecarOptions {
   Permissions
       permissions{};  // of a data side that speaks a storage's own protocol, and the password that its
   std::string data_password;               // clients say; empty: none
-  http::TlsServerFiles tls;                // of the data side; empty: in the clear
+  net::TlsServerFiles tls;                 // of the data side; empty: in the clear
   std::string claim_key_file;              // signs the leases that are granted here; empty: they are unsigned
   std::string claim_space = "fenceguard";  // the namespace that is signed
   bool require_signature = false;          // refuse claims that are not signed. REQUIRES: claim_key_file

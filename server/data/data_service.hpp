@@ -19,7 +19,7 @@
 #include "server/control/metrics.hpp"
 #include "server/control/refusal_log.hpp"
 #include "server/data/permissions.hpp"
-#include "server/http/server.hpp"
+#include "server/http/limits.hpp"
 #include "server/net/tls/tls.hpp"
 
 namespace fenceguard {
