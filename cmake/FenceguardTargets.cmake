@@ -8,6 +8,28 @@ target_compile_options(fenceguard_warnings INTERFACE -Wall -Wextra -Wpedantic -W
 add_custom_target(fenceguard_installed)
 set_property(GLOBAL PROPERTY FENCEGUARD_COMPONENTS "")
 
+# fenceguard_precompile(NAME HEADERS …): headers of others that are compiled once for all targets that say
+# fenceguard_use_precompiled(TARGET NAME). It is so where sources share translation units; where each is compiled by
+# itself, it is seen to include what it needs. Both must agree on POSITION_INDEPENDENT_CODE.
+function(fenceguard_precompile name)
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_precompiled.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "// The precompiled header is all there is to this target.\n")
+  add_library(${name}_precompiled STATIC EXCLUDE_FROM_ALL "${source}")
+  target_compile_features(${name}_precompiled PUBLIC cxx_std_20)
+  target_link_libraries(${name}_precompiled PRIVATE fmt::fmt fenceguard_warnings)
+  target_precompile_headers(${name}_precompiled PRIVATE ${ARG_HEADERS})
+endfunction()
+
+function(fenceguard_use_precompiled target name)
+  if(TARGET ${name}_precompiled)
+    target_precompile_headers(${target} REUSE_FROM ${name}_precompiled)
+  endif()
+endfunction()
+
 # fenceguard_library(NAME [UMBRELLA HEADER] HEADERS … SOURCES …): a library that users link as fenceguard::NAME, and
 # find as the component NAME. UMBRELLA: include/fenceguard/HEADER, by which they include it as <fenceguard/HEADER>. What
 # else it needs is in fenceguard-config.cmake.in.
@@ -18,6 +40,7 @@ function(fenceguard_library name)
   add_library(fenceguard::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  fenceguard_use_precompiled(${target} library)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${ARG_HEADERS})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fenceguard_warnings>)
   set(umbrella)
@@ -47,6 +70,7 @@ function(fenceguard_internal_library name)
   target_compile_features(fenceguard_${name} PUBLIC cxx_std_20)
   target_include_directories(fenceguard_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   target_link_libraries(fenceguard_${name} PRIVATE fenceguard_warnings)
+  fenceguard_use_precompiled(fenceguard_${name} server)
 endfunction()
 
 # fenceguard_link_products(TARGET): links every adapter of this build, and defines FENCEGUARD_PRODUCT for each.
@@ -75,6 +99,14 @@ const std::string_view @symbol@ = R"embedded(@content@)embedded";
 }  // namespace @namespace@
 ]=])
   target_sources(${target} PRIVATE "${output}")
+endfunction()
+
+# fenceguard_is_cold(TARGET…): what waits for people and servers, and not for the processor. A preset may say by
+# FENCEGUARD_COLD_FLAGS that it is optimised less, because it is compiled in less time.
+function(fenceguard_is_cold)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE ${FENCEGUARD_COLD_FLAGS})
+  endforeach()
 endfunction()
 
 # fenceguard_compile_apart(FILE…): each keeps a translation unit of its own where the others of its target share one,
