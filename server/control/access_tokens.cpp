@@ -73,7 +73,9 @@ std::vector<AccessTokens::Entry> AccessTokens::load(const std::string& path, Rea
     if (!(words >> token) || words >> rest) refuse(path, where + " is not 'ROLE TOKEN'");
     if (token.size() < token_bytes_min) refuse(path, where + ": a token has at least 16 characters");
     if (!is_visible_ascii(token)) refuse(path, where + ": a token is visible ASCII");
-    entries.push_back({role == "admin" ? Role::admin : Role::lease, std::move(token)});
+    Entry& entry = entries.emplace_back();
+    entry.role = role == "admin" ? Role::admin : Role::lease;
+    entry.token = std::move(token);
   }
   if (entries.empty()) refuse(path, "holds no token: one line is 'lease TOKEN' or 'admin TOKEN'");
   return entries;

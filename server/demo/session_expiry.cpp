@@ -33,7 +33,7 @@ class RecipeLock : public Lock {
     if (name_.empty()) {
       session_->make_path(queue);
       const auto made =
-          session_->create(std::string{queue} + "/lock-", "", zookeeper::Mode::ephemeral_sequential);
+          session_->create(fmt::format("{}/lock-", queue), "", zookeeper::Mode::ephemeral_sequential);
       name_ = made.path.substr(made.path.rfind('/') + 1);
     }
     const auto names = session_->get_children(queue).children;
