@@ -54,7 +54,7 @@ def transaction(connection, lease, sequence=None):
         if outcome is None:
             raise
         raise outcome from _cause(error)
-    with _committing(own):
+    with _replicated(connection), _committing(own):
         own.commit()
 
 
@@ -75,7 +75,7 @@ async def transaction_async(connection, lease, sequence=None):
         if outcome is None:
             raise
         raise outcome from error
-    with _committing(own):
+    with _replicated(connection), _committing(own):
         await connection.commit()
 
 
@@ -193,6 +193,28 @@ def _committing(own):
         if outcome is None:
             raise
         raise outcome from cause
+
+
+@contextlib.contextmanager
+def _replicated(connection):
+    """Around COMMIT: Unknown where the wait for the synchronous standby was cancelled. PostgreSQL answers success then, with
+    a warning whose words depend on the locale and whose source does not. psycopg 3 alone shows it."""
+    if not hasattr(connection, "add_notice_handler"):
+        yield
+        return
+    warnings = []
+
+    def listen(diagnostic):
+        if diagnostic.source_function == "SyncRepWaitForLSN":
+            warnings.append(diagnostic.message_primary)
+
+    connection.add_notice_handler(listen)
+    try:
+        yield
+    finally:
+        connection.remove_notice_handler(listen)
+    if warnings:
+        raise outcomes.Unknown(f"commit: {warnings[0]}: a failover may lose it", problem="not-replicated")
 
 
 def _own_transaction(connection):
