@@ -101,12 +101,23 @@ async function rollback(client) {
 }
 
 export async function commit(client) {
+  // Success with this warning: the wait for the synchronous standby was cancelled. Its words depend on the locale.
+  let warning = null;
+  const onNotice = (notice) => {
+    if (notice.routine === 'SyncRepWaitForLSN') warning ??= notice;
+  };
+  client.on?.('notice', onNotice);
   let done;
   try {
     done = await client.query('commit');
   } catch (error) {
     const isKnown = error.severity !== undefined && !UNPROVEN.test(error.code);
     throw isKnown ? outcome(error) : new Unknown(`commit: ${error.message}`, { cause: error });
+  } finally {
+    client.off?.('notice', onNotice);
+  }
+  if (warning) {
+    throw new Unknown(`commit: ${warning.message}: a failover may lose it`, { cause: warning, problem: 'not-replicated' });
   }
   // What COMMIT says after a statement that failed is no error.
   if (done.command !== 'COMMIT') throw new Rejected('it was rolled back', { problem: 'aborted' });

@@ -115,7 +115,7 @@ class NodeClient(support.BinaryTest):
         guard = self.serve("--control", "127.0.0.1:0", "--storage", server.url(database), listen=False)
         told = self.run_node("--test", "pg.test.mjs", env={
             "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
-        self.assertIn("pass 11", told)
+        self.assertIn("pass 12", told)
 
     def test_a_lease_does_not_keep_the_process_alive(self):
         self.start_guard()

@@ -193,3 +193,28 @@ test('what is printed or logged of a lease and of a refusal is no claim', async 
   assert.equal(JSON.parse(JSON.stringify({ lease })).lease.token, '33');
   assert.deepEqual([lease.holder, lease.signature], ['who-it-is', 'sealed']);
 });
+
+async function awaitStandby(name) {
+  await other.query(`alter system set synchronous_standby_names = '${name}'`);
+  await other.query('select pg_reload_conf()');
+  while ((await other.query('show synchronous_standby_names')).rows[0].synchronous_standby_names !== name);
+  await other.query('checkpoint'); // until its checkpointer has read it as well, no commit waits
+}
+
+test('a commit whose wait for the standby was cancelled is unknown', async () => {
+  await awaitStandby('nobody');
+  let isOver = false;
+  try {
+    const told = assert.rejects(transaction(pool, claim(33n, 'first'), (client) => client.query(DEPOSIT)),
+      (error) => error instanceof Unknown && error.problem === 'not-replicated').finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      await other.query("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'");
+    }
+    await told;
+  } finally {
+    await awaitStandby('');
+  }
+  assert.equal(await balance(), 101);
+});
