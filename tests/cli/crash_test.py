@@ -12,9 +12,10 @@ import threading
 import time
 import unittest
 
+import parts
 import support
 
-ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "300"))
+ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", parts.rounds(300)))
 WRITERS = 6
 RESOURCES = 4
 

@@ -1,7 +1,7 @@
 """Proves that the tests notice bugs: plants each of those in bugs/, in a copy of what it changes, and runs the test that
 is to find it.
 
-    planted_bugs.py [--build build/release] [--jobs 2] [--older] [--share K] [PATCH...]
+    planted_bugs.py [--build build/release] [--jobs 2] [--older] [--for-change] [PATCH...]
 
 A patch begins with a sentence of what is wrong, and may say
 
@@ -9,8 +9,12 @@ A patch begins with a sentence of what is wrong, and may say
     older: CTEST_NAME [FILTER]         with --older: what was there before the simulation, one line each
 
 Prints a line per bug: what found it, and after how many seconds, the building included. A patch that does not apply, does
-not build or is found by nothing makes it fail. --share K: all of the scripts, and of what is compiled a K-th, chosen by
-the commit.
+not build or is found by nothing makes it fail.
+
+--for-change, where FENCEGUARD_CHANGE says the commit: those in whose folders something changed, which are those of the files
+that they alter, of themselves and of the tests that find them, and a third of all others, chosen by the commit. What changed
+is said by git: since FENCEGUARD_BASE, or where the commit left origin/main, or, where it is that itself, since its parent.
+Where git does not know, all. GTEST_TOTAL_SHARDS and GTEST_SHARD_INDEX: one part of what is to be tried.
 """
 
 import argparse
@@ -28,7 +32,9 @@ from altered_build import ROOT, Build, DoesNotBuild
 
 BUGS = pathlib.Path(__file__).resolve().parent / "bugs"
 SIMULATION = "proof_simulation_test Histories.NoneHasAViolation"
-SCRIPTS = ("sql", "mariadb", "mariadb_leases", "mariadb_tables", "lua")
+OTHERS_SHARE = 3
+# Said to the command that runs this, and not to the tests that it runs.
+OUR_WORDS = ("FENCEGUARD_CHANGE", "GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX")
 LIMIT_S = 900
 # What a test says that failed, rather than one that could not begin.
 SIGNS = (r"^FENCEGUARD_SEED=\d+: ([\w-]+): ", r"^\[  FAILED  \] ([\w./]+)", r"^(?:FAIL|ERROR): (test_\w+)",
@@ -85,6 +91,8 @@ def command_of(build, bug, name, scratch, tree):
     environment = {}
     for entry in properties.get("ENVIRONMENT", []):
         key, _, value = entry.partition("=")
+        if key in OUR_WORDS:
+            continue  # the whole test, and not one shard of it
         environment[key] = ":".join(altered(word) for word in value.split(":")) if value.startswith("/") else value
     return [altered(word) for word in test["command"]], environment, properties["WORKING_DIRECTORY"]
 
@@ -98,7 +106,8 @@ def find(build, bug, finder, scratch, tree):
         command += [f"--gtest_filter={':'.join(filters)}"] if filters else []
     else:
         command += ["-f", *filters]
-    process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, text=True, errors="replace",
+    environment = {**{key: value for key, value in os.environ.items() if key not in OUR_WORDS}, **environment}
+    process = subprocess.Popen(command, cwd=folder, env=environment, text=True, errors="replace",
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output, _ = process.communicate(timeout=LIMIT_S)
@@ -138,15 +147,51 @@ def try_bug(build, bug, asks_older):
             return f"{bug.name}: FAILED, {error}", False
 
 
-def turn_of_commit():
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          text=True, check=False)
-    return int(done.stdout.strip() or "0", 16)
+def git(*words):
+    """What git says, or None."""
+    done = subprocess.run(["git", "-C", str(ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
-def share_of(paths, count, turn):
-    compiled = [path for path in paths if path.parent.name not in SCRIPTS]
-    return [path for path in paths if path not in compiled or compiled.index(path) % count == turn % count]
+def changed_folders():
+    """Those of the files that changed, in commits or not committed; None where git does not know."""
+    base = os.environ.get("FENCEGUARD_BASE") or git("merge-base", "HEAD", "origin/main")
+    if base is None or base == git("rev-parse", "HEAD"):
+        base = "HEAD^"
+    changed, untracked = git("diff", "--name-only", base), git("ls-files", "--others", "--exclude-standard")
+    if changed is None or untracked is None:
+        return None
+    return {os.path.dirname(name) for name in (changed + "\n" + untracked).split("\n") if name}
+
+
+def folders_of(bug, build):
+    names = [*bug.files, os.path.relpath(bug.path, ROOT)]
+    for finder in bug.finders:
+        for word in build.tests.get(finder.split()[0], {}).get("command", ()):
+            if output := build.output_of(word):
+                names += [name.partition("/CMakeFiles/")[0] + "/" for name in build.inputs(output) if name.endswith(".o")]
+            elif word.startswith(f"{ROOT}/tests/"):
+                names.append(os.path.relpath(word, ROOT))
+    return {os.path.dirname(name) for name in names}
+
+
+def for_change(bugs, build, folders, turn):
+    """Of these bugs those to try: (those in whose folders something changed, a share of the others)."""
+    touched = [bug for bug in bugs if folders_of(bug, build) & folders]
+    others = [bug for bug in bugs if bug not in touched]
+    return touched, others[turn % OTHERS_SHARE::OTHERS_SHARE]
+
+
+def chosen(bugs, build):
+    """Those to try for this change, by what was said of it; all where nothing was."""
+    commit, folders = os.environ.get("FENCEGUARD_CHANGE"), changed_folders()
+    if not commit or folders is None:
+        return bugs
+    touched, others = for_change(bugs, build, folders, int(commit, 16))
+    print(f"of {len(bugs)} bugs the {len(touched)} of folders that changed, and {len(others)} others, chosen by commit "
+          f"{commit[:12]}", flush=True)
+    return touched + others
 
 
 def outgrown(paths):
@@ -164,24 +209,27 @@ def main():
     parser.add_argument("--build", default=os.environ.get("FENCEGUARD_BUILD", ROOT / "build" / "release"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--older", action="store_true")
-    parser.add_argument("--share", type=int)
+    parser.add_argument("--for-change", action="store_true")
     parser.add_argument("patches", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
     paths = options.patches or sorted(BUGS.rglob("*.patch"))
-    if options.share:
-        paths = share_of(paths, options.share, turn_of_commit())
-    build = Build(options.build)
+    build, bugs = Build(options.build), [Bug(path.resolve()) for path in paths]
     begun, missed = time.monotonic(), 0
-    for line in outgrown(set(BUGS.rglob("*.patch")) - set(paths)) if options.share else ():
+    if options.for_change:
+        bugs = chosen(bugs, build)
+    index, count = (int(os.environ.get(name, default)) for name, default in (("GTEST_SHARD_INDEX", 0), ("GTEST_TOTAL_SHARDS", 1)))
+    bugs = bugs[index::count]
+    left_out = sorted({path.resolve() for path in paths} - {bug.path for bug in bugs})
+    for line in outgrown(left_out[index::count]):
         missed += 1
         print(line)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        tries = [pool.submit(try_bug, build, Bug(path.resolve()), options.older) for path in paths]
+        tries = [pool.submit(try_bug, build, bug, options.older) for bug in bugs]
         for done in concurrent.futures.as_completed(tries):
             line, is_found = done.result()
             missed += not is_found
             print(line, flush=True)
-    print(f"{len(paths)} bugs, {missed} not found, {time.monotonic() - begun:.0f} s")
+    print(f"{len(bugs)} bugs, {missed} not found, {time.monotonic() - begun:.0f} s")
     return 1 if missed or not paths else 0
 
 

@@ -65,14 +65,26 @@ class PlantedBugs(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertRegex(output, r"planted: proof_simulation_test: [\w-]+, \d+ s")
 
-    def test_shares_are_every_script_and_together_everything(self):
-        paths = sorted(BUGS.rglob("*.patch"))
-        self.assertGreaterEqual(len(paths), 24)
-        shares = [planted_bugs.share_of(paths, 3, turn) for turn in range(3)]
-        self.assertEqual(set().union(*shares), set(paths))
-        for share in shares:
-            self.assertLess(len(share), len(paths))
-            self.assertLessEqual({path for path in paths if path.parent.name in ("sql", "lua")}, set(share))
+    def test_a_change_tries_what_it_touches_and_three_commits_everything(self):
+        build = planted_bugs.Build(os.environ["FENCEGUARD_BUILD"])
+        bugs = [planted_bugs.Bug(path) for path in sorted(BUGS.rglob("*.patch"))]
+        self.assertGreaterEqual(len(bugs), 24)
+        for folder, name in (("sql/postgres", "sql/floor_ignored"), ("tests/postgres/sql/pgtap", "sql/floor_ignored"),
+                             ("guard", "rule/holder_ignored"), ("tests/proof/bugs/lua", "lua/floor_ignored"),
+                             (os.path.dirname(planted_bugs.Bug(BUGS / "lane/one_lane_for_all.patch").files[0]),
+                              "lane/one_lane_for_all")):
+            tried = []
+            for turn in range(3):
+                touched, others = planted_bugs.for_change(bugs, build, {folder}, turn)
+                self.assertIn(BUGS / f"{name}.patch", [bug.path for bug in touched], folder)
+                self.assertLess(len(touched), len(bugs) / 2, folder)
+                tried += [bug.path for bug in others]
+            self.assertEqual(sorted(tried + [bug.path for bug in touched]), [bug.path for bug in bugs], folder)
+
+    def test_what_finds_a_bug_is_named_by_the_folder_of_its_sources(self):
+        build = planted_bugs.Build(os.environ["FENCEGUARD_BUILD"])
+        bug = planted_bugs.Bug(BUGS / "lane/cut_behind_an_unknown_raise.patch")
+        self.assertIn("tests/lane", planted_bugs.folders_of(bug, build))
 
 
 if __name__ == "__main__":

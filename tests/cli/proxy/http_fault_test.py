@@ -13,11 +13,12 @@ import time
 import unittest
 
 import http_load
+import parts
 import support
 from http_load import LONG_SETTLE_MS, PATIENT_MS, WIDE_SETTLE_MS
 from waiting import wait_until
 
-ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", "300"))
+ROUNDS = int(os.environ.get("FENCEGUARD_CRASH_ROUNDS", parts.rounds(300)))
 SIDE_BY_SIDE = 5  # a restart waits for the settle time: several histories go on meanwhile
 WRITERS = 4
 
@@ -285,4 +286,4 @@ class HttpFault(http_load.GuardedTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

@@ -8,6 +8,7 @@ import itertools
 import time
 import unittest
 
+import parts
 from postgres_server import FAST, SqlError, wait_until
 from sessions import ADMIT, BALANCES, WRITES, ServerTest
 
@@ -845,4 +846,4 @@ class CursorsWithoutNotes(WithoutNotes, Cursors):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main(form=1 if FAST else 0)

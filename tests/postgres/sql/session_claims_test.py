@@ -10,6 +10,7 @@ import subprocess
 import threading
 import unittest
 
+import parts
 from postgres_server import FAST, SqlError, program, session_claims_option, wait_until
 from sessions import ServerTest
 
@@ -363,4 +364,4 @@ class SessionClaims(ServerTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main(form=1 if FAST else 0)

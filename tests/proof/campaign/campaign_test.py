@@ -1,4 +1,7 @@
-"""The campaign, each scenario once, with a seed that is printed; and that it fails where it would prove nothing."""
+"""The campaign, each scenario once, with a seed that is printed; and that it fails where it would prove nothing.
+
+For a change half of the scenarios, chosen by the commit (kit/parts).
+"""
 
 import json
 import os
@@ -10,21 +13,31 @@ import unittest
 from unittest import mock
 
 import page
+import parts
 import runs
 import storages
 from cycle import Cycle, Nothing, history_of, lost_updates, violations_in
-from scenarios import Scenario
+from scenarios import SCENARIOS, Scenario
+
+REDIS_OR_POSTGRES = ("redis", "postgres")
 
 
 class Campaign(unittest.TestCase):
-    def test_each_scenario_once(self):
-        plan = runs.Plan()
-        print(f"seed {plan.seed}", flush=True)
+    def run_each_once(self, keys):
+        names = [f"{key}/{name}" for key in keys for name in SCENARIOS[key]]
+        plan = runs.Plan(only=[name for name in names if not parts.COMMIT or parts.form_of(name)])
+        print(f"seed {plan.seed}, {len(plan.only)} of {len(names)} scenarios", flush=True)
         report = runs.Report(seed=plan.seed)
         self.assertTrue(runs.run(plan, report))
         print(report.text(), flush=True)
         self.assertEqual(report.failures, [])
         self.assertTrue(report.is_well())
+
+    def test_each_scenario_of_redis_and_postgres_once(self):
+        self.run_each_once([key for key in SCENARIOS if key.startswith(REDIS_OR_POSTGRES)])
+
+    def test_each_scenario_of_the_others_once(self):
+        self.run_each_once([key for key in SCENARIOS if not key.startswith(REDIS_OR_POSTGRES)])
 
 
 class WhereItProvesNothing(unittest.TestCase):
@@ -98,4 +111,4 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()
