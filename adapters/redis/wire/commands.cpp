@@ -29,7 +29,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> blocking
     {"BZMPOP", "it blocks; ZMPOP does not"},
     {"BZPOPMAX", "it blocks; ZPOPMAX does not"},
     {"BZPOPMIN", "it blocks; ZPOPMIN does not"},
-    {"WAIT", "it blocks; it writes nothing and needs no claim"},  // flagged by Valkey, and by Redis from 7.2 on
+    {"WAIT",
+     "it blocks; it writes nothing and needs no claim"},  // flagged by Valkey, and by Redis from 7.2 on
     {"WAITAOF", "it blocks; it writes nothing and needs no claim"},
 }};
 
