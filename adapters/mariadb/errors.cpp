@@ -18,7 +18,7 @@ constexpr std::array<unsigned, 19> before_any_commit{
     1045,  // ER_ACCESS_DENIED_ERROR
     1049,  // ER_BAD_DB_ERROR
     1062,  // ER_DUP_ENTRY
-    1142,  // ER_TABLEACCESS_DENIED_ERROR
+    table_access_denied,
     1146,  // ER_NO_SUCH_TABLE
     1205,  // ER_LOCK_WAIT_TIMEOUT
     1213,  // ER_LOCK_DEADLOCK

@@ -32,6 +32,7 @@ class ConnectionLost : public std::runtime_error {
 };
 
 constexpr unsigned lock_wait_timeout = 1205;  // of the server's numbers: older transactions are still open
+constexpr unsigned table_access_denied = 1142;
 
 // What a call may have done when it fails.
 enum class Stage {

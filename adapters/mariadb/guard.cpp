@@ -83,7 +83,7 @@ void commit(Connection& connection, const Claim& claim) {
 
 void commit(Connection& connection, std::span<const Claim> claims) {
   const std::string doing = "committing";
-  if (!connection.is_in_transaction())
+  if (!mapped(Stage::before_commit, doing, [&] { return connection.is_in_transaction(); }))
     throw OutcomeUnknown(fmt::format("{}: the transaction was over before; it may have taken effect", doing));
   for (const auto& claim : claims) {
     mapped(Stage::before_commit, doing, [&] {

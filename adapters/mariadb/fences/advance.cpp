@@ -12,7 +12,6 @@ namespace fenceguard::mariadb {
 namespace {
 
 constexpr std::chrono::seconds wait_after_cut{5};
-constexpr unsigned table_access_denied = 1142;
 constexpr unsigned column_access_denied = 1143;
 
 }  // namespace

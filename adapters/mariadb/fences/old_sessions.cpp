@@ -18,7 +18,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds look{10};
-constexpr unsigned logins_denied = 1142;
 
 // Fails without that privilege, with which alone the list of sessions is whole.
 constexpr const char* require_process = "SELECT COUNT(*) FROM information_schema.innodb_trx";
@@ -93,7 +92,7 @@ class Account {
     try {
       for (const auto& row : connection_.run(logins)) login_of.emplace(row.at(0).value(), row.at(1).value());
     } catch (const ServerError& error) {
-      if (error.number() != logins_denied) throw;
+      if (error.number() != table_access_denied) throw;
       has_logins_ = false;
     }
     return login_of;

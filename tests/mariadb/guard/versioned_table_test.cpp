@@ -224,6 +224,25 @@ TEST_F(Versioned, ASessionThatChainsTransactionsIsLeftOutsideOfOne) {
   EXPECT_FALSE(connection_.is_in_transaction());
 }
 
+// The error says nothing of the transaction, which the statement had committed before it failed.
+TEST_F(Versioned, ATransactionThatAnErrorEndedIsNotTakenForOpen) {
+  const auto seen = *accounts_.read(connection_, {"42"});
+  for (const bool is_read : {true, false}) {
+    connection_.run("START TRANSACTION");
+    EXPECT_THROW(connection_.run("CREATE TABLE account (id INT)"), ServerError);
+    EXPECT_EQ(is_read ? accounts_.fenced_read(connection_, claim(35), {"42"}).verdict
+                      : accounts_.update(connection_, claim(35), seen, {{"balance", "70"}}).verdict,
+              RowVerdict::admitted);
+    EXPECT_FALSE(connection_.is_in_transaction());
+  }
+  EXPECT_EQ(row(), "70 1 35 h");
+  connection_.run("START TRANSACTION");
+  EXPECT_THROW(connection_.run("CREATE TABLE account (id INT)"), ServerError);
+  EXPECT_EQ(accounts_.fenced_read(connection_, claim(34), {"42"}).verdict, RowVerdict::stale);
+  EXPECT_FALSE(connection_.is_in_transaction())
+      << "a refusal dooms the caller's transaction, and there is none";
+}
+
 TEST_F(Versioned, InATransactionARefusalDoomsIt) {
   const auto seen = *accounts_.read(connection_, {"42"});
   ASSERT_EQ(accounts_.fenced_read(connection_, claim(35), {"42"}).verdict, RowVerdict::admitted);
