@@ -9,23 +9,21 @@ from unittest import mock
 import parts
 
 
-class First(unittest.TestCase):
-    def run_nothing(self):
+def file_of_tests():
+    """Two classes of 21 tests each, one of which has one form."""
+
+    class First(unittest.TestCase):
+        def test_alone(self):
+            pass
+
+        test_alone.has_one_form = True
+
+    class Second(First):
         pass
 
-    def run_alone(self):
-        pass
-
-    run_alone.has_one_form = True
-
-
-class Second(First):
-    pass
-
-
-for number in range(20):
-    setattr(First, f"test_{number}", First.run_nothing)
-First.test_alone = First.run_alone
+    for number in range(20):
+        setattr(First, f"test_{number}", lambda self: None)
+    return First, Second
 
 
 def names_of(suite):
@@ -38,7 +36,7 @@ def names_of(suite):
 
 class Parts(unittest.TestCase):
     def part(self, form=None, commit="", index=0, count=1):
-        cases = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, (First, Second)))
+        cases = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, file_of_tests()))
         with (mock.patch.object(parts, "COMMIT", commit),
               mock.patch.dict("os.environ", {"GTEST_SHARD_INDEX": str(index), "GTEST_TOTAL_SHARDS": str(count)})):
             return list(names_of(parts.Loader(form)._chosen(cases)))
@@ -60,7 +58,9 @@ class Parts(unittest.TestCase):
 
     def test_without_a_commit_all_run_in_both_forms(self):
         self.assertEqual(self.part(0), self.part(1))
-        self.assertEqual(parts.rounds(300), 300)
+        for commit, rounds in (("", 300), ("1", 100)):
+            with mock.patch.object(parts, "COMMIT", commit):
+                self.assertEqual(parts.rounds(300), rounds)
 
     def test_the_halves_of_a_program_complement_each_other_also_in_shards(self):
         with mock.patch.object(parts, "COMMIT", "1"), contextlib.redirect_stderr(io.StringIO()):
