@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "adapters/redis/fences/address_beside_source.hpp"
 #include "adapters/redis/fences/fence_admin.hpp"
 #include "adapters/redis/token_source.hpp"
@@ -14,8 +16,13 @@ namespace {
 class RedisDriver : public FenceDriver {
  public:
   // pool: that of all drivers of the store, so that calls one after another go by one connection.
-  RedisDriver(std::int64_t jump_max, std::shared_ptr<Pool> pool, std::shared_ptr<std::atomic<bool>> may_evict)
-      : jump_max_{jump_max}, pool_{std::move(pool)}, may_evict_{std::move(may_evict)} {}
+  // looking: that as well, so that the look that began last says what is so.
+  RedisDriver(std::int64_t jump_max, std::shared_ptr<Pool> pool, std::shared_ptr<std::mutex> looking,
+              std::shared_ptr<std::atomic<bool>> may_evict)
+      : jump_max_{jump_max},
+        pool_{std::move(pool)},
+        looking_{std::move(looking)},
+        may_evict_{std::move(may_evict)} {}
 
   void connect() override {
     try {
@@ -61,6 +68,7 @@ class RedisDriver : public FenceDriver {
   // Empty: it is fine, or could not be seen, or nobody asks.
   std::string objection_to_eviction() {
     if (!may_evict_) return {};
+    const std::scoped_lock lock{*looking_};
     const auto policy = call(evicting_policy);
     if (policy) *may_evict_ = true;
     const auto is_cluster = pool_->with([](Client& client) { return client.is_cluster(); });
@@ -81,6 +89,7 @@ class RedisDriver : public FenceDriver {
 
   const std::int64_t jump_max_;
   const std::shared_ptr<Pool> pool_;
+  const std::shared_ptr<std::mutex> looking_;
   const std::shared_ptr<std::atomic<bool>> may_evict_;
 };
 
@@ -90,7 +99,10 @@ std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& opti
                                       std::shared_ptr<std::atomic<bool>> may_evict) {
   const auto address = address_beside_source(url);
   const auto pool = std::make_shared<Pool>(address);
-  const auto make_driver = [&] { return std::make_unique<RedisDriver>(options.jump_max, pool, may_evict); };
+  const auto looking = std::make_shared<std::mutex>();
+  const auto make_driver = [&] {
+    return std::make_unique<RedisDriver>(options.jump_max, pool, looking, may_evict);
+  };
   const auto open_own_source = [&]() -> std::unique_ptr<TokenSource> {
     try {
       return open_source(url);

@@ -289,9 +289,9 @@ class Eviction(RedisTest):
         wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
         self.assertEqual(link.call("SET", "r", 2), "OK")
 
-
-    def refuses_until_init(self, guard):
-        """No guard starts meanwhile. Then what was granted before is stale, whichever fences are gone."""
+    def refuses_until_init(self, guard, *init):
+        """No guard starts meanwhile. Then what was admitted before is stale, whichever fences are gone, and whatever floor
+        is asked for."""
         self.server.cli("CONFIG", "SET", "maxmemory-policy", "noeviction")
         answer = wait_until(lambda: b"for a while" in (found := guard.call("GET", "/readyz")).body and found,
                             what="a guard that asks for init")
@@ -302,7 +302,7 @@ class Eviction(RedisTest):
         with redis_server.Link(int(guard.data.rpartition(":")[2])) as link:
             with self.assertRaisesRegex(redis_server.RedisError, "^UNAVAILABLE .*fence init"):
                 link.call(*stale)
-            self.fence(0, "init")
+            self.fence(0, "init", *init)
             wait_until(lambda: guard.call("GET", "/readyz").status == 200, what="a guard that is ready")
             with self.assertRaisesRegex(redis_server.RedisError, "^STALE "):
                 link.call(*stale)
@@ -334,6 +334,21 @@ class Eviction(RedisTest):
     def test_nor_does_it_where_evictions_are_no_longer_counted(self):
         guard = self.evicting()
         self.server.cli("CONFIG", "RESETSTAT")
+        self.fence(0, "init", "--floor", "0")  # too early: it evicts still
+        self.server.cli("DEL", f"{self.prefix}{{r}}")
+        self.refuses_until_init(guard, "--floor", "0")
+
+    def test_nor_where_the_server_was_a_replica_meanwhile(self):
+        """What the master of those days evicted was deleted there as well, and not counted."""
+        guard = self.evicting()
+        other = redis_server.Server(replica_of=self.server)
+        self.addCleanup(other.remove)
+        for follower, master in ((other, self.server), (self.server, other)):
+            master.cli("REPLICAOF", "NO", "ONE")
+            follower.cli("REPLICAOF", "127.0.0.1", master.port)
+            wait_until(lambda: follower.info("replication").get("master_link_status") == "up", what="a replica")
+        self.server.cli("REPLICAOF", "NO", "ONE")
+        self.server.cli("DEL", f"{self.prefix}{{r}}")
         self.refuses_until_init(guard)
 
 

@@ -1,6 +1,7 @@
 -- Whether fences of a namespace may have been evicted. What is evicted leaves no trace, so that a policy which may evict
 -- fences was seen is noted in the record, until init.lua raises the floor above all that was granted, or until it is certain
--- that nothing was evicted: the run of the server in which it was seen counts no key, and has not begun to count anew.
+-- that nothing was evicted: the run of the server in which it was seen counts no key, has not begun to count anew, and was
+-- no replica since, in which what another evicts is deleted uncounted.
 -- KEYS: the record. ARGV: 1 if the present policy may evict fences. Answers 1 if some may have been evicted, or may be.
 
 local function info(section)
@@ -9,13 +10,14 @@ local function info(section)
 end
 
 local noted = redis.call('HGET', KEYS[1], 'evicting')
-local run = string.match(info('server'), 'run_id:(%w+)') or 'unknown'
-if ARGV[1] == '1' then
-  local is_new = not noted or noted == ''
-  if is_new and redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'evicting', run) end
-  return 1
+if noted == '' then noted = false end
+if ARGV[1] == '0' and not noted then return 0 end
+local run = (string.match(info('server'), 'run_id:(%w+)') or 'unknown') .. ':' ..
+            (string.match(info('replication'), 'master_replid:(%w+)') or 'unknown')
+if noted ~= run and noted ~= 'several' and redis.call('EXISTS', KEYS[1]) == 1 then
+  redis.call('HSET', KEYS[1], 'evicting', noted and 'several' or run)
 end
-if not noted or noted == '' then return 0 end
+if ARGV[1] == '1' then return 1 end
 local policy, commands = string.match(info('memory'), 'maxmemory_policy:(%S+)'), info('commandstats')
 local evicted_none = noted == run and policy and string.sub(policy, 1, 8) ~= 'allkeys-' and
                      string.find(info('stats'), '\nevicted_keys:0\r') and string.find(commands, 'cmdstat_', 1, true) and

@@ -1,6 +1,7 @@
 -- Makes the record of a namespace, or raises its floor; never lowers it. Of a damaged record what is still a number
--- counts, and the highest token seen stands for a floor that is none. What eviction.lua noted is over: with a floor above
--- all that was granted it does not matter which fences are gone.
+-- counts, and the highest token seen stands for a floor that is none, and for a lower one where fences may be gone
+-- (eviction.lua): with a floor above all that was admitted it does not matter which, and what was noted is over, unless the
+-- policy still evicts.
 -- KEYS: the record, and the floor for WATCH. ARGV: the floor. Answers the floor.
 
 local fields = redis.call('HMGET', KEYS[1], 'floor', 'highest')
@@ -10,8 +11,15 @@ if (fields[1] or fields[2]) and not floor and not highest then
   return redis.error_reply('DAMAGED the record of the namespace ' .. KEYS[1] ..
                            ': use a newer fenceguard if one wrote it; if not, delete it if you know the floor')
 end
+local evicting = redis.call('HGET', KEYS[1], 'evicting')
+if evicting == '' then evicting = false end
+if evicting then floor = greater_of(floor or '0', highest or '0') end
 floor = greater_of(floor or highest or '0', ARGV[1])
 redis.call('SET', KEYS[2], floor)
 redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
-if redis.call('HGET', KEYS[1], 'evicting') then redis.call('HSET', KEYS[1], 'evicting', '') end
+if evicting then
+  local memory = redis.pcall('INFO', 'memory')
+  local policy = type(memory) == 'string' and string.match(memory, 'maxmemory_policy:(%S+)') or ''
+  if string.sub(policy, 1, 8) ~= 'allkeys-' then redis.call('HSET', KEYS[1], 'evicting', '') end
+end
 return floor
