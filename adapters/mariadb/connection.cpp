@@ -247,13 +247,7 @@ void Connection::end_session(const std::string& number) {
 }
 
 bool Connection::is_in_transaction() {
-  if (is_open_ && mysql_errno(handle_.get()) != 0) {
-    try {
-      (void)send_and_read("DO 0");
-    } catch (const ConnectionLost&) {
-      // The next statement tells.
-    }
-  }
+  if (is_open_ && mysql_errno(handle_.get()) != 0) (void)send_and_read("DO 0");
   return (server_status() & SERVER_STATUS_IN_TRANS) != 0;
 }
 

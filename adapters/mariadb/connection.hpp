@@ -73,7 +73,7 @@ class Connection {
   [[nodiscard]] std::uint64_t affected_rows() const noexcept { return affected_rows_; }
   // As the server said with its last answer. An error tells nothing of it, and may have ended the transaction
   // (a deadlock, or a statement that commits before it fails): after one, also of another user of the handle,
-  // the server is asked, and what it answers instead is thrown. Of a lost connection it is as it was last.
+  // the server is asked. Throws ServerError and ConnectionLost where that fails.
   [[nodiscard]] bool is_in_transaction();
   // Autocommit is on.
   [[nodiscard]] bool commits_by_itself() const;

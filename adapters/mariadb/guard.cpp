@@ -12,6 +12,17 @@
 namespace fenceguard::mariadb {
 namespace {
 
+// False also where it is not known: an error came, the transaction may be over, and there is no answer.
+bool is_open_in(Connection& connection) {
+  try {
+    return connection.is_in_transaction();
+  } catch (const ServerError&) {
+    return false;
+  } catch (const ConnectionLost&) {
+    return false;
+  }
+}
+
 // Whether the exception now being handled, of a statement before COMMIT, tells that this connection's session
 // has ended: by the cut of a newer claim, an administrator, the network.
 bool has_session_ended(const Connection& connection) noexcept {
@@ -83,7 +94,7 @@ void commit(Connection& connection, const Claim& claim) {
 
 void commit(Connection& connection, std::span<const Claim> claims) {
   const std::string doing = "committing";
-  if (!mapped(Stage::before_commit, doing, [&] { return connection.is_in_transaction(); }))
+  if (!is_open_in(connection))
     throw OutcomeUnknown(fmt::format("{}: the transaction was over before; it may have taken effect", doing));
   for (const auto& claim : claims) {
     mapped(Stage::before_commit, doing, [&] {
@@ -104,7 +115,9 @@ void commit(Connection& connection, std::span<const Claim> claims) {
 
 Ruling Guard::advance(const Claim& claim) {
   const auto doing = fmt::format("advancing '{}'", claim.resource.name());
-  const bool is_callers = connection_.is_in_transaction();  // which is refused, and stays open
+  // Which is refused, and stays open.
+  const bool is_callers =
+      mapped(Stage::before_commit, doing, [&] { return connection_.is_in_transaction(); });
   try {
     return advance_by(connection_, claim, options_, doing);
   } catch (...) {
@@ -115,7 +128,9 @@ Ruling Guard::advance(const Claim& claim) {
 
 Ruling Guard::start(const Claim& claim) {
   const auto doing = fmt::format("admitting '{}'", claim.resource.name());
-  const bool is_callers = connection_.is_in_transaction();  // which is refused, and stays open
+  // Which is refused, and stays open.
+  const bool is_callers =
+      mapped(Stage::before_commit, doing, [&] { return connection_.is_in_transaction(); });
   try {
     auto arguments = arguments_of(claim);
     arguments.push_back(sequence_of(claim));
