@@ -12,6 +12,7 @@ import os
 import pathlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -160,6 +161,9 @@ class Server(ServerProcess):
                                     f"{session.id}"), LIMIT_S, f"a wait for a metadata lock, of {session.begun!r},")
 
 
+MALFORMED_PACKET = 2027  # of the client libraries
+
+
 class Session:
     """A connection. run() answers the rows of a statement (of several results, of the first), and raises pymysql.Error;
     begin_run() and wait() are its two halves. id is the server's."""
@@ -178,12 +182,15 @@ class Session:
         self.close()
 
     def run(self, sql, arguments=None):
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql, arguments)
-            rows = cursor.fetchall()
-            while cursor.nextset():
-                pass
-            return rows
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(sql, arguments)
+                rows = cursor.fetchall()
+                while cursor.nextset():
+                    pass
+                return rows
+        except struct.error as error:
+            raise pymysql.OperationalError(MALFORMED_PACKET, f"{error}: what came of it is not known") from error
 
     def begin_run(self, sql):
         """Sends it and does not wait."""
