@@ -65,8 +65,9 @@ done
 [[ "$debian" =~ ^(|12|13)$ && "$short$core$sanitize$change$long" =~ ^1?$ ]] || { say "$usage"; exit 2; }
 done_what="${build_only:+is built}"
 readonly done_what="${done_what:-passed}"
-if [[ -z "$short$core$long" ]]; then
-  FENCEGUARD_CHANGE="$(git rev-parse HEAD 2>/dev/null)" || true
+[[ -z "$short$long" ]] || unset FENCEGUARD_CHANGE
+if [[ -z "$short$core$long" && "$(git rev-parse --show-toplevel 2>/dev/null)" -ef "$ROOT" ]]; then
+  FENCEGUARD_CHANGE="$(git rev-parse --verify -q HEAD)" || true
   export FENCEGUARD_CHANGE
 fi
 
@@ -94,8 +95,8 @@ readonly told_sanitizers=(
   "LSAN_OPTIONS=suppressions=$ROOT/tests/leaks.txt:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}"
   "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:suppressions=$ROOT/tests/zookeeper/races.txt${TSAN_OPTIONS:+:$TSAN_OPTIONS}")
 
-# one_of NAME...: the regular expression of these entries of ctest.
-one_of() { echo "^($(IFS='|' && echo "$*"))\$"; }
+# one_of NAME...: the regular expression of these entries of ctest, in all their parts.
+one_of() { echo "^($(IFS='|' && echo "$*"))(_[0-9]+)?\$"; }
 
 # run_tests PRESET [CTEST ARGUMENT...]: shows a line per test, and everything of one that fails. Three times as many at once
 # as there are cores, because most of a test is waiting.
@@ -154,6 +155,7 @@ run_short_tests() {
 # With Valkey where this Debian has it: of its Redis 8.0 the guard refuses streams, as that one calls incomplete what it says
 # of where their keys are.
 run_core_tests() {
+  local FENCEGUARD_REDIS_SERVER="${FENCEGUARD_REDIS_SERVER:-}"
   build core fenceguard fenceguard_unit_tests "${core_tests[@]}"
   if command -v valkey-server >/dev/null; then export FENCEGUARD_REDIS_SERVER=valkey-server; fi
   demonstrate core
@@ -184,7 +186,7 @@ check_sources() {
 build_release() {
   local fuzz=
   [[ -z "$change$long" ]] || fuzz=-DFENCEGUARD_FUZZ=ON
-  FENCEGUARD_CMAKE_OPTIONS="$fuzz" build release
+  FENCEGUARD_CMAKE_OPTIONS="${FENCEGUARD_CMAKE_OPTIONS:-} $fuzz" build release
   # One that was configured without: before its tests, some of which read what this writes.
   if [[ -n "$fuzz" ]] && ! grep -qxF FENCEGUARD_FUZZ:BOOL=ON build/release/CMakeCache.txt; then
     step "configure the fuzz targets" cmake "$fuzz" build/release

@@ -13,7 +13,8 @@ not build or is found by nothing makes it fail.
 
 --for-change, where FENCEGUARD_CHANGE says the commit: those in whose folders something changed, which are those of the files
 that they alter, of themselves and of the tests that find them, and a third of all others, chosen by the commit. What changed
-is said by git: since FENCEGUARD_BASE, or where the commit left origin/main, or, where it is that itself, since its parent.
+is said by git: since FENCEGUARD_BASE, or where the commit left origin/main, or, where it is that itself or there is none,
+since its parent.
 Where git does not know, all. GTEST_TOTAL_SHARDS and GTEST_SHARD_INDEX: one part of what is to be tried.
 """
 
@@ -149,8 +150,11 @@ def try_bug(build, bug, asks_older):
 
 def git(*words):
     """What git says, or None."""
-    done = subprocess.run(["git", "-C", str(ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          check=False)
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              check=False)
+    except OSError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -185,8 +189,9 @@ def for_change(bugs, build, folders, turn):
 
 def chosen(bugs, build):
     """Those to try for this change, by what was said of it; all where nothing was."""
-    commit, folders = os.environ.get("FENCEGUARD_CHANGE"), changed_folders()
-    if not commit or folders is None:
+    commit = os.environ.get("FENCEGUARD_CHANGE")
+    folders = changed_folders() if commit else None
+    if folders is None:
         return bugs
     touched, others = for_change(bugs, build, folders, int(commit, 16))
     print(f"of {len(bugs)} bugs the {len(touched)} of folders that changed, and {len(others)} others, chosen by commit "
@@ -218,8 +223,8 @@ def main():
     if options.for_change:
         bugs = chosen(bugs, build)
     index, count = (int(os.environ.get(name, default)) for name, default in (("GTEST_SHARD_INDEX", 0), ("GTEST_TOTAL_SHARDS", 1)))
-    bugs = bugs[index::count]
     left_out = sorted({path.resolve() for path in paths} - {bug.path for bug in bugs})
+    bugs = bugs[index::count]
     for line in outgrown(left_out[index::count]):
         missed += 1
         print(line)
