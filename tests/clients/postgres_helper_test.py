@@ -270,36 +270,12 @@ class Helper:
 class Standby(Case):
     """The server waits for a standby which is not there, and the wait of each COMMIT is cancelled."""
 
-    def await_standby(self, name):
-        SERVER.psql(f"alter system set synchronous_standby_names = '{name}'")
-        SERVER.psql("select pg_reload_conf()")
-        postgres_server.wait_until(lambda: SERVER.psql("show synchronous_standby_names") == name, what="the setting")
-        SERVER.psql("checkpoint")  # until its checkpointer has read it as well, no commit waits
-
-    @contextlib.contextmanager
-    def cancelled_waits(self):
-        is_over = threading.Event()
-
-        def cancel():
-            while not is_over.wait(0.05):
-                SERVER.psql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
-
-        canceller = threading.Thread(target=cancel)
-        self.await_standby("nobody")
-        canceller.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            canceller.join()
-            self.await_standby("")
-
     def test_commit_whose_wait_was_cancelled_is_unknown(self):
         lease = self.lease(renew=False)
         connection = self.close_later(psycopg.connect(self.url))
         for autocommit in (False, True):
             connection.autocommit = autocommit
-            with self.cancelled_waits(), self.assertRaises(fenceguard.Unknown) as caught, transaction(connection, lease):
+            with SERVER.cancelled_standby_waits(), self.assertRaises(fenceguard.Unknown) as caught, transaction(connection, lease):
                 connection.execute(f"update account set balance = 70 where id = {self.id}")
             self.assertEqual(caught.exception.problem, "not-replicated")
         self.assertEqual(self.balance(), 70)
@@ -311,7 +287,7 @@ class Standby(Case):
                     await connection.execute(f"update account set balance = 70 where id = {self.id}")
 
         lease = self.lease(renew=False)
-        with self.cancelled_waits(), self.assertRaises(fenceguard.Unknown) as caught:
+        with SERVER.cancelled_standby_waits(), self.assertRaises(fenceguard.Unknown) as caught:
             asyncio.run(write(lease))
         self.assertEqual(caught.exception.problem, "not-replicated")
 

@@ -287,6 +287,31 @@ class Server(ServerProcess):
             session.close()
         self._scripts.clear()
 
+    @contextlib.contextmanager
+    def cancelled_standby_waits(self):
+        """The server waits for a standby which is not there, and the wait of each COMMIT is cancelled."""
+        is_over = threading.Event()
+
+        def cancel():
+            while not is_over.wait(0.05):
+                self.psql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+
+        def await_standby(name):
+            self.psql(f"alter system set synchronous_standby_names = '{name}'")
+            self.psql("select pg_reload_conf()")
+            wait_until(lambda: self.psql("show synchronous_standby_names") == name, what="the setting")
+            self.psql("checkpoint")  # until its checkpointer has read it as well, no commit waits
+
+        canceller = threading.Thread(target=cancel)
+        await_standby("nobody")
+        canceller.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            canceller.join()
+            await_standby("")
+
     def wait_until_waiting(self, session, limit_s=LIMIT_S):
         """Returns when what the session has begun waits for a lock."""
         wait_until(lambda: self.is_waiting(session), limit_s, f"a wait for a lock, of {session.begun!r},")

@@ -198,7 +198,8 @@ def _committing(own):
 @contextlib.contextmanager
 def _replicated(connection):
     """Around COMMIT: Unknown where the wait for the synchronous standby was cancelled. PostgreSQL answers success then, with
-    a warning whose words depend on the locale and whose source does not. Only a connection of psycopg 3 itself is listened to, and client_min_messages can hide it."""
+    a warning whose words depend on the locale and whose source does not. Only a connection of psycopg 3 itself is listened
+    to, and client_min_messages can hide it."""
     if not hasattr(connection, "add_notice_handler"):
         yield
         return

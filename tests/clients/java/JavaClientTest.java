@@ -3,6 +3,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import io.github.fenceguard.Client;
 import io.github.fenceguard.FenceguardException;
 import io.github.fenceguard.FenceguardException.Stale;
+import io.github.fenceguard.FenceguardException.Unknown;
 import io.github.fenceguard.Lease;
 import io.github.fenceguard.jdbc.Fence;
 import java.net.URI;
@@ -35,6 +36,7 @@ public final class JavaClientTest {
   public static void main(String[] arguments) throws Exception {
     switch (arguments[0]) {
       case "jdbc" -> jdbc(arguments[1]);
+      case "standby" -> standby(arguments[1]);
       case "ended" -> ended(arguments[1], arguments[2]);
       case "locales" -> locales(client(arguments));
       case "shedlock" -> shedlock(client(arguments));
@@ -82,6 +84,22 @@ public final class JavaClientTest {
       connection.rollback();
       connection.setAutoCommit(true);
       thrown(IllegalStateException.class, () -> admit(connection, 3, "d", OptionalLong.empty()));
+    }
+  }
+
+  /** The server waits for a standby that is not there, and somebody cancels each wait. */
+  private static void standby(String url) throws Exception {
+    try (Connection connection = DriverManager.getConnection(url)) {
+      connection.setAutoCommit(false);
+      admit(connection, 1, "a", OptionalLong.empty());
+      update(connection, 130);
+      Unknown unknown = thrown(Unknown.class, () -> {
+        Fence.commit(connection);
+        return null;
+      });
+      expect("not-replicated", unknown.problem);
+      admit(connection, 1, "a", OptionalLong.empty());
+      Fence.commit(connection); // nothing was written, nothing is waited for
     }
   }
 
@@ -137,16 +155,16 @@ public final class JavaClientTest {
       thrown(Stale.class, () -> admit(connection, 1, "a", OptionalLong.empty()));
     }
     for (String state : List.of("57P01", "57P02", "25P04")) { // which may answer a COMMIT
-      thrown(FenceguardException.Unknown.class, () -> Fence.refusal(new SQLException("ended", state), 1));
+      thrown(Unknown.class, () -> Fence.refusal(new SQLException("ended", state), 1));
       thrown(Stale.class, () -> Fence.transaction(pool, lease, connection -> {
         throw new SQLException("ended", state);
       }));
     }
     thrown(Stale.class, () -> Fence.refusal(new SQLException("ended", "25P03"), 1));
     thrown(IllegalStateException.class, () -> Fence.transaction(pool, lease, connection -> { // of a transaction elsewhere
-      throw new IllegalStateException(new FenceguardException.Unknown("commit", new SQLException("ended", "57P01")));
+      throw new IllegalStateException(new Unknown("commit", new SQLException("ended", "57P01")));
     }));
-    thrown(FenceguardException.Unknown.class, () -> Fence.transaction(pool, lease, connection -> {
+    thrown(Unknown.class, () -> Fence.transaction(pool, lease, connection -> {
       update(connection, 150);
       terminate(url, connection);
       return null;

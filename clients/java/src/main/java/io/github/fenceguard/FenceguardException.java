@@ -87,6 +87,11 @@ public abstract class FenceguardException extends RuntimeException {
       this(message, Facts.NONE);
       initCause(cause);
     }
+
+    public Unknown(String message, String problem, Throwable cause) {
+      this(message, new Facts(0, 0, null, problem, 0, null));
+      initCause(cause);
+    }
   }
 
   /** Something else answered: found is 'data' or 'control' (the wrong side), or 'other', which judged nothing. */

@@ -14,6 +14,7 @@ import java.sql.SQLException;
 import java.sql.SQLNonTransientConnectionException;
 import java.sql.SQLRecoverableException;
 import java.sql.SQLTransientConnectionException;
+import java.sql.SQLWarning;
 import java.util.OptionalLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -141,10 +142,19 @@ public final class Fence {
     }
   }
 
-  /** Commits. Throws Unknown where the connection ended before the answer: it may have taken effect. */
+  /**
+   * Commits. Throws Unknown where the connection ended before the answer: it may have taken effect; and, as its problem
+   * 'not-replicated', where COMMIT brought a warning: that the wait for a synchronous standby was cancelled is one, in the
+   * server's language, after which a failover may lose it. Warnings of before are cleared.
+   */
   public static void commit(Connection connection) throws SQLException {
     try {
+      connection.clearWarnings();
       connection.commit();
+      for (SQLWarning warning = connection.getWarnings(); warning != null; warning = warning.getNextWarning()) {
+        if (String.valueOf(warning.getSQLState()).startsWith("01"))
+          throw new Unknown("commit: " + warning.getMessage() + ": a failover may lose it", "not-replicated", warning);
+      }
     } catch (SQLException error) {
       String state = error.getSQLState();
       if (state != null && !state.matches(UNPROVEN)) throw refusal(error, 0);
