@@ -304,8 +304,8 @@ TEST_F(LanesTest, WhoForwardsNothingLeavesTheMarkOfAnother) {
 
 // Which guard was there before, and with which state, a new one cannot know.
 TEST_F(LanesTest, ANewStateIsClosedUnlessTheOperatorSaysThatItIsSettled) {
-  OpenLanes lanes{path_, long_settle, false};
   const auto started = std::chrono::steady_clock::now();
+  OpenLanes lanes{path_, long_settle, false};
   const Entry early = lanes.write(lanes->new_ticket(), claim_of("a", 34)).get();
   EXPECT_THAT(std::get<Failed>(early).fault.message, HasSubstr("nothing shows that this state"));
   EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 34))));
