@@ -25,7 +25,8 @@ readonly sanitized_labels='^(unit|conformance|fault|integration)$'
 readonly core_tests=(guard_test lease_test sqlite_conformance_test redis_guard_commands_test redis_guard_pipeline_test
   redis_quorum_wire_test zookeeper_session_test zookeeper_attempt_test etcd_client_test etcd_lease_pool_test
   http_client_test http_server_test http_edge_test http_tls_test lanes_test lane_fault_test proxy_edge_test
-  proxy_fast_path_test proxy_unit_test upstream_test sidecar_test resp_unit_test)
+  proxy_fast_path_test proxy_unit_test upstream_test sidecar_test resp_unit_test
+  resp_upstreams_test)
 # What starts threads or is called by several, for the thread sanitizer. Not in it: what one thread does to bytes and states
 # (etcd_client, http_edge, proxy_edge, proxy_unit, redis_quorum_wire, resp_unit, upstream), which the core has.
 readonly thread_tests=(

@@ -32,6 +32,9 @@ void* operator new(std::size_t size) {
   if (void* made = std::malloc(size > 0 ? size : 1)) return made;
   throw std::bad_alloc{};
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return fenceguard::proof::Memory::note_allocation() ? nullptr : std::malloc(size > 0 ? size : 1);
+}
 void operator delete(void* gone) noexcept {
   std::free(gone);
 }
