@@ -257,7 +257,6 @@ class Late(RespTest):
         self.arrive()
         self.assertEqual(self.server.cli("GET", "r"), "newer")
 
-
     def lead_elsewhere(self):
         """Connections that come from now on lead to another server, which is asked to end the one that is lost."""
         other = self.own_server()

@@ -11,7 +11,7 @@ extern const std::string_view lua_equal, lua_equal_one, lua_equal_run, lua_run_c
 extern const std::string_view lua_take, lua_line, lua_grant_in_line, lua_line_up, lua_leave, lua_free,
     lua_free_in_line;
 extern const std::string_view lua_set_fence, lua_advance, lua_look, lua_revoke, lua_rebase, lua_lower_highest,
-    lua_init, lua_compact, lua_eviction, lua_functions, lua_unfenced;
+    lua_init, lua_compact, lua_evicting, lua_eviction, lua_functions, lua_unfenced;
 
 namespace scripts {
 
@@ -133,7 +133,7 @@ const Script& lower_highest() {
   return script;
 }
 const Script& init() {
-  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_init};
+  static const Script script{with_full_memory, lua_decimal, lua_fence, lua_evicting, lua_init};
   return script;
 }
 const Script& compact() {
@@ -142,7 +142,7 @@ const Script& compact() {
 }
 
 const Script& eviction() {
-  static const Script script{with_full_memory, lua_eviction};
+  static const Script script{with_full_memory, lua_evicting, lua_eviction};
   return script;
 }
 

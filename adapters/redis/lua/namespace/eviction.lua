@@ -4,13 +4,7 @@
 -- no replica since, in which what another evicts is deleted uncounted.
 -- KEYS: the record. ARGV: 1 if the present policy may evict fences. Answers 1 if some may have been evicted, or may be.
 
-local function info(section)
-  local text = redis.pcall('INFO', section)
-  return type(text) == 'string' and text or ''
-end
-
-local noted = redis.call('HGET', KEYS[1], 'evicting')
-if noted == '' then noted = false end
+local noted = noted_in(KEYS[1])
 if ARGV[1] == '0' and not noted then return 0 end
 local run = (string.match(info('server'), 'run_id:(%w+)') or 'unknown') .. ':' ..
             (string.match(info('replication'), 'master_replid:(%w+)') or 'unknown')
@@ -18,8 +12,8 @@ if noted ~= run and noted ~= 'several' and redis.call('EXISTS', KEYS[1]) == 1 th
   redis.call('HSET', KEYS[1], 'evicting', noted and 'several' or run)
 end
 if ARGV[1] == '1' then return 1 end
-local policy, commands = string.match(info('memory'), 'maxmemory_policy:(%S+)'), info('commandstats')
-local evicted_none = noted == run and policy and string.sub(policy, 1, 8) ~= 'allkeys-' and
+local commands = info('commandstats')
+local evicted_none = noted == run and may_evict() == false and
                      string.find(info('stats'), '\nevicted_keys:0\r') and string.find(commands, 'cmdstat_', 1, true) and
                      not string.find(commands, 'cmdstat_config|resetstat:', 1, true)
 if not evicted_none then return 1 end

@@ -11,15 +11,10 @@ if (fields[1] or fields[2]) and not floor and not highest then
   return redis.error_reply('DAMAGED the record of the namespace ' .. KEYS[1] ..
                            ': use a newer fenceguard if one wrote it; if not, delete it if you know the floor')
 end
-local evicting = redis.call('HGET', KEYS[1], 'evicting')
-if evicting == '' then evicting = false end
-if evicting then floor = greater_of(floor or '0', highest or '0') end
+local noted = noted_in(KEYS[1])
+if noted then floor = greater_of(floor or '0', highest or '0') end
 floor = greater_of(floor or highest or '0', ARGV[1])
 redis.call('SET', KEYS[2], floor)
 redis.call('HSET', KEYS[1], 'floor', floor, 'highest', greater_of(highest or '0', floor))
-if evicting then
-  local memory = redis.pcall('INFO', 'memory')
-  local policy = type(memory) == 'string' and string.match(memory, 'maxmemory_policy:(%S+)') or ''
-  if string.sub(policy, 1, 8) ~= 'allkeys-' then redis.call('HSET', KEYS[1], 'evicting', '') end
-end
+if noted and not may_evict() then redis.call('HSET', KEYS[1], 'evicting', '') end
 return floor
