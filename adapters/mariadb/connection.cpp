@@ -251,6 +251,10 @@ bool Connection::is_in_transaction() {
   return (server_status() & SERVER_STATUS_IN_TRANS) != 0;
 }
 
+bool Connection::is_in_transaction(std::string_view doing) {
+  return mapped(Stage::before_commit, doing, [&] { return is_in_transaction(); });
+}
+
 bool Connection::commits_by_itself() const {
   return (server_status() & SERVER_STATUS_AUTOCOMMIT) != 0;
 }

@@ -75,6 +75,8 @@ class Connection {
   // (a deadlock, or a statement that commits before it fails): after one, also of another user of the handle,
   // the server is asked. Throws ServerError and ConnectionLost where that fails.
   [[nodiscard]] bool is_in_transaction();
+  // The same before doing, with that failure as one of our errors: nothing of it was sent.
+  [[nodiscard]] bool is_in_transaction(std::string_view doing);
   // Autocommit is on.
   [[nodiscard]] bool commits_by_itself() const;
   // False once it was lost.

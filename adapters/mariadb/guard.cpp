@@ -115,9 +115,7 @@ void commit(Connection& connection, std::span<const Claim> claims) {
 
 Ruling Guard::advance(const Claim& claim) {
   const auto doing = fmt::format("advancing '{}'", claim.resource.name());
-  // Which is refused, and stays open.
-  const bool is_callers =
-      mapped(Stage::before_commit, doing, [&] { return connection_.is_in_transaction(); });
+  const bool is_callers = connection_.is_in_transaction(doing);  // which is refused, and stays open
   try {
     return advance_by(connection_, claim, options_, doing);
   } catch (...) {
@@ -128,9 +126,7 @@ Ruling Guard::advance(const Claim& claim) {
 
 Ruling Guard::start(const Claim& claim) {
   const auto doing = fmt::format("admitting '{}'", claim.resource.name());
-  // Which is refused, and stays open.
-  const bool is_callers =
-      mapped(Stage::before_commit, doing, [&] { return connection_.is_in_transaction(); });
+  const bool is_callers = connection_.is_in_transaction(doing);  // which is refused, and stays open
   try {
     auto arguments = arguments_of(claim);
     arguments.push_back(sequence_of(claim));

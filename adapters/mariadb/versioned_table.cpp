@@ -219,7 +219,7 @@ std::optional<VersionedTable::Row> VersionedTable::read(Connection& connection, 
 VersionedTable::Read VersionedTable::fenced_read(Connection& connection, const Claim& claim,
                                                  const Key& key) const {
   const auto doing = "reading a row of " + relation_;
-  const bool is_callers = mapped(Stage::before_commit, doing, [&] { return connection.is_in_transaction(); });
+  const bool is_callers = connection.is_in_transaction(doing);
   Read read;
   try {
     mapped(Stage::before_commit, doing, [&] {
@@ -256,7 +256,7 @@ VersionedTable::Read VersionedTable::fenced_read(Connection& connection, const C
 VersionedTable::Update VersionedTable::update(Connection& connection, const Claim& claim, const Row& row,
                                               const Changes& changes) const {
   const auto doing = "writing a row of " + relation_;
-  const bool is_callers = mapped(Stage::before_commit, doing, [&] { return connection.is_in_transaction(); });
+  const bool is_callers = connection.is_in_transaction(doing);
   if (!is_callers && !connection.commits_by_itself())
     throw InvalidInput(doing +
                        ": autocommit is off and no transaction was begun: say START TRANSACTION first");

@@ -31,8 +31,7 @@ class Session {
   // while it was idle, or that an error left in a transaction, is opened anew before. Nothing is repeated.
   template <class Function>
   auto run(Stage stage, std::string_view doing, Function&& function) {
-    if (connection_ && mapped(Stage::before_commit, doing, [&] { return connection_->is_in_transaction(); }))
-      connection_.reset();
+    if (connection_ && connection_->is_in_transaction(doing)) connection_.reset();
     auto& connection = is_sound() ? *connection_ : open();
     return mapped(stage, doing, [&] { return function(connection); });
   }
