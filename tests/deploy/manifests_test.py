@@ -10,6 +10,7 @@ import unittest
 
 import http_load
 import manifests
+import parts
 import support
 from manifests import PORTS, ROOT, moved
 from server_process import PAGE_PORTS, ServerProcess, free_ports, program
@@ -344,4 +345,4 @@ class Agreement(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

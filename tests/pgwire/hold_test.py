@@ -13,8 +13,8 @@ import os
 import re
 import signal
 import ssl
-import unittest
 
+import parts
 import redis_server
 from certificates import Certificates
 from demo_case import status_of
@@ -470,4 +470,4 @@ class OptionsTest(HoldCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

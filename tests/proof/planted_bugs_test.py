@@ -7,6 +7,7 @@ import sys
 import tempfile
 import unittest
 
+import parts
 import planted_bugs
 
 BUGS = planted_bugs.BUGS
@@ -88,4 +89,4 @@ class PlantedBugs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

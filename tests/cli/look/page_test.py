@@ -9,9 +9,9 @@ import pathlib
 import re
 import threading
 import time
-import unittest
 import urllib.parse
 
+import parts
 import support
 import upstream_server
 from browser import Browser, install
@@ -356,4 +356,4 @@ class Recorded(PageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
+import parts
+
 FOLDER = pathlib.Path(__file__).resolve().parent
 BROKEN = {"lane": ("TWO_STEPS", "MEMORY_ONLY", "NO_DRAIN", "NO_HOLDER", "NO_SETTLE", "NO_MARK"),
           "sql": ("TWO_STEPS", "MEMORY_ONLY", "NO_DRAIN", "NO_HOLDER"),
@@ -56,4 +58,4 @@ class Spin(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()

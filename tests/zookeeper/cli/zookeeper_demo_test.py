@@ -1,8 +1,8 @@
 """The stories of ZooKeeper in 'fenceguard demo', with real servers: what they observe, and that they leave nothing."""
 
 import signal
-import unittest
 
+import parts
 from demo_case import DemoTest
 from support import wait_until
 
@@ -60,4 +60,4 @@ class Telling(DemoTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parts.main()
