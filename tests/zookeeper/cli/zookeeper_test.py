@@ -55,6 +55,16 @@ class ZooKeeperCase(Case):
         paths = [f"{path.rstrip('/')}/{child}" for child in children if child != "zookeeper"]
         return paths + [name for child in paths for name in self.below(child)]
 
+    def kazoo_lock(self, path, timeout):
+        """Acquired. The server may take an empty node away at any time, and each of kazoo's objects makes it once."""
+        while True:
+            lock = self.peer.Lock(path, "kazoo")
+            try:
+                self.assertTrue(lock.acquire(timeout=timeout))
+                return lock
+            except kazoo.exceptions.NoNodeError:
+                continue
+
     def names_with(self, part):
         return [name for name in self.below("/" if part == "demo" else f"/{self.name}") if part in name]
 
@@ -80,11 +90,9 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
         path = f"/{self.name}/locks/accounts/42"
         lease = self.hold("accounts/42")
         with self.assertRaises(kazoo.exceptions.LockTimeout):
-            self.peer.Lock(path, "kazoo").acquire(timeout=0.5)
+            self.kazoo_lock(path, timeout=0.5)
         self.let_go(lease)
-        # Another object: the server may have taken the node away since it was empty, and kazoo makes it once for each.
-        lock = self.peer.Lock(path, "kazoo")
-        self.assertTrue(lock.acquire(timeout=20))
+        lock = self.kazoo_lock(path, timeout=20)
         self.lease(1, "acquire", "--resource", "accounts/42", "--wait", "0s")
         lock.release()
         self.let_go(self.hold("accounts/42", "--wait", "20s"))
@@ -95,8 +103,7 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
         present = int(self.peer.exists(f"/{self.name}/stamp").mzxid)
         self.lease(0, "raise", "--resource", "any", "--token", str(present + offset))
         path = f"/{self.name}/locks/accounts/42"
-        lock = self.peer.Lock(path, "kazoo")
-        self.assertTrue(lock.acquire(timeout=20))
+        lock = self.kazoo_lock(path, timeout=20)
         node = f"{lock.path}/{lock.node}"
         # As the page says it for kazoo.
         told = str(self.peer.exists(node).czxid + int(self.peer.get(f"/{self.name}/offset")[0]))
