@@ -242,15 +242,18 @@ class TakeOver(ServerTest):
         self.assertEqual(self.fence("accounts/1"), (36, "c", None, 0))
 
     def test_two_writes_with_sequences_do_not_deadlock(self):
-        writers = [self.session() for _ in range(2)]
-        for writer in writers:
+        """Both wait for the fence, so that they would have a lock that can be shared at once."""
+        keeper, *writers = [self.session() for _ in range(3)]
+        keeper.run("start transaction")
+        keeper.run("select token from fences where resource = 'accounts/1' for update")
+        for number, writer in enumerate(writers, 1):
             writer.run("start transaction")
-        writers[0].run("call admit('accounts/1', 34, 'a', 1)")
-        writers[1].begin_run("call admit('accounts/1', 34, 'a', 2)")
-        self.server.wait_until_waiting(writers[1])
-        writers[0].run("commit")
-        self.assertEqual(writers[1].wait()[0][0], "admitted")
-        writers[1].run("commit")
+            writer.begin_run(f"call admit('accounts/1', 34, 'a', {number})")
+            self.server.wait_until_waiting(writer)
+        keeper.run("commit")
+        for writer in writers:
+            self.assertEqual(writer.wait()[0][0], "admitted")
+            writer.run("commit")
         self.assertEqual(self.fence("accounts/1")[2], 2)
 
     def test_a_sequence_that_was_rolled_back_is_free(self):

@@ -92,6 +92,16 @@ class Crowds(ServerTest):
         self.assertEqual(self.sql("select count(*) from (select token <= lag(token) over (order by place) as falls "
                                   "from granted) x where falls"), "0")
 
+    def test_tokens_rise_also_for_one_that_waited_for_the_lease(self):
+        """It asks while another has the row, which draws, gives back and commits before it gets it."""
+        first, waiting = self.session(), self.session()
+        self.sql("select fenceguard.release('accounts/1', token, granted_to) from fenceguard.acquire('accounts/1', '1 hour')")
+        first.run("begin; select 1 from fenceguard.leases where resource = 'accounts/1' for update")
+        self.begin_waiting(waiting, "select token from fenceguard.acquire('accounts/1', '1 hour')")
+        token = first.run("select token from fenceguard.acquire('accounts/1', '1 hour', 'first')").split()[-1]
+        first.run(f"select fenceguard.release('accounts/1', {token}, 'first'); commit")
+        self.assertGreater(int(waiting.wait()), int(token))
+
     def test_numbers_that_are_drawn_while_the_counter_is_lifted_are_unique_and_above_the_mark(self):
         self.sql("create table drawn (at_least bigint, token bigint)")
         workers = [self.session() for _ in range(10)]
