@@ -27,7 +27,7 @@ def events(guard, count):
 
 class TakeOvers(RespTest):
     def test_each_way_to_raise_a_fence_is_told_once(self):
-        """Under FENCED by the script of one write, by that of a sequence, by one that only reads, and the long way; and a
+        """Under FENCED by the script of one write, by that of a sequence, by one that only reads, and in a transaction; and a
         write under a claim whose fence was lost. What is written under the token that stands is none."""
         guard = self.sidecar()
         client = self.client(guard)

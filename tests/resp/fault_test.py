@@ -388,7 +388,7 @@ class Cuts(FaultTest):
             return self.judge(entry, answers[4], here)
         self.every_byte(flight, 25)
 
-    def test_the_long_way_of_one_command(self):
+    def test_watched_transaction_of_one_command(self):
         def flight():
             self.number += 1
             answer = self.writer.call("BITFIELD", "{r}:n", "SET", "u32", 0, self.number)

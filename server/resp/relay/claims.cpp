@@ -6,6 +6,7 @@
 
 #include "adapters/redis/keys.hpp"
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 
 namespace fenceguard::resp {
 namespace {
@@ -24,11 +25,6 @@ Claim claim_of(std::string_view resource, std::string_view token, std::string_vi
 }
 
 }  // namespace
-
-bool is_same_word(std::string_view a, std::string_view b) noexcept {
-  const auto upper = [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; };
-  return std::ranges::equal(a, b, [&](char x, char y) { return upper(x) == upper(y); });
-}
 
 void Claims::hold(int database, HeldClaimPtr claim) {
   auto& place = held_[database][claim->claim.resource.name()];
@@ -74,7 +70,7 @@ std::vector<HeldClaimPtr> Claims::list(int database) const {
 
 SpokenClaim parse_fence(redis::Arguments words) {
   const auto count = words.size();
-  const bool is_signed = count >= 5 && is_same_word(words[count - 2], "SIG");
+  const bool is_signed = count >= 5 && equals_ignoring_case(words[count - 2], "SIG");
   const auto plain = is_signed ? count - 2 : count;
   if (plain < 3 || plain > 4) throw InvalidInput(fmt::format("write {}", fence_form));
   return {claim_of(words[1], words[2], plain == 4 ? words[3] : std::string_view{}),
@@ -87,7 +83,7 @@ SpokenClaim parse_fenced(redis::Arguments words) {
   SpokenClaim spoken{claim_of(words[1], words[2], words[3]), {}, {}};
   std::size_t at = 4;
   const auto is_option = [&](std::string_view name) {
-    return at + 2 < words.size() && is_same_word(words[at], name);
+    return at + 2 < words.size() && equals_ignoring_case(words[at], name);
   };
   if (is_option("SIG")) {
     spoken.signature = words[at + 1];

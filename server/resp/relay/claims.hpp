@@ -68,7 +68,4 @@ struct SpokenClaim {
 [[nodiscard]] SpokenClaim parse_fence(redis::Arguments words);
 [[nodiscard]] SpokenClaim parse_fenced(redis::Arguments words);
 
-// In ASCII, in any case.
-[[nodiscard]] bool is_same_word(std::string_view a, std::string_view b) noexcept;
-
 }  // namespace fenceguard::resp

@@ -18,7 +18,7 @@ enum class Way {
   read,     // passes on the shared connections
   write,    // is judged
   own,      // passes, on a connection of the client's own: it waits, or Redis keeps something for the client
-  script,   // EVAL and its kin: the keys that it declares must be claimed, and it goes the long way
+  script,   // EVAL and its kin: the keys that it declares must be claimed; in a watched transaction
   refused,  // not permitted here: objection
 };
 
@@ -27,7 +27,7 @@ struct Rule {
   std::string_view objection{};  // why not, as a sentence
 };
 
-// Of a command that is none of the connection's own (see own_words.hpp). words: with its name.
+// Of a command that is none of the connection's own (see connection_commands.cpp). words: with its name.
 [[nodiscard]] Rule rule_for(const redis::CommandTable::Facts& facts, redis::Arguments words,
                             const Permissions& permissions);
 

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "server/resp/relay/claims.hpp"
+#include "guard/support/text.hpp"
 #include "server/resp/wire/reply.hpp"
 
 namespace fenceguard::resp {
@@ -83,10 +83,10 @@ std::optional<std::string> Login::hello(redis::Arguments words, std::string& nam
   std::optional<std::string> new_name;
   for (std::size_t i = 2; i < words.size();) {
     const auto left = words.size() - i - 1;
-    if (is_same_word(words[i], "AUTH") && left >= 2) {
+    if (equals_ignoring_case(words[i], "AUTH") && left >= 2) {
       identity = Identity{std::string{words[i + 1]}, std::string{words[i + 2]}};
       i += 3;
-    } else if (is_same_word(words[i], "SETNAME") && left >= 1) {
+    } else if (equals_ignoring_case(words[i], "SETNAME") && left >= 1) {
       new_name = words[i + 1];
       i += 2;
     } else {

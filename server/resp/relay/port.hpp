@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "adapters/redis/wire/commands.hpp"
-#include "server/resp/relay/guarded_run.hpp"
+#include "server/resp/relay/command_batch.hpp"
 
 namespace fenceguard::resp {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 #include "server/resp/wire/reply.hpp"
 
 namespace fenceguard::resp {
@@ -26,7 +27,7 @@ bool leads_elsewhere(std::string_view reply) {
 // The first line of a request of HTTP, or one of its fields: what a web page has its browser send here. Redis
 // ends such a connection as well.
 bool is_cross_protocol(std::string_view name) noexcept {
-  return is_same_word(name, "POST") || is_same_word(name, "Host:");
+  return equals_ignoring_case(name, "POST") || equals_ignoring_case(name, "Host:");
 }
 
 }  // namespace
@@ -37,8 +38,8 @@ Relay::Relay(const RelayOptions& options, RelayPort& port, RelayObserver& observ
       observer_{observer},
       login_{options, port},
       owed_{port, observer,
-            [this](const HeldClaimPtr& claim, const RunEnding& ending) { end_fence(claim, ending); }},
-      long_way_{port, options.keys, options.jump_max} {}
+            [this](const HeldClaimPtr& claim, const BatchResult& result) { end_fence(claim, result); }},
+      transaction_{port, options.keys, options.jump_max} {}
 
 bool Relay::is_idle() const noexcept {
   return owed_.empty() && run_.empty() && !is_waiting_ && !queue_ && !is_watching_ &&
@@ -66,15 +67,15 @@ std::size_t Relay::owed() const noexcept {
 
 bool Relay::awaits_judged_write(Channel channel) const noexcept {
   if (channel == Channel::shared) return owed_.awaits_judged_write();
-  return long_way_.channel() == channel && long_way_.may_take_effect();
+  return transaction_.channel() == channel && transaction_.may_take_effect();
 }
 
 std::vector<HeldClaimPtr> Relay::claims_under_way() const {
   if (is_idle()) return {};
   auto claims = owed_.awaited_claims();
   std::ranges::move(claims_.list(database()), std::back_inserter(claims));
-  if (long_way_.may_take_effect())
-    claims.insert(claims.end(), long_way_.work().claims.begin(), long_way_.work().claims.end());
+  if (transaction_.may_take_effect())
+    claims.insert(claims.end(), transaction_.work().claims.begin(), transaction_.work().claims.end());
   return claims;
 }
 
@@ -192,7 +193,7 @@ bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs,
   if (const auto text = objection_to_judging("write", claims); !text.empty()) return answer_error(text);
   if (!are_settled(claims)) return false;
   const bool is_of_one_kind = claims.empty() || (claims.size() == 1 && needs.unclaimed.empty());
-  if (!is_script && is_of_one_kind && GuardedRun::can_take(facts, request.words)) {
+  if (!is_script && is_of_one_kind && CommandBatch::can_take(facts, request.words)) {
     if (!may_send(slot_)) return false;
     const auto claim = claims.empty() ? nullptr : claims.front();
     const bool is_same = run_.claim() == claim && run_.unclaimed() == needs.unclaimed;
@@ -200,7 +201,7 @@ bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs,
     const bool may_join = claim || needs.unclaimed.size() == 1;
     if (run_.empty() || !is_same || !may_join || !run_.take(facts, request.words, keys_)) {
       send_run();
-      run_ = claim ? GuardedRun{claim} : GuardedRun{std::move(needs.unclaimed)};
+      run_ = claim ? CommandBatch{claim} : CommandBatch{std::move(needs.unclaimed)};
       (void)run_.take(facts, request.words, keys_);
       run_slot_ = slot_;
     }
@@ -209,7 +210,7 @@ bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs,
   if (std::ranges::any_of(claims, [](const auto& held) { return held->claim.sequence.has_value(); }))
     return answer_error(fmt::format("ERR fenceguard: {} cannot carry a sequence", facts.name));
   if (!is_quiet()) return false;
-  LongWay::Work work;
+  WatchedTransaction::Work work;
   work.claims = std::move(claims);
   work.unclaimed = std::move(needs.unclaimed);
   work.commands = request.bytes;
@@ -217,22 +218,22 @@ bool Relay::take_judged(const Facts& facts, const Request& request, Needs needs,
   work.slot = slot_;
   work.writes = facts.writes || is_script;
   work.is_single = true;
-  return begin_long_way(std::move(work), Channel::spare);
+  return begin_transaction(std::move(work), Channel::spare);
 }
 
-bool Relay::begin_long_way(LongWay::Work work, Channel channel) {
+bool Relay::begin_transaction(WatchedTransaction::Work work, Channel channel) {
   is_waiting_ = true;
   port_.prepare(channel, work.slot, is_watching_);
-  long_way_.begin(std::move(work), channel, [this](const Claim& claim) { observer_.raised(claim); });
+  transaction_.begin(std::move(work), channel, [this](const Claim& claim) { observer_.raised(claim); });
   return true;
 }
 
-void Relay::end_long_way() {
-  auto& result = long_way_.result();
-  const auto& work = long_way_.work();
+void Relay::end_transaction() {
+  auto& result = transaction_.result();
+  const auto& work = transaction_.work();
   if (result.is_moved && !work.is_watching && ++moves_ < moves_max) {
     if (result.fault.message.starts_with("MOVED ")) port_.redirect(work.slot, result.fault.message);
-    is_long_way_moved_ = true;
+    is_transaction_moved_ = true;
     return port_.sleep(1 << moves_);
   }
   moves_ = 0;
@@ -241,13 +242,13 @@ void Relay::end_long_way() {
     result.text.clear();
     add_error(result.text, keys_move);
   }
-  if (work.is_watching || long_way_.channel() == Channel::own) is_watching_ = false;
+  if (work.is_watching || transaction_.channel() == Channel::own) is_watching_ = false;
   is_waiting_ = false;
   const auto count = std::max<std::size_t>(1, work.count);
   for (const auto& held : work.claims) {
-    if (result.kind == LongWay::Result::Kind::fault) {
+    if (result.kind == WatchedTransaction::Result::Kind::fault) {
       observer_.failed("write", held->claim, result.fault, count);
-    } else if (result.kind == LongWay::Result::Kind::replies) {
+    } else if (result.kind == WatchedTransaction::Result::Kind::replies) {
       observer_.ruled("write", held->claim, Verdict::admitted, held->claim.token.value(), count);
     }
   }
@@ -255,7 +256,7 @@ void Relay::end_long_way() {
     observer_.ruled("write", result.refusal->claim, *result.refusal->refusal, result.refusal->highest, count);
   if (!result.missing.empty()) observer_.missing(result.missing);
   port_.answer(result.text);
-  long_way_.forget();
+  transaction_.forget();
 }
 
 // Of one server at a time, so that the order is kept.
@@ -272,8 +273,8 @@ bool Relay::may_send(int slot) {
 bool Relay::pass(const Request& request, bool writes) {
   if (!may_send(slot_)) return false;
   send_run();
-  OwedReply reply;
-  reply.kind = OwedReply::Kind::passed;
+  PendingReply reply;
+  reply.kind = PendingReply::Kind::passed;
   reply.writes = writes;
   // A holder reads where its fence was advanced.
   reply.is_plain_read = !writes && claims_.size() == 0;
@@ -342,8 +343,8 @@ bool Relay::answer_error(std::string_view text) {
 
 void Relay::send_run() {
   if (run_.empty()) return;
-  OwedReply reply;
-  reply.kind = OwedReply::Kind::run;
+  PendingReply reply;
+  reply.kind = PendingReply::Kind::run;
   reply.writes = run_.writes();
   reply.slot = run_slot_;
   reply.call = run_.call(options_.keys, port_.is_cluster(), options_.jump_max);
@@ -380,8 +381,8 @@ void Relay::replied(Channel channel, std::string_view reply) {
 }
 
 void Relay::replied_alone(Channel channel, std::string_view reply) {
-  if (long_way_.is_running() && long_way_.channel() == channel) {
-    if (long_way_.replied(reply)) end_long_way();
+  if (transaction_.is_running() && transaction_.channel() == channel) {
+    if (transaction_.replied(reply)) end_transaction();
     return;
   }
   if (channel != Channel::own) return;
@@ -423,7 +424,7 @@ void Relay::lost(Channel channel, bool was_sent, std::string_view why) {
 void Relay::lost_alone(Channel channel, bool was_sent, std::string_view why) {
   if (channel == Channel::own) {
     // An EXEC that is under way says so itself.
-    const bool is_told = long_way_.is_running() && long_way_.channel() == channel;
+    const bool is_told = transaction_.is_running() && transaction_.channel() == channel;
     if (is_watching_ && !is_told) has_lost_watch_ = true;
     is_watching_ = false;
     // The client must subscribe again, and this is how it hears of it.
@@ -432,9 +433,9 @@ void Relay::lost_alone(Channel channel, bool was_sent, std::string_view why) {
       return port_.end();
     }
   }
-  if (long_way_.is_running() && long_way_.channel() == channel) {
-    long_way_.lost(was_sent, why);
-    return end_long_way();
+  if (transaction_.is_running() && transaction_.channel() == channel) {
+    transaction_.lost(was_sent, why);
+    return end_transaction();
   }
   if (channel != Channel::own || alone_ == Alone::nothing) return;
   const auto alone = std::exchange(alone_, Alone::nothing);
@@ -480,9 +481,9 @@ void Relay::learned() {
 void Relay::woken() {
   owed_.woken();
   if (std::exchange(is_settling_, false)) is_waiting_ = false;
-  if (std::exchange(is_long_way_moved_, false)) {
-    auto work = long_way_.work();
-    (void)begin_long_way(std::move(work), long_way_.channel());
+  if (std::exchange(is_transaction_moved_, false)) {
+    auto work = transaction_.work();
+    (void)begin_transaction(std::move(work), transaction_.channel());
   }
   end_broken_off();
 }

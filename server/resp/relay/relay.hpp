@@ -2,8 +2,8 @@
 
 // Relay: what one client's connection claims, has selected, queued and awaits, and so what becomes of each of
 // its requests. Writes that follow each other under one claim are one run of the guard's script; what a
-// script cannot do unchanged goes the long way; what only reads passes. Replies leave in the order of the
-// requests.
+// script cannot do unchanged is a watched transaction; what only reads passes. Replies leave in the order of
+// the requests.
 //
 // A pure state machine: requests and replies in, calls of its port out. Not thread-safe.
 
@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "server/resp/relay/claims.hpp"
+#include "server/resp/relay/command_batch.hpp"
 #include "server/resp/relay/command_rules.hpp"
-#include "server/resp/relay/guarded_run.hpp"
 #include "server/resp/relay/login.hpp"
-#include "server/resp/relay/long_way.hpp"
-#include "server/resp/relay/owed_replies.hpp"
 #include "server/resp/relay/port.hpp"
 #include "server/resp/relay/relay_options.hpp"
+#include "server/resp/relay/reply_queue.hpp"
 #include "server/resp/relay/subscriptions.hpp"
+#include "server/resp/relay/watched_transaction.hpp"
 
 namespace fenceguard::resp {
 
@@ -86,7 +86,7 @@ class Relay {
   };
   // Between MULTI and EXEC.
   struct Queue {
-    LongWay::Work work{};
+    WatchedTransaction::Work work{};
     std::uint64_t number = 0;  // of this connection's
     bool is_dirty = false;     // a command was refused: EXEC fails
   };
@@ -110,8 +110,8 @@ class Relay {
   [[nodiscard]] bool pass_alone(const Request& request, Alone alone);
   [[nodiscard]] bool queue_command(const Rule& rule, const Request& request);
   [[nodiscard]] bool queue_bytes(std::string_view bytes);
-  [[nodiscard]] bool begin_long_way(LongWay::Work work, Channel channel);
-  void end_long_way();
+  [[nodiscard]] bool begin_transaction(WatchedTransaction::Work work, Channel channel);
+  void end_transaction();
   void send_run();
   void end_broken_off();
   [[nodiscard]] bool take_binding(std::string_view error, bool needs_password);
@@ -127,8 +127,8 @@ class Relay {
   // False: not yet, because an earlier write under one of them is still under way.
   [[nodiscard]] bool are_settled(const std::vector<HeldClaimPtr>& claims);
 
-  // relay_checks.cpp: why a command may not be relayed, as the error; empty: it may. Its keys are in keys_
-  // then, and its slot in slot_.
+  // command_validation.cpp: why a command may not be relayed, as the error; empty: it may. Its keys are in
+  // keys_ then, and its slot in slot_.
   [[nodiscard]] std::string objection_to(const Facts& facts, redis::Arguments words, const Rule& rule);
   // Of a command under FENCED.
   [[nodiscard]] std::string objection_under(const Facts& facts, redis::Arguments words, const Rule& rule,
@@ -145,11 +145,11 @@ class Relay {
   [[nodiscard]] bool take_unknown(const Request& request);
   [[nodiscard]] std::string objection_to_signature(const char* operation, const SpokenClaim& spoken);
 
-  // relay_words.cpp: what is the connection's own.
+  // connection_commands.cpp: what is the connection's own.
   [[nodiscard]] static std::optional<Word> word_of(redis::Arguments words) noexcept;
   [[nodiscard]] bool take_word(Word word, const Request& request);
   [[nodiscard]] bool take_fence(redis::Arguments words);
-  void end_fence(const HeldClaimPtr& claim, const RunEnding& ending);
+  void end_fence(const HeldClaimPtr& claim, const BatchResult& result);
   [[nodiscard]] bool take_fenced(const Request& request);
   [[nodiscard]] bool take_under(const Facts& facts, const Request& request, HeldClaimPtr claim);
   [[nodiscard]] bool take_unfence(redis::Arguments words);
@@ -176,11 +176,11 @@ class Relay {
   std::string lost_;             // the error that it gets until then
   Claims claims_;
   Login login_;
-  OwedReplies owed_;
-  LongWay long_way_;
+  ReplyQueue owed_;
+  WatchedTransaction transaction_;
   Subscriptions subscriptions_;
   std::unique_ptr<Queue> queue_;
-  GuardedRun run_;  // gathered, and not sent yet
+  CommandBatch run_;  // gathered, and not sent yet
   int run_slot_ = -1;
   std::uint64_t commands_seen_ = 0, queues_seen_ = 0;
   std::vector<std::string_view> keys_;  // of the command that is looked at
@@ -190,12 +190,12 @@ class Relay {
   Alone alone_ = Alone::nothing;  // what was sent alone on the client's own connection
   std::string alone_next_;
   int watched_slot_ = -1;
-  int moves_ = 0;                   // how often its slot was elsewhere than the long way went
-  bool is_long_way_moved_ = false;  // it goes on when it is woken
-  bool skips_reply_ = false;        // that of what was sent ahead of it
-  bool is_waiting_ = false;         // nothing is taken before the next event
-  bool wants_quiet_ = false;        // likewise, before all that is owed was answered
-  bool is_settling_ = false;        // likewise, before it is woken
+  int moves_ = 0;                      // how often the slot of a transaction was at another server
+  bool is_transaction_moved_ = false;  // it goes on when it is woken
+  bool skips_reply_ = false;           // that of what was sent ahead of it
+  bool is_waiting_ = false;            // nothing is taken before the next event
+  bool wants_quiet_ = false;           // likewise, before all that is owed was answered
+  bool is_settling_ = false;           // likewise, before it is woken
   bool is_ending_ = false;
   bool is_broken_off_ = false;  // it ends when nothing is owed any more
   bool has_fenced_ = false;     // a claim was said by FENCE, and held

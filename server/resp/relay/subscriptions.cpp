@@ -2,28 +2,28 @@
 
 #include <algorithm>
 
-#include "server/resp/relay/claims.hpp"
+#include "guard/support/text.hpp"
 #include "server/resp/wire/reply.hpp"
 
 namespace fenceguard::resp {
 
 bool Subscriptions::is_word(std::string_view name) noexcept {
-  const bool is_kin = is_same_word(name, "SUBSCRIBE") || is_same_word(name, "PSUBSCRIBE");
+  const bool is_kin = equals_ignoring_case(name, "SUBSCRIBE") || equals_ignoring_case(name, "PSUBSCRIBE");
   return is_kin || is_end(name) || is_of_shards(name);
 }
 
 bool Subscriptions::is_end(std::string_view name) noexcept {
-  return is_same_word(name, "UNSUBSCRIBE") || is_same_word(name, "PUNSUBSCRIBE") ||
-         is_same_word(name, "SUNSUBSCRIBE");
+  return equals_ignoring_case(name, "UNSUBSCRIBE") || equals_ignoring_case(name, "PUNSUBSCRIBE") ||
+         equals_ignoring_case(name, "SUNSUBSCRIBE");
 }
 
 bool Subscriptions::is_of_shards(std::string_view name) noexcept {
-  return is_same_word(name, "SSUBSCRIBE") || is_same_word(name, "SUNSUBSCRIBE");
+  return equals_ignoring_case(name, "SSUBSCRIBE") || equals_ignoring_case(name, "SUNSUBSCRIBE");
 }
 
 std::set<std::string, std::less<>>& Subscriptions::set_of(std::string_view name) noexcept {
   if (is_of_shards(name)) return shard_channels_;
-  return is_same_word(name.substr(0, 1), "P") ? patterns_ : channels_;
+  return equals_ignoring_case(name.substr(0, 1), "P") ? patterns_ : channels_;
 }
 
 Subscriptions::Size Subscriptions::size_of(redis::Arguments words) noexcept {

@@ -84,7 +84,7 @@ class LeaderTest(HoldCase):
         self.assertFailure(client.call("APPEND", KEY, "x"), "NOFENCE")
         self.assertLess(self.token(), 2**62)
 
-    def test_transactions_and_long_ways_are_made_under_the_held_claim(self):
+    def test_transactions_run_under_the_held_claim(self):
         sidecar = self.hold(*LATE)
         self.await_held(sidecar)
         client = self.client(sidecar)

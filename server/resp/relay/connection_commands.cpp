@@ -7,6 +7,7 @@
 #include "adapters/redis/wire/cluster.hpp"
 #include "adapters/redis/wire/scripts.hpp"
 #include "guard/error.hpp"
+#include "guard/support/text.hpp"
 #include "server/resp/relay/relay.hpp"
 #include "server/resp/wire/reply.hpp"
 
@@ -37,7 +38,7 @@ namespace {
 
 bool is_local_client_word(std::string_view word) {
   constexpr std::array words{"SETNAME", "GETNAME", "SETINFO", "ID"};
-  return std::ranges::any_of(words, [&](const char* one) { return is_same_word(word, one); });
+  return std::ranges::any_of(words, [&](const char* one) { return equals_ignoring_case(word, one); });
 }
 
 }  // namespace
@@ -71,9 +72,10 @@ std::optional<Relay::Word> Relay::word_of(redis::Arguments words) noexcept {
                            {"SUNSUBSCRIBE", subscribe},
                            {"PUNSUBSCRIBE", subscribe}};
   const auto found =
-      std::ranges::find_if(table, [&](const Row& row) { return is_same_word(row.name, words[0]); });
+      std::ranges::find_if(table, [&](const Row& row) { return equals_ignoring_case(row.name, words[0]); });
   if (found != std::end(table)) return found->word;
-  if (is_same_word(words[0], "CLIENT") && words.size() > 1 && is_local_client_word(words[1])) return client;
+  if (equals_ignoring_case(words[0], "CLIENT") && words.size() > 1 && is_local_client_word(words[1]))
+    return client;
   return std::nullopt;
 }
 
@@ -131,8 +133,8 @@ bool Relay::take_fence(redis::Arguments words) {
     const bool is_renewed = claims_.find(login_.database(), spoken.claim.resource.name()) != nullptr;
     if (claims_.size() >= Claims::most && !is_renewed)
       return answer_error(fmt::format("ERR fenceguard: a connection holds up to {} claims", Claims::most));
-    OwedReply reply;
-    reply.kind = OwedReply::Kind::advance;
+    PendingReply reply;
+    reply.kind = PendingReply::Kind::advance;
     if (port_.is_cluster())
       reply.slot = static_cast<int>(redis::slot_of(options_.keys.fence(spoken.claim.resource)));
     if (!may_send(reply.slot)) return false;
@@ -152,12 +154,12 @@ bool Relay::take_fence(redis::Arguments words) {
 }
 
 // A claim that was refused is held, so that its writes are told why.
-void Relay::end_fence(const HeldClaimPtr& claim, const RunEnding& ending) {
+void Relay::end_fence(const HeldClaimPtr& claim, const BatchResult& result) {
   is_waiting_ = false;
-  if (ending.kind != RunEnding::Kind::ruled) return;
-  if (ending.verdict != Verdict::admitted) {
-    claim->refusal = ending.verdict;
-    claim->highest = ending.highest;
+  if (result.kind != BatchResult::Kind::ruled) return;
+  if (result.verdict != Verdict::admitted) {
+    claim->refusal = result.verdict;
+    claim->highest = result.highest;
   }
   claims_.hold(login_.database(), claim);
   has_fenced_ = true;
@@ -219,8 +221,8 @@ bool Relay::take_show(redis::Arguments words) {
     return answer_error(fmt::format("ERR fenceguard: {}", objection));
   if (const auto text = redis::objection_to_resource(words[1]); !text.empty())
     return answer_error(fmt::format("ERR fenceguard: {}", text));
-  OwedReply reply;
-  reply.kind = OwedReply::Kind::show;
+  PendingReply reply;
+  reply.kind = PendingReply::Kind::show;
   reply.claim = std::make_shared<HeldClaim>(Claim{Resource{std::string{words[1]}}, Token{1}, Holder{}, {}});
   const auto fence_key = options_.keys.fence(reply.claim->claim.resource);
   const bool is_cluster = port_.is_cluster();
@@ -301,7 +303,7 @@ bool Relay::take_exec(redis::Arguments words) {
       drop_watch();
       return answer_error("CROSSSLOT keys of another slot are watched");
     }
-    return begin_long_way(std::move(queue->work), Channel::own);
+    return begin_transaction(std::move(queue->work), Channel::own);
   }
   drop_watch();
   if (!refusal.empty()) return answer_error(refusal);
@@ -366,15 +368,15 @@ bool Relay::take_login(Word word, redis::Arguments words) {
 
 bool Relay::take_client(redis::Arguments words) {
   std::string text{ok_reply};
-  if (is_same_word(words[1], "SETNAME")) {
+  if (equals_ignoring_case(words[1], "SETNAME")) {
     if (words.size() != 3) return answer_error("ERR wrong number of arguments for 'client|setname' command");
     if (!std::ranges::all_of(words[2], [](char c) { return c >= '!' && c <= '~'; }))
       return answer_error("ERR Client names cannot contain spaces, newlines or special characters.");
     client_name_ = words[2];
-  } else if (is_same_word(words[1], "GETNAME")) {
+  } else if (equals_ignoring_case(words[1], "GETNAME")) {
     text.clear();
     client_name_.empty() ? void(text = nil_bulk) : add_bulk(text, client_name_);
-  } else if (is_same_word(words[1], "ID")) {
+  } else if (equals_ignoring_case(words[1], "ID")) {
     text.clear();
     add_integer(text, std::to_string(port_.connection_number()));
   }
@@ -398,12 +400,12 @@ bool Relay::take_subscribed(const Request& request) {
     if (!refusal.empty()) return !subscriptions_.is_awaiting() && answer_error(refusal);
     if (!subscriptions_.can_send(words)) return false;
     subscriptions_.sent(words);
-  } else if (is_same_word(words[0], "PING") && words.size() <= 2) {
+  } else if (equals_ignoring_case(words[0], "PING") && words.size() <= 2) {
     subscriptions_.sent_other();
   } else {
     if (subscriptions_.is_awaiting()) return false;
-    if (is_same_word(words[0], "QUIT")) return take_word(Word::quit, request);
-    if (is_same_word(words[0], "RESET")) return take_reset();
+    if (equals_ignoring_case(words[0], "QUIT")) return take_word(Word::quit, request);
+    if (equals_ignoring_case(words[0], "RESET")) return take_reset();
     return answer_error(fmt::format(
         "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
         "allowed in this context",

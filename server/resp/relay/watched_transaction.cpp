@@ -1,4 +1,4 @@
-#include "server/resp/relay/long_way.hpp"
+#include "server/resp/relay/watched_transaction.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ bool is_redirection(std::string_view error) {
 
 }  // namespace
 
-void LongWay::begin(Work work, Channel channel, std::function<void(const Claim&)> raised) {
+void WatchedTransaction::begin(Work work, Channel channel, std::function<void(const Claim&)> raised) {
   work_ = std::move(work);
   channel_ = channel;
   raised_ = std::move(raised);
@@ -26,7 +26,7 @@ void LongWay::begin(Work work, Channel channel, std::function<void(const Claim&)
   judge();
 }
 
-void LongWay::judge() {
+void WatchedTransaction::judge() {
   ++attempt_;
   stage_ = Stage::judging;
   seen_ = 0;
@@ -54,7 +54,7 @@ void LongWay::judge() {
   port_.send(channel_, work_.slot, multi, 1, false);
 }
 
-void LongWay::fail(Fault fault) {
+void WatchedTransaction::fail(Fault fault) {
   if (std::exchange(is_refused_, true)) return;
   result_.kind = Result::Kind::fault;
   result_.text.clear();
@@ -63,7 +63,7 @@ void LongWay::fail(Fault fault) {
 }
 
 // Redis's own words, by which it did nothing.
-void LongWay::fail_with_reply(std::string_view error) {
+void WatchedTransaction::fail_with_reply(std::string_view error) {
   if (std::exchange(is_refused_, true)) return;
   result_.kind = Result::Kind::fault;
   result_.text.clear();
@@ -72,29 +72,29 @@ void LongWay::fail_with_reply(std::string_view error) {
   result_.fault = {FaultKind::unavailable, std::string{error}};
 }
 
-void LongWay::take_judgement(std::size_t at, std::string_view reply) {
+void WatchedTransaction::take_judgement(std::size_t at, std::string_view reply) {
   const auto& claim = work_.claims[at];
-  const auto ending = advance_ending(claim->claim, reply);
-  switch (ending.kind) {
-    case RunEnding::Kind::ruled:
-      if (ending.has_raised) raised_(claim->claim);
-      if (ending.verdict == Verdict::admitted || is_refused_) return;
+  const auto result = advance_result(claim->claim, reply);
+  switch (result.kind) {
+    case BatchResult::Kind::ruled:
+      if (result.has_raised) raised_(claim->claim);
+      if (result.verdict == Verdict::admitted || is_refused_) return;
       is_refused_ = true;
-      claim->refusal = ending.verdict;
-      claim->highest = ending.highest;
+      claim->refusal = result.verdict;
+      claim->highest = result.highest;
       result_.kind = Result::Kind::refused;
       result_.refusal = claim;
-      add_error(result_.text, refusal_text(claim->claim, ending.verdict, ending.highest));
+      add_error(result_.text, refusal_text(claim->claim, result.verdict, result.highest));
       return;
-    case RunEnding::Kind::fault:
-      return fail(ending.fault);
-    case RunEnding::Kind::error:
-    case RunEnding::Kind::not_run:
+    case BatchResult::Kind::fault:
+      return fail(result.fault);
+    case BatchResult::Kind::error:
+    case BatchResult::Kind::not_run:
       return take_error(reply);
   }
 }
 
-void LongWay::take_error(std::string_view reply) {
+void WatchedTransaction::take_error(std::string_view reply) {
   if (reply.starts_with("-NOSCRIPT") && !has_forgotten_) {
     has_forgotten_ = true;
     // Once more, with the text; for a client that watches, whose watch ends with this, it is no answer.
@@ -103,7 +103,7 @@ void LongWay::take_error(std::string_view reply) {
   fail_with_reply(reply.substr(1, reply.size() - 3));
 }
 
-void LongWay::take_absence(std::string_view reply) {
+void WatchedTransaction::take_absence(std::string_view reply) {
   if (reply == ok_reply) return;
   if (!reply.starts_with('-')) return fail({FaultKind::unavailable, "Redis answered with what is no ruling"});
   const auto resource = unfenced_refusal(reply.substr(1, reply.size() - 3));
@@ -114,7 +114,7 @@ void LongWay::take_absence(std::string_view reply) {
   add_error(result_.text, unclaimed_text(*resource));
 }
 
-bool LongWay::replied(std::string_view reply) {
+bool WatchedTransaction::replied(std::string_view reply) {
   if (stage_ == Stage::idle) return false;
   if (stage_ == Stage::applying) return applied(reply);
   if (stage_ == Stage::undoing) return finish();
@@ -137,7 +137,7 @@ bool LongWay::replied(std::string_view reply) {
   return false;
 }
 
-bool LongWay::end_judging() {
+bool WatchedTransaction::end_judging() {
   if (is_refused_) return undo();
   stage_ = Stage::applying;
   seen_ = 0;
@@ -148,7 +148,7 @@ bool LongWay::end_judging() {
 }
 
 // Nothing was queued; what was watched is let go, the client's own watches with it, as EXEC does.
-bool LongWay::undo() {
+bool WatchedTransaction::undo() {
   stage_ = Stage::undoing;
   std::string end;
   add_command(end, {is_queueing_ ? "DISCARD" : "UNWATCH"});
@@ -156,7 +156,7 @@ bool LongWay::undo() {
   return false;
 }
 
-bool LongWay::finish() {
+bool WatchedTransaction::finish() {
   const bool may_repeat = has_forgotten_ && attempt_ == 1 && !work_.is_watching;
   if (may_repeat && result_.kind == Result::Kind::fault && !result_.is_moved) {
     judge();
@@ -166,7 +166,7 @@ bool LongWay::finish() {
   return true;
 }
 
-bool LongWay::applied(std::string_view reply) {
+bool WatchedTransaction::applied(std::string_view reply) {
   if (seen_++ < work_.count) {
     // What Redis does not queue makes EXEC fail.
     if (reply.starts_with('-')) fail_with_reply(reply.substr(1, reply.size() - 3));
@@ -203,7 +203,7 @@ bool LongWay::applied(std::string_view reply) {
   return true;
 }
 
-void LongWay::lost(bool was_sent, std::string_view why) {
+void WatchedTransaction::lost(bool was_sent, std::string_view why) {
   const bool is_unknown = stage_ == Stage::applying && was_sent && work_.writes;
   stage_ = Stage::idle;
   is_refused_ = false;

@@ -1,9 +1,10 @@
 #pragma once
 
-// LongWay: commands under claims where one script cannot do them unchanged: several claimed resources, MULTI,
-// a client's script, more words than Lua takes. On a connection of the client's own: the fences and the
-// floor's mark are watched, each claim is judged, MULTI; all these answers are awaited; then the commands and
-// EXEC. All of it is applied or nothing: a fence that changed in between makes EXEC answer nil.
+// WatchedTransaction: commands under claims where one script cannot do them unchanged: several claimed
+// resources, MULTI, a client's script, more words than Lua takes. On a connection of the client's own: the
+// fences and the floor's mark are watched, each claim is judged, MULTI; all these answers are awaited; then
+// the commands and EXEC. All of it is applied or nothing: a fence that changed in between makes EXEC answer
+// nil.
 //
 // Two things must not be: EXEC in the flight of the judgement, which would run unjudged where the judgement
 // fails, and commands in the flight of MULTI, which would run on their own where MULTI is refused.
@@ -20,7 +21,7 @@
 
 namespace fenceguard::resp {
 
-class LongWay {
+class WatchedTransaction {
  public:
   struct Work {
     std::vector<HeldClaimPtr> claims{};  // each resource once
@@ -47,7 +48,7 @@ class LongWay {
     bool is_moved = false;  // nothing was applied; the slot is elsewhere: text has the redirection
   };
 
-  LongWay(RelayPort& port, const redis::Keys& keys, std::int64_t jump_max)
+  WatchedTransaction(RelayPort& port, const redis::Keys& keys, std::int64_t jump_max)
       : port_{port}, keys_{keys}, jump_max_{jump_max} {}
 
   [[nodiscard]] bool is_running() const noexcept { return stage_ != Stage::idle; }

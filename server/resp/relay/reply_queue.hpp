@@ -1,6 +1,6 @@
 #pragma once
 
-// OwedReplies: what a client was not answered yet, in the order of its requests: what was sent on the shared
+// ReplyQueue: what a client was not answered yet, in the order of its requests: what was sent on the shared
 // connections, and what is known already but stands behind it. What Redis says that it did not do is sent
 // again, as long as nothing that came after it has been done.
 //
@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "server/resp/relay/guarded_run.hpp"
+#include "server/resp/relay/command_batch.hpp"
 #include "server/resp/relay/port.hpp"
 
 namespace fenceguard::resp {
 
 // One request, or the commands of one run.
-struct OwedReply {
+struct PendingReply {
   enum class Kind : std::uint8_t { local, passed, run, advance, show };
   enum class State : std::uint8_t { awaited, known, not_run };
 
@@ -31,7 +31,7 @@ struct OwedReply {
   std::uint8_t attempts = 0;
   int slot = -1;
   HeldClaimPtr claim{};  // of an advance; of a run it is with the run
-  GuardedRun run{};
+  CommandBatch run{};
   ScriptCall call{};  // of all but local and passed
   std::string
       text{};  // the answer, once known; of what passed, the request, where it may have to be repeated
@@ -42,17 +42,17 @@ struct OwedReply {
   }
 };
 
-class OwedReplies {
+class ReplyQueue {
  public:
   // advanced: what became of an advance, before its client is answered.
-  using Advanced = std::function<void(const HeldClaimPtr& claim, const RunEnding& ending)>;
-  OwedReplies(RelayPort& port, RelayObserver& observer, Advanced advanced)
+  using Advanced = std::function<void(const HeldClaimPtr& claim, const BatchResult& result)>;
+  ReplyQueue(RelayPort& port, RelayObserver& observer, Advanced advanced)
       : port_{port}, observer_{observer}, advanced_{std::move(advanced)} {}
 
   // An answer that is known.
   void answer(std::string_view bytes);
   // What is to be sent on the shared connections. request: of what passes.
-  void send(OwedReply reply, std::string_view request = {});
+  void send(PendingReply reply, std::string_view request = {});
 
   void replied(std::string_view reply);
   void lost(bool was_sent, std::string_view why);
@@ -70,22 +70,22 @@ class OwedReplies {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_ + owed_.size() * reply_bytes_; }
 
  private:
-  [[nodiscard]] OwedReply* awaited() noexcept;
-  void settle(OwedReply& reply, std::string_view bytes);
+  [[nodiscard]] PendingReply* awaited() noexcept;
+  void settle(PendingReply& reply, std::string_view bytes);
   void release_known();
-  void end_run(OwedReply& reply, std::string_view bytes);
-  void end_advance(OwedReply& reply, std::string_view bytes);
-  void end_show(OwedReply& reply, std::string_view bytes);
-  void end_not_run(OwedReply& reply, std::string_view bytes);
-  void end_fault(OwedReply& reply, const Fault& fault);
-  void tell(const char* operation, const Claim& claim, const RunEnding& ending, std::size_t count);
+  void end_run(PendingReply& reply, std::string_view bytes);
+  void end_advance(PendingReply& reply, std::string_view bytes);
+  void end_show(PendingReply& reply, std::string_view bytes);
+  void end_not_run(PendingReply& reply, std::string_view bytes);
+  void end_fault(PendingReply& reply, const Fault& fault);
+  void tell(const char* operation, const Claim& claim, const BatchResult& result, std::size_t count);
   void repeat();
-  void send_again(OwedReply& reply);
+  void send_again(PendingReply& reply);
 
   RelayPort& port_;
   RelayObserver& observer_;
   const Advanced advanced_;
-  std::deque<OwedReply> owed_;
+  std::deque<PendingReply> owed_;
   std::size_t not_run_ = 0;
   std::size_t bytes_ = 0;
   std::size_t reply_bytes_ = 64 * 1024;  // before the first is seen, most are smaller

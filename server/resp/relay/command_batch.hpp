@@ -1,6 +1,6 @@
 #pragma once
 
-// GuardedRun: commands of one connection that follow each other under one claim, as one run of the guard's
+// CommandBatch: commands of one connection that follow each other under one claim, as one run of the guard's
 // script (adapters/redis/lua/fences/guarded.lua): judged once, applied in one step, each standing for itself.
 // How it is put, and what its answer means to the client. As redis::GuardedCall, but of bytes. Where clients
 // may write without a claim, such commands are a run as well: of resources that have no fence.
@@ -32,7 +32,7 @@ struct ScriptCall {
 };
 
 // What came of a run.
-struct RunEnding {
+struct BatchResult {
   enum class Kind {
     ruled,    // by the fence: verdict and highest
     fault,    // nothing was applied, or it is not known
@@ -47,12 +47,12 @@ struct RunEnding {
 };
 
 // What the error means with which a script ended, and 'not_run' for one by which Redis says so.
-[[nodiscard]] RunEnding ending_of_error(std::string_view resource, std::string_view text);
+[[nodiscard]] BatchResult result_of_error(std::string_view resource, std::string_view text);
 
 // The claim's advance, as FENCE does it, and its answer.
 [[nodiscard]] ScriptCall advance_call(const Claim& claim, const redis::Keys& keys, bool is_cluster,
                                       std::int64_t jump_max);
-[[nodiscard]] RunEnding advance_ending(const Claim& claim, std::string_view reply);
+[[nodiscard]] BatchResult advance_result(const Claim& claim, std::string_view reply);
 
 // Resources to which a client holds no claim, of commands that it may say as long as they have no fence.
 using Unclaimed = std::set<std::string, std::less<>>;
@@ -62,12 +62,12 @@ using Unclaimed = std::set<std::string, std::less<>>;
 // The resource that has one; nothing where the error says something else.
 [[nodiscard]] std::optional<std::string_view> unfenced_refusal(std::string_view error);
 
-class GuardedRun {
+class CommandBatch {
  public:
-  GuardedRun() = default;
+  CommandBatch() = default;
   // The claim's own sequence counts.
-  explicit GuardedRun(HeldClaimPtr claim) : claim_{std::move(claim)} {}
-  explicit GuardedRun(Unclaimed resources) : unclaimed_{std::move(resources)} {}
+  explicit CommandBatch(HeldClaimPtr claim) : claim_{std::move(claim)} {}
+  explicit CommandBatch(Unclaimed resources) : unclaimed_{std::move(resources)} {}
 
   // Whether a script can do the command and give its reply unchanged, but for what is put right here.
   [[nodiscard]] static bool can_take(const redis::CommandTable::Facts& facts, redis::Arguments words);
@@ -88,13 +88,13 @@ class GuardedRun {
 
   // Appends what the client gets, one reply for each command, if they were run, or one error for each
   // otherwise; for 'not_run' and 'fault' nothing.
-  [[nodiscard]] RunEnding end(std::string_view reply, std::string& out) const;
+  [[nodiscard]] BatchResult end(std::string_view reply, std::string& out) const;
 
  private:
   [[nodiscard]] bool is_one() const noexcept;
   [[nodiscard]] bool add_replies(std::string_view exact, std::string_view replies, std::string& out) const;
   void add_reply(std::size_t place, std::string_view reply, std::string& out) const;
-  [[nodiscard]] RunEnding end_error(std::string_view text, std::string& out) const;
+  [[nodiscard]] BatchResult end_error(std::string_view text, std::string& out) const;
   [[nodiscard]] ScriptCall unclaimed_call(const redis::Keys& keys, bool is_cluster);
 
   HeldClaimPtr claim_;

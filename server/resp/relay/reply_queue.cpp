@@ -1,4 +1,4 @@
-#include "server/resp/relay/owed_replies.hpp"
+#include "server/resp/relay/reply_queue.hpp"
 
 #include <fmt/format.h>
 
@@ -24,20 +24,20 @@ std::string_view error_of(std::string_view reply) {
 
 }  // namespace
 
-void OwedReplies::answer(std::string_view bytes) {
+void ReplyQueue::answer(std::string_view bytes) {
   if (owed_.empty()) return port_.answer(bytes);
-  if (owed_.back().kind != OwedReply::Kind::local) owed_.emplace_back().state = OwedReply::State::known;
+  if (owed_.back().kind != PendingReply::Kind::local) owed_.emplace_back().state = PendingReply::State::known;
   auto& last = owed_.back();
   last.text.append(bytes);
   last.bytes += bytes.size();
   bytes_ += bytes.size();
 }
 
-void OwedReplies::send(OwedReply reply, std::string_view request) {
+void ReplyQueue::send(PendingReply reply, std::string_view request) {
   auto& owed = owed_.emplace_back(std::move(reply));
   owed.bytes = request.size() + owed.call.rest.size();
   bytes_ += owed.bytes;
-  if (owed.kind == OwedReply::Kind::passed) {
+  if (owed.kind == PendingReply::Kind::passed) {
     if (port_.is_cluster()) owed.text = request;
     owed.is_plain_read ? port_.send_read(owed.slot, request)
                        : port_.send(Channel::shared, owed.slot, request, 1, false);
@@ -46,17 +46,17 @@ void OwedReplies::send(OwedReply reply, std::string_view request) {
   }
 }
 
-OwedReply* OwedReplies::awaited() noexcept {
-  const auto found =
-      std::ranges::find(owed_, OwedReply::State::awaited, [](const OwedReply& reply) { return reply.state; });
+PendingReply* ReplyQueue::awaited() noexcept {
+  const auto found = std::ranges::find(owed_, PendingReply::State::awaited,
+                                       [](const PendingReply& reply) { return reply.state; });
   return found == owed_.end() ? nullptr : &*found;
 }
 
-bool OwedReplies::awaits_judged_write() const noexcept {
-  return std::ranges::any_of(owed_, &OwedReply::is_awaited_write);
+bool ReplyQueue::awaits_judged_write() const noexcept {
+  return std::ranges::any_of(owed_, &PendingReply::is_awaited_write);
 }
 
-std::vector<HeldClaimPtr> OwedReplies::awaited_claims() const {
+std::vector<HeldClaimPtr> ReplyQueue::awaited_claims() const {
   std::vector<HeldClaimPtr> claims;
   for (const auto& reply : owed_) {
     if (reply.is_awaited_write()) claims.push_back(reply.run.claim());
@@ -65,7 +65,7 @@ std::vector<HeldClaimPtr> OwedReplies::awaited_claims() const {
   return claims;
 }
 
-void OwedReplies::settle(OwedReply& reply, std::string_view bytes) {
+void ReplyQueue::settle(PendingReply& reply, std::string_view bytes) {
   bytes_ -= reply.bytes;
   if (&reply == &owed_.front()) {
     port_.answer(bytes);
@@ -75,37 +75,37 @@ void OwedReplies::settle(OwedReply& reply, std::string_view bytes) {
     reply.text = bytes;
     reply.bytes = bytes.size();
     bytes_ += reply.bytes;
-    reply.state = OwedReply::State::known;
+    reply.state = PendingReply::State::known;
     free_memory(reply.call.rest);
   }
 }
 
-void OwedReplies::release_known() {
-  while (!owed_.empty() && owed_.front().state == OwedReply::State::known) {
+void ReplyQueue::release_known() {
+  while (!owed_.empty() && owed_.front().state == PendingReply::State::known) {
     port_.answer(owed_.front().text);
     bytes_ -= owed_.front().bytes;
     owed_.pop_front();
   }
 }
 
-void OwedReplies::replied(std::string_view bytes) {
+void ReplyQueue::replied(std::string_view bytes) {
   auto* reply = awaited();
   if (reply == nullptr) return;
   is_repeat_awaited_ = false;
   reply_bytes_ = std::max(bytes.size(), reply_bytes_ - reply_bytes_ / 16);
-  const bool may_repeat = reply->kind != OwedReply::Kind::passed || !reply->text.empty();
+  const bool may_repeat = reply->kind != PendingReply::Kind::passed || !reply->text.empty();
   if (may_repeat && is_not_run(bytes)) {
     end_not_run(*reply, bytes);
   } else {
     reply->has_run = true;
     switch (reply->kind) {
-      case OwedReply::Kind::run:
+      case PendingReply::Kind::run:
         end_run(*reply, bytes);
         break;
-      case OwedReply::Kind::advance:
+      case PendingReply::Kind::advance:
         end_advance(*reply, bytes);
         break;
-      case OwedReply::Kind::show:
+      case PendingReply::Kind::show:
         end_show(*reply, bytes);
         break;
       default:
@@ -115,7 +115,7 @@ void OwedReplies::replied(std::string_view bytes) {
   if (not_run_ > 0) repeat();
 }
 
-void OwedReplies::lost(bool was_sent, std::string_view why) {
+void ReplyQueue::lost(bool was_sent, std::string_view why) {
   auto* reply = awaited();
   if (reply == nullptr) return;
   is_repeat_awaited_ = false;
@@ -126,71 +126,71 @@ void OwedReplies::lost(bool was_sent, std::string_view why) {
   if (not_run_ > 0) repeat();
 }
 
-void OwedReplies::end_fault(OwedReply& reply, const Fault& fault) {
+void ReplyQueue::end_fault(PendingReply& reply, const Fault& fault) {
   std::string text;
   std::size_t count = 1;
-  RunEnding ending;
-  ending.fault = fault;
-  if (reply.kind == OwedReply::Kind::run) {
+  BatchResult result;
+  result.fault = fault;
+  if (reply.kind == PendingReply::Kind::run) {
     count = reply.run.count();
-    if (reply.run.claim()) tell("write", reply.run.claim()->claim, ending, count);
-  } else if (reply.kind == OwedReply::Kind::advance) {
-    advanced_(reply.claim, ending);
-    tell("advance", reply.claim->claim, ending, 1);
+    if (reply.run.claim()) tell("write", reply.run.claim()->claim, result, count);
+  } else if (reply.kind == PendingReply::Kind::advance) {
+    advanced_(reply.claim, result);
+    tell("advance", reply.claim->claim, result, 1);
   }
   for (std::size_t i = 0; i < count; ++i) add_error(text, fault_text(fault));
   settle(reply, text);
 }
 
-void OwedReplies::tell(const char* operation, const Claim& claim, const RunEnding& ending,
-                       std::size_t count) {
-  if (ending.kind == RunEnding::Kind::ruled) {
-    observer_.ruled(operation, claim, ending.verdict, ending.highest, count);
-    if (ending.has_raised) observer_.raised(claim);
+void ReplyQueue::tell(const char* operation, const Claim& claim, const BatchResult& result,
+                      std::size_t count) {
+  if (result.kind == BatchResult::Kind::ruled) {
+    observer_.ruled(operation, claim, result.verdict, result.highest, count);
+    if (result.has_raised) observer_.raised(claim);
   } else {
-    observer_.failed(operation, claim, ending.fault, count);
+    observer_.failed(operation, claim, result.fault, count);
   }
 }
 
-void OwedReplies::end_run(OwedReply& reply, std::string_view bytes) {
+void ReplyQueue::end_run(PendingReply& reply, std::string_view bytes) {
   std::string text;
-  const auto ending = reply.run.end(bytes, text);
+  const auto result = reply.run.end(bytes, text);
   const auto& held = reply.run.claim();
-  if (ending.kind == RunEnding::Kind::fault) return end_fault(reply, ending.fault);
-  if (!held && ending.kind == RunEnding::Kind::error) {
+  if (result.kind == BatchResult::Kind::fault) return end_fault(reply, result.fault);
+  if (!held && result.kind == BatchResult::Kind::error) {
     if (const auto refused = unfenced_refusal(error_of(bytes))) observer_.missing(*refused);
   }
-  if (held && ending.kind == RunEnding::Kind::ruled) {
-    if (ending.verdict == Verdict::stale || ending.verdict == Verdict::conflict) {
-      held->refusal = ending.verdict;
-      held->highest = ending.highest;
+  if (held && result.kind == BatchResult::Kind::ruled) {
+    if (result.verdict == Verdict::stale || result.verdict == Verdict::conflict) {
+      held->refusal = result.verdict;
+      held->highest = result.highest;
     }
-    tell("write", held->claim, ending, reply.run.count());
+    tell("write", held->claim, result, reply.run.count());
   }
   settle(reply, text);
 }
 
-void OwedReplies::end_advance(OwedReply& reply, std::string_view bytes) {
-  const auto ending = advance_ending(reply.claim->claim, bytes);
-  if (ending.kind == RunEnding::Kind::fault) return end_fault(reply, ending.fault);
+void ReplyQueue::end_advance(PendingReply& reply, std::string_view bytes) {
+  const auto result = advance_result(reply.claim->claim, bytes);
+  if (result.kind == BatchResult::Kind::fault) return end_fault(reply, result.fault);
   const auto claim = reply.claim;
-  advanced_(claim, ending);
-  if (ending.kind != RunEnding::Kind::ruled) return settle(reply, bytes);
-  tell("advance", claim->claim, ending, 1);
-  if (ending.verdict == Verdict::admitted) return settle(reply, ok_reply);
+  advanced_(claim, result);
+  if (result.kind != BatchResult::Kind::ruled) return settle(reply, bytes);
+  tell("advance", claim->claim, result, 1);
+  if (result.verdict == Verdict::admitted) return settle(reply, ok_reply);
   std::string text;
-  add_error(text, refusal_text(claim->claim, ending.verdict, ending.highest));
+  add_error(text, refusal_text(claim->claim, result.verdict, result.highest));
   settle(reply, text);
 }
 
 // Of {floor, token, holder, sequence, closed}: token, sequence and closed. Of {floor} alone: there is none.
-void OwedReplies::end_show(OwedReply& reply, std::string_view bytes) {
+void ReplyQueue::end_show(PendingReply& reply, std::string_view bytes) {
   auto rest = bytes;
   const auto whole = take_value(rest);
   std::string text;
   if (!whole || whole->is_error()) {
-    const auto ending = ending_of_error(reply.claim->claim.resource.name(), whole ? whole->text : "");
-    return ending.kind == RunEnding::Kind::fault ? end_fault(reply, ending.fault) : settle(reply, bytes);
+    const auto result = result_of_error(reply.claim->claim.resource.name(), whole ? whole->text : "");
+    return result.kind == BatchResult::Kind::fault ? end_fault(reply, result.fault) : settle(reply, bytes);
   }
   if (whole->elements < 5) return settle(reply, nil_array);
   rest = whole->inside;
@@ -202,11 +202,11 @@ void OwedReplies::end_show(OwedReply& reply, std::string_view bytes) {
   settle(reply, text);
 }
 
-void OwedReplies::end_not_run(OwedReply& reply, std::string_view bytes) {
+void ReplyQueue::end_not_run(PendingReply& reply, std::string_view bytes) {
   if (++reply.attempts >= repeats_max)
     return end_fault(reply,
                      {FaultKind::unavailable, "Redis did not run it however often it was sent; try again"});
-  reply.state = OwedReply::State::not_run;
+  reply.state = PendingReply::State::not_run;
   ++not_run_;
   is_asleep_ = false;
   if (bytes.starts_with("-MOVED ") || bytes.starts_with("-ASK ")) port_.redirect(reply.slot, error_of(bytes));
@@ -216,21 +216,21 @@ void OwedReplies::end_not_run(OwedReply& reply, std::string_view bytes) {
   }
 }
 
-void OwedReplies::woken() {
+void ReplyQueue::woken() {
   is_asleep_ = false;
   if (not_run_ > 0) repeat();
 }
 
 // Once all that was sent is answered: the oldest alone, the others behind it. One that a later request has
 // overtaken would undo what that one did.
-void OwedReplies::repeat() {
+void ReplyQueue::repeat() {
   if (is_asleep_ || awaited() != nullptr) return;
   for (std::size_t i = 0; i < owed_.size(); ++i) {
-    if (owed_[i].state != OwedReply::State::not_run) continue;
+    if (owed_[i].state != PendingReply::State::not_run) continue;
     --not_run_;
-    owed_[i].state = OwedReply::State::awaited;
-    const bool is_overtaken =
-        std::any_of(owed_.begin() + static_cast<std::ptrdiff_t>(i), owed_.end(), [&](const OwedReply& later) {
+    owed_[i].state = PendingReply::State::awaited;
+    const bool is_overtaken = std::any_of(
+        owed_.begin() + static_cast<std::ptrdiff_t>(i), owed_.end(), [&](const PendingReply& later) {
           return later.has_run && (!port_.is_cluster() || later.slot == owed_[i].slot || later.slot < 0);
         });
     if (!is_overtaken) return send_again(owed_[i]);
@@ -239,9 +239,9 @@ void OwedReplies::repeat() {
   }
 }
 
-void OwedReplies::send_again(OwedReply& reply) {
+void ReplyQueue::send_again(PendingReply& reply) {
   is_repeat_awaited_ = true;
-  if (reply.kind == OwedReply::Kind::passed) {
+  if (reply.kind == PendingReply::Kind::passed) {
     port_.send(Channel::shared, reply.slot, reply.text, 1, false);
   } else {
     port_.send(Channel::shared, reply.slot, reply.call, true);

@@ -1,4 +1,4 @@
-#include "server/resp/relay/guarded_run.hpp"
+#include "server/resp/relay/command_batch.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace fenceguard::resp::test {
 namespace {
 
 using testing::ElementsAre;
-using Kind = RunEnding::Kind;
+using Kind = BatchResult::Kind;
 
 constexpr auto with_rule = [](const char* verdict, const char* highest, const char* exact,
                               const char* replies, int count) {
@@ -30,7 +30,7 @@ class Runs : public testing::Test {
     return std::make_shared<HeldClaim>(Claim{Resource{"a"}, Token{7}, Holder{"h"}, sequence});
   }
 
-  bool take(GuardedRun& run, const Words& words) {
+  bool take(CommandBatch& run, const Words& words) {
     const std::vector<std::string_view> views{words.begin(), words.end()};
     const auto* facts = table_.find(views);
     EXPECT_NE(facts, nullptr);
@@ -39,13 +39,13 @@ class Runs : public testing::Test {
     return run.take(*facts, views, keys);
   }
 
-  GuardedRun run_of(const std::vector<Words>& commands, std::optional<Sequence> sequence = {}) {
-    GuardedRun run{claim(sequence)};
+  CommandBatch run_of(const std::vector<Words>& commands, std::optional<Sequence> sequence = {}) {
+    CommandBatch run{claim(sequence)};
     for (const auto& words : commands) EXPECT_TRUE(take(run, words)) << words[0];
     return run;
   }
 
-  static Words sent(GuardedRun& run, bool is_cluster = false, std::int64_t jump = 5) {
+  static Words sent(CommandBatch& run, bool is_cluster = false, std::int64_t jump = 5) {
     const auto call = run.call(redis::Keys{"fenceguard:"}, is_cluster, jump);
     const auto words = Sent{.bytes = call.rest, .script = call.script}.words();
     EXPECT_EQ(words.size(), call.words);
@@ -53,10 +53,10 @@ class Runs : public testing::Test {
   }
 
   // How it ended, and what the client gets.
-  static std::pair<RunEnding, std::string> ended(const GuardedRun& run, const std::string& reply) {
+  static std::pair<BatchResult, std::string> ended(const CommandBatch& run, const std::string& reply) {
     std::string out;
-    auto ending = run.end(reply, out);
-    return {std::move(ending), out};
+    auto result = run.end(reply, out);
+    return {std::move(result), out};
   }
 
   redis::CommandTable table_;
@@ -98,10 +98,10 @@ TEST_F(Runs, WhereAnAskIsToldStandsInTheCall) {
 }
 
 TEST_F(Runs, AreFullAtTheirLimits) {
-  GuardedRun run{claim()};
+  CommandBatch run{claim()};
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(take(run, {"SET", "{a}:x", "1"}));
   EXPECT_FALSE(take(run, {"SET", "{a}:x", "1"}));
-  GuardedRun large{claim()};
+  CommandBatch large{claim()};
   ASSERT_TRUE(take(large, {"SET", "{a}:x", std::string(100'000, 'x')}));
   EXPECT_FALSE(take(large, {"SET", "{a}:x", "1"}));
 }
@@ -120,10 +120,10 @@ TEST_F(Runs, WhatMustNotRunInOneStepIsNotTaken) {
 
 TEST_F(Runs, ARawReplyOfOneWriteIsGivenAsItIs) {
   for (const auto* reply : {"+OK\r\n", ":-3\r\n", "$3\r\na\r\n\r\n", "$-1\r\n"}) {
-    const auto [ending, out] = ended(run_of({{"SET", "{a}:x", "1"}}), reply);
-    EXPECT_EQ(ending.kind, Kind::ruled) << reply;
-    EXPECT_EQ(ending.verdict, Verdict::admitted);
-    EXPECT_EQ(ending.highest, 7);
+    const auto [result, out] = ended(run_of({{"SET", "{a}:x", "1"}}), reply);
+    EXPECT_EQ(result.kind, Kind::ruled) << reply;
+    EXPECT_EQ(result.verdict, Verdict::admitted);
+    EXPECT_EQ(result.highest, 7);
     EXPECT_EQ(out, reply);
   }
 }
@@ -133,8 +133,8 @@ TEST_F(Runs, AnArrayOrAnErrorOfOneWriteComesInATable) {
   EXPECT_EQ(ended(run, "*1\r\n*2\r\n$1\r\na\r\n$-1\r\n").second, "*2\r\n$1\r\na\r\n$-1\r\n");
   EXPECT_EQ(ended(run, "*1\r\n*4\r\n$8\r\nadmitted\r\n$1\r\n1\r\n$-1\r\n$-1\r\n").second,
             "*4\r\n$8\r\nadmitted\r\n$1\r\n1\r\n$-1\r\n$-1\r\n");
-  const auto [ending, out] = ended(run, "*1\r\n-WRONGTYPE no\r\n");
-  EXPECT_EQ(ending.kind, Kind::ruled);
+  const auto [result, out] = ended(run, "*1\r\n-WRONGTYPE no\r\n");
+  EXPECT_EQ(result.kind, Kind::ruled);
   EXPECT_EQ(out, "-WRONGTYPE no\r\n");
 }
 
@@ -162,10 +162,10 @@ TEST_F(Runs, ANilOfAnArrayIsOneAgain) {
 
 TEST_F(Runs, ARefusalIsToldForEachCommand) {
   const auto run = run_of({{"INCR", "{a}:n"}, {"INCR", "{a}:n"}});
-  auto [ending, out] = ended(run, with_rule("stale", "9", "$-1\r\n", "", 0));
-  EXPECT_EQ(ending.kind, Kind::ruled);
-  EXPECT_EQ(ending.verdict, Verdict::stale);
-  EXPECT_EQ(ending.highest, 9);
+  auto [result, out] = ended(run, with_rule("stale", "9", "$-1\r\n", "", 0));
+  EXPECT_EQ(result.kind, Kind::ruled);
+  EXPECT_EQ(result.verdict, Verdict::stale);
+  EXPECT_EQ(result.highest, 9);
   const std::string stale = "-STALE token=7 highest=9 resource=a: nothing was written\r\n";
   EXPECT_EQ(out, stale + stale);
   const auto one = run_of({{"INCR", "{a}:n"}}, Sequence{4});
@@ -179,37 +179,37 @@ TEST_F(Runs, ErrorsOfTheScriptMeanWhatTheyMean) {
   const auto run = run_of({{"INCR", "{a}:n"}, {"INCR", "{a}:n"}});
   for (const auto* error :
        {"-NOSCRIPT No matching script.\r\n", "-MOVED 1 h:1\r\n", "-ASK 1 h:1\r\n", "-TRYAGAIN x\r\n"}) {
-    const auto [ending, out] = ended(run, error);
-    EXPECT_EQ(ending.kind, Kind::not_run) << error;
+    const auto [result, out] = ended(run, error);
+    EXPECT_EQ(result.kind, Kind::not_run) << error;
     EXPECT_EQ(out, "");
   }
-  auto [ending, out] = ended(run, "-OOM command not allowed. script: f_1, on @user_script:1.\r\n");
-  EXPECT_EQ(ending.kind, Kind::error);
+  auto [result, out] = ended(run, "-OOM command not allowed. script: f_1, on @user_script:1.\r\n");
+  EXPECT_EQ(result.kind, Kind::error);
   EXPECT_EQ(out, "-OOM command not allowed.\r\n-OOM command not allowed.\r\n");
-  ending = ended(run, "-UNINITIALISED no floor\r\n").first;
-  EXPECT_EQ(ending.kind, Kind::fault);
-  EXPECT_EQ(ending.fault.kind, FaultKind::unavailable);
-  EXPECT_THAT(fault_text(ending.fault), testing::StartsWith("UNAVAILABLE "));
+  result = ended(run, "-UNINITIALISED no floor\r\n").first;
+  EXPECT_EQ(result.kind, Kind::fault);
+  EXPECT_EQ(result.fault.kind, FaultKind::unavailable);
+  EXPECT_THAT(fault_text(result.fault), testing::StartsWith("UNAVAILABLE "));
   // One that stopped in its middle may have written.
-  ending = ended(run, "-ERR what is this script: f_1, on @user_script:12.\r\n").first;
-  EXPECT_EQ(ending.fault.kind, FaultKind::unknown);
-  EXPECT_THAT(fault_text(ending.fault), testing::StartsWith("UNKNOWN "));
+  result = ended(run, "-ERR what is this script: f_1, on @user_script:12.\r\n").first;
+  EXPECT_EQ(result.fault.kind, FaultKind::unknown);
+  EXPECT_THAT(fault_text(result.fault), testing::StartsWith("UNKNOWN "));
 }
 
 TEST_F(Runs, AnImplausibleTokenIsToldOnce) {
-  const auto [ending, out] =
+  const auto [result, out] =
       ended(run_of({{"INCR", "{a}:n"}}), "-IMPLAUSIBLE token 9 is more than 5 above 1\r\n");
-  EXPECT_EQ(ending.fault.kind, FaultKind::implausible);
-  EXPECT_EQ(fault_text(ending.fault), "IMPLAUSIBLE resource=a: token 9 is more than 5 above 1");
+  EXPECT_EQ(result.fault.kind, FaultKind::implausible);
+  EXPECT_EQ(fault_text(result.fault), "IMPLAUSIBLE resource=a: token 9 is more than 5 above 1");
 }
 
 TEST_F(Runs, WhatIsNoRulingIsUnknown) {
   const auto run = run_of({{"INCR", "{a}:n"}, {"INCR", "{a}:n"}});
   for (const auto* reply : {"+OK\r\n", "*0\r\n", "*-1\r\n", "*2\r\n$-1\r\n:1\r\n",
                             "*4\r\n$3\r\nyes\r\n$1\r\n7\r\n$-1\r\n$-1\r\n"}) {
-    const auto ending = ended(run, reply).first;
-    EXPECT_EQ(ending.kind, Kind::fault) << reply;
-    EXPECT_EQ(ending.fault.kind, FaultKind::unknown) << reply;
+    const auto result = ended(run, reply).first;
+    EXPECT_EQ(result.kind, Kind::fault) << reply;
+    EXPECT_EQ(result.fault.kind, FaultKind::unknown) << reply;
   }
 }
 
@@ -222,21 +222,21 @@ TEST_F(Runs, WhatAnAclForbidsInsideIsToldAsOutside) {
 
 TEST_F(Runs, AdvancesEndAsRuled) {
   const auto& said = claim()->claim;
-  auto ending = advance_ending(said, "*4\r\n$8\r\nadmitted\r\n$1\r\n7\r\n:1\r\n:0\r\n");
-  EXPECT_EQ(ending.kind, Kind::ruled);
-  EXPECT_TRUE(ending.has_raised);
-  ending = advance_ending(said, "*4\r\n$5\r\nstale\r\n$1\r\n9\r\n:0\r\n:0\r\n");
-  EXPECT_EQ(ending.verdict, Verdict::stale);
-  EXPECT_EQ(ending.highest, 9);
-  EXPECT_FALSE(ending.has_raised);
+  auto result = advance_result(said, "*4\r\n$8\r\nadmitted\r\n$1\r\n7\r\n:1\r\n:0\r\n");
+  EXPECT_EQ(result.kind, Kind::ruled);
+  EXPECT_TRUE(result.has_raised);
+  result = advance_result(said, "*4\r\n$5\r\nstale\r\n$1\r\n9\r\n:0\r\n:0\r\n");
+  EXPECT_EQ(result.verdict, Verdict::stale);
+  EXPECT_EQ(result.highest, 9);
+  EXPECT_FALSE(result.has_raised);
   for (const auto* reply : {"+OK\r\n", "*0\r\n", "*3\r\n$2\r\nno\r\n$1\r\n9\r\n:0\r\n"})
-    EXPECT_EQ(advance_ending(said, reply).kind, Kind::fault) << reply;
+    EXPECT_EQ(advance_result(said, reply).kind, Kind::fault) << reply;
 }
 
 TEST_F(Runs, WhatLuaWouldChangeIsNotTaken) {
   const auto can = [&](const Words& words) {
     const std::vector<std::string_view> views{words.begin(), words.end()};
-    return GuardedRun::can_take(*table_.find(views), views);
+    return CommandBatch::can_take(*table_.find(views), views);
   };
   EXPECT_TRUE(can({"SET", "{a}:x", "1"}));
   EXPECT_FALSE(can({"PTTL", "{a}:x"}));

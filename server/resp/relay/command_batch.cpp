@@ -1,4 +1,4 @@
-#include "server/resp/relay/guarded_run.hpp"
+#include "server/resp/relay/command_batch.hpp"
 
 #include <fmt/format.h>
 
@@ -96,22 +96,22 @@ std::optional<std::string_view> unfenced_refusal(std::string_view error) {
   return error.substr(word.size());
 }
 
-RunEnding ending_of_error(std::string_view resource, std::string_view text) {
-  RunEnding ending;
+BatchResult result_of_error(std::string_view resource, std::string_view text) {
+  BatchResult result;
   if (begins_with_any(text, not_run)) {
-    ending.kind = RunEnding::Kind::not_run;
+    result.kind = BatchResult::Kind::not_run;
   } else if (begins_with_any(text, own_words)) {
-    ending.kind = RunEnding::Kind::error;
+    result.kind = BatchResult::Kind::error;
   } else {
     redis::Reply reply;
     reply.kind = redis::Reply::Kind::error;
     reply.text = text;
-    ending.kind = RunEnding::Kind::fault;
-    ending.fault = redis::fault_of(fmt::format("'{}'", resource), reply);
-    if (ending.fault.kind == FaultKind::implausible)
-      ending.fault.message = fmt::format("resource={}: {}", resource, text.substr(text.find(' ') + 1));
+    result.kind = BatchResult::Kind::fault;
+    result.fault = redis::fault_of(fmt::format("'{}'", resource), reply);
+    if (result.fault.kind == FaultKind::implausible)
+      result.fault.message = fmt::format("resource={}: {}", resource, text.substr(text.find(' ') + 1));
   }
-  return ending;
+  return result;
 }
 
 ScriptCall advance_call(const Claim& claim, const redis::Keys& keys, bool is_cluster, std::int64_t jump_max) {
@@ -127,22 +127,22 @@ ScriptCall advance_call(const Claim& claim, const redis::Keys& keys, bool is_clu
   return call;
 }
 
-RunEnding advance_ending(const Claim& claim, std::string_view reply) {
+BatchResult advance_result(const Claim& claim, std::string_view reply) {
   const auto answer = take_value(reply);
-  RunEnding ending;
-  if (!answer) return ending;
-  if (answer->is_error()) return ending_of_error(claim.resource.name(), answer->text);
+  BatchResult result;
+  if (!answer) return result;
+  if (answer->is_error()) return result_of_error(claim.resource.name(), answer->text);
   auto rest = answer->inside;
   const auto word = take_value(rest);
   const auto highest = number_of(take_value(rest));
   const auto raised = number_of(take_value(rest));
   const auto verdict = word ? parse_verdict(word->text) : std::nullopt;
-  if (!verdict || !highest || !raised) return ending;
-  ending.kind = RunEnding::Kind::ruled;
-  ending.verdict = *verdict;
-  ending.highest = *highest;
-  ending.has_raised = *raised == 1;
-  return ending;
+  if (!verdict || !highest || !raised) return result;
+  result.kind = BatchResult::Kind::ruled;
+  result.verdict = *verdict;
+  result.highest = *highest;
+  result.has_raised = *raised == 1;
+  return result;
 }
 
 namespace {
@@ -164,11 +164,11 @@ ScriptCall no_fence_call(const Unclaimed& resources, const redis::Keys& keys, bo
   return call;
 }
 
-bool GuardedRun::can_take(const Facts& facts, Arguments words) {
+bool CommandBatch::can_take(const Facts& facts, Arguments words) {
   return words.size() <= words_max && std::ranges::find(inexact, facts.name) == inexact.end();
 }
 
-bool GuardedRun::take(const Facts& facts, Arguments words, const std::vector<std::string_view>& keys) {
+bool CommandBatch::take(const Facts& facts, Arguments words, const std::vector<std::string_view>& keys) {
   std::size_t bytes = 0;
   for (const auto word : words) bytes += word.size() + 8;
   if (count_ > 0) {
@@ -191,11 +191,11 @@ bool GuardedRun::take(const Facts& facts, Arguments words, const std::vector<std
 }
 
 // What guarded_one is made for.
-bool GuardedRun::is_one() const noexcept {
+bool CommandBatch::is_one() const noexcept {
   return count_ == 1 && writes_ && !(claim_ && claim_->claim.sequence);
 }
 
-ScriptCall GuardedRun::unclaimed_call(const redis::Keys& keys, bool is_cluster) {
+ScriptCall CommandBatch::unclaimed_call(const redis::Keys& keys, bool is_cluster) {
   ScriptCall call;
   call.script = &(is_one() ? redis::scripts::unfenced_one(is_cluster) : redis::scripts::unfenced(is_cluster));
   const auto key_count = unclaimed_.size() + (is_cluster ? 0 : 1) + key_count_;
@@ -209,7 +209,7 @@ ScriptCall GuardedRun::unclaimed_call(const redis::Keys& keys, bool is_cluster) 
   return call;
 }
 
-ScriptCall GuardedRun::call(const redis::Keys& keys, bool is_cluster, std::int64_t jump_max) {
+ScriptCall CommandBatch::call(const redis::Keys& keys, bool is_cluster, std::int64_t jump_max) {
   if (!claim_) {
     auto call = unclaimed_call(keys, is_cluster);
     free_memory(keys_);
@@ -245,7 +245,7 @@ ScriptCall GuardedRun::call(const redis::Keys& keys, bool is_cluster, std::int64
   return call;
 }
 
-void GuardedRun::add_reply(std::size_t place, std::string_view reply, std::string& out) const {
+void CommandBatch::add_reply(std::size_t place, std::string_view reply, std::string& out) const {
   constexpr std::string_view no_right = "-ERR The user executing the script can't";
   if (reply == nil_bulk && (nil_arrays_ >> place & 1) != 0) {
     out.append(nil_array);
@@ -257,7 +257,7 @@ void GuardedRun::add_reply(std::size_t place, std::string_view reply, std::strin
 }
 
 // exact: nothing, or the inside of {place, digits, place, digits, ...}.
-bool GuardedRun::add_replies(std::string_view exact, std::string_view replies, std::string& out) const {
+bool CommandBatch::add_replies(std::string_view exact, std::string_view replies, std::string& out) const {
   for (std::size_t place = 0; place < count_; ++place) {
     const auto reply = take_value(replies);
     if (!reply) return false;
@@ -275,30 +275,30 @@ bool GuardedRun::add_replies(std::string_view exact, std::string_view replies, s
   return true;
 }
 
-RunEnding GuardedRun::end_error(std::string_view text, std::string& out) const {
+BatchResult CommandBatch::end_error(std::string_view text, std::string& out) const {
   const auto refused = claim_ ? std::nullopt : unfenced_refusal(text);
-  RunEnding ending;
+  BatchResult result;
   if (refused) {
-    ending.kind = RunEnding::Kind::error;
+    result.kind = BatchResult::Kind::error;
   } else {
-    ending = ending_of_error(claim_ ? claim_->claim.resource.name() : *unclaimed_.begin(), text);
+    result = result_of_error(claim_ ? claim_->claim.resource.name() : *unclaimed_.begin(), text);
   }
-  if (ending.kind != RunEnding::Kind::error) return ending;
+  if (result.kind != BatchResult::Kind::error) return result;
   const auto said = refused ? unclaimed_text(*refused) : std::string{without_place(text)};
   for (std::size_t i = 0; i < count_; ++i) add_error(out, said);
-  return ending;
+  return result;
 }
 
-RunEnding GuardedRun::end(std::string_view bytes, std::string& out) const {
-  RunEnding ending;
+BatchResult CommandBatch::end(std::string_view bytes, std::string& out) const {
+  BatchResult result;
   const auto answer = take_value(bytes);
-  if (!answer) return ending;
+  if (!answer) return result;
   if (answer->is_error()) return end_error(answer->text, out);
-  ending.verdict = Verdict::admitted;
-  ending.highest = claim_ ? claim_->claim.token.value() : 0;
+  result.verdict = Verdict::admitted;
+  result.highest = claim_ ? claim_->claim.token.value() : 0;
   const auto admitted = [&](bool is_whole) {
-    if (is_whole) ending.kind = RunEnding::Kind::ruled;
-    return ending;
+    if (is_whole) result.kind = BatchResult::Kind::ruled;
+    return result;
   };
   if (answer->kind != '*') {
     add_reply(0, answer->bytes, out);
@@ -306,7 +306,7 @@ RunEnding GuardedRun::end(std::string_view bytes, std::string& out) const {
   }
   auto rest = answer->inside;
   const auto first = take_value(rest);
-  if (!first) return ending;
+  if (!first) return result;
   const bool is_whole_rule = answer->elements >= 4 && first->kind == '$' && !first->is_nil;
   if (!is_whole_rule && is_one()) {
     const auto digits = take_value(rest);
@@ -318,15 +318,15 @@ RunEnding GuardedRun::end(std::string_view bytes, std::string& out) const {
     return admitted(true);
   }
   if (!is_whole_rule) return admitted(add_replies(first->inside, rest, out));
-  if (!claim_) return ending;
-  ending.has_raised = first->text == "raised";
-  const auto verdict = ending.has_raised ? Verdict::admitted : parse_verdict(first->text);
+  if (!claim_) return result;
+  result.has_raised = first->text == "raised";
+  const auto verdict = result.has_raised ? Verdict::admitted : parse_verdict(first->text);
   const auto highest = number_of(take_value(rest));
   (void)take_value(rest);  // the sequence on record
   const auto exact = take_value(rest);
-  if (!verdict || !highest || !exact) return ending;
-  ending.verdict = *verdict;
-  ending.highest = *highest;
+  if (!verdict || !highest || !exact) return result;
+  result.verdict = *verdict;
+  result.highest = *highest;
   if (*verdict == Verdict::admitted) return admitted(add_replies(exact->inside, rest, out));
   for (std::size_t i = 0; i < count_; ++i) add_error(out, refusal_text(claim_->claim, *verdict, *highest));
   return admitted(true);
