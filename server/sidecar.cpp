@@ -66,6 +66,8 @@ std::unique_ptr<LeaseHolder> open_holder(const SidecarOptions& options, TokenSou
 
 }  // namespace
 
+// A member for each part of a guard, in the order in which they are made: what is put together here stays
+// together.
 class Sidecar::Impl {
  public:
   Impl(Storage& storage, TokenSource* source, SidecarOptions options)

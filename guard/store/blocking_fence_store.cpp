@@ -85,34 +85,41 @@ BlockingFenceStore::~BlockingFenceStore() {
 
 StoreStatus BlockingFenceStore::status() const {
   const std::scoped_lock lock{mutex_};
-  return status_;
+  return seen_.status();
 }
 
-// Of two looks that go side by side the one that began later stays.
-void BlockingFenceStore::look(FenceDriver& driver) {
-  const auto number = [this] {
-    const std::scoped_lock lock{mutex_};
-    return ++looks_begun_;
-  }();
-  auto seen = outcome_of<StoreStatus>([](FenceDriver& at) { return at.status(); }, driver);
-  const std::scoped_lock lock{mutex_};
-  if (number < look_shown_) return;
-  look_shown_ = number;
-  if (seen.ok()) {
-    status_ = std::move(seen.value());
-    if (noted_after_ >= number) status_.highest = std::max(status_.highest, noted_highest_);
-  } else {
-    status_.state = StoreState::failed;
-    status_.reason = seen.fault().message;
-  }
+void BlockingFenceStore::SeenStatus::show(std::int64_t look, Outcome<StoreStatus> seen) {
+  if (look < look_shown_) return;
+  look_shown_ = look;
+  if (!seen.ok()) return fail(seen.fault().message);
+  status_ = std::move(seen.value());
+  if (noted_after_ >= look) status_.highest = std::max(status_.highest, noted_highest_);
 }
 
-// An advance shows at once, and not only when the store is next looked at.
-void BlockingFenceStore::note_highest(std::int64_t token) {
-  const std::scoped_lock lock{mutex_};
+void BlockingFenceStore::SeenStatus::note_highest(std::int64_t token) {
   status_.highest = std::max(status_.highest, token);
   if (std::exchange(noted_after_, looks_begun_) != looks_begun_) noted_highest_ = 0;
   noted_highest_ = std::max(noted_highest_, token);
+}
+
+void BlockingFenceStore::SeenStatus::fail(std::string reason) {
+  status_.state = StoreState::failed;
+  status_.reason = std::move(reason);
+}
+
+void BlockingFenceStore::look(FenceDriver& driver) {
+  const auto number = [this] {
+    const std::scoped_lock lock{mutex_};
+    return seen_.begin_look();
+  }();
+  auto seen = outcome_of<StoreStatus>([](FenceDriver& at) { return at.status(); }, driver);
+  const std::scoped_lock lock{mutex_};
+  seen_.show(number, std::move(seen));
+}
+
+void BlockingFenceStore::note_highest(std::int64_t token) {
+  const std::scoped_lock lock{mutex_};
+  seen_.note_highest(token);
 }
 
 // Has the server looked at now and then, and calls cancelled that take too long. Never waits for it itself.
@@ -122,10 +129,7 @@ void BlockingFenceStore::keep_status() {
     const auto now = BootClock::now();
     const bool is_due = !asked_at_;
     if (is_due) asked_at_ = now;
-    if (now - *asked_at_ > reply_expected) {
-      status_.state = StoreState::failed;
-      status_.reason = shown_ + " does not answer";
-    }
+    if (now - *asked_at_ > reply_expected) seen_.fail(shown_ + " does not answer");
     lock.unlock();
     changes_.cancel_older_than(change_max);
     looks_.cancel_older_than(look_max);

@@ -64,6 +64,26 @@ class BlockingFenceStore : public FenceStore {
     Executor executor;
   };
 
+  // What the looks at the server have shown. Of two that go side by side the one that began later counts.
+  class SeenStatus {
+   public:
+    [[nodiscard]] const StoreStatus& status() const { return status_; }
+    // The number of a look that begins now, for show().
+    [[nodiscard]] std::int64_t begin_look() { return ++looks_begun_; }
+    void show(std::int64_t look, Outcome<StoreStatus> seen);
+    // A token that an advance has left there. It is shown at once, and a look that began before it may miss
+    // it.
+    void note_highest(std::int64_t token);
+    void fail(std::string reason);
+
+   private:
+    StoreStatus status_;
+    std::int64_t looks_begun_ = 0;
+    std::int64_t look_shown_ = 0;     // the one that status_ is of
+    std::int64_t noted_after_ = 0;    // the look that had begun last when a token was noted last
+    std::int64_t noted_highest_ = 0;  // of the tokens noted since that look began
+  };
+
   // Answers call(driver) -> T, or its exception as a fault.
   template <class T, class Call>
   void submit(Workers& workers, Call call, Done<T> done, std::string order = {});
@@ -80,11 +100,7 @@ class BlockingFenceStore : public FenceStore {
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable wake_;
-  StoreStatus status_;
-  std::int64_t looks_begun_ = 0;
-  std::int64_t look_shown_ = 0;     // the one that status_ is of
-  std::int64_t noted_after_ = 0;    // the look that had begun last when a token was noted last
-  std::int64_t noted_highest_ = 0;  // of the tokens noted since that look began, which may have missed them
+  SeenStatus seen_;
   std::optional<BootClock::time_point> asked_at_;  // the look that is under way every second
   bool is_stopping_ = false;
 

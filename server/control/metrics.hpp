@@ -103,6 +103,7 @@ class Metrics {
  private:
   static constexpr std::size_t event_count = 10;
 
+  // A handle for each metric.
   std::shared_ptr<prometheus::Registry> registry_;
   std::array<prometheus::Counter*, verdict_count> verdicts_{};
   std::array<prometheus::Counter*, event_count> lease_events_{};

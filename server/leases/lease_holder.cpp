@@ -66,13 +66,13 @@ HeldClaims::HeldClaims(std::vector<Claim> held, std::stop_source end,
       end_{std::move(end)} {}
 
 Ruling LeaseHolder::OwnGuard::advance(const Claim& claim) {
-  const auto ruling = StoreGuard{holder_.fences_}.advance(claim.as_own_grant());
-  holder_.metrics_.count(ruling.verdict);
-  holder_.log_.ruled("hold", claim, ruling, "hold");
+  const auto ruling = StoreGuard{fences_}.advance(claim.as_own_grant());
+  metrics_.count(ruling.verdict);
+  log_.ruled("hold", claim, ruling, "hold");
   if (ruling.verdict != Verdict::admitted) {
-    holder_.metrics_.count_source_regression();
+    metrics_.count_source_regression();
   } else if (ruling.changed) {
-    holder_.metrics_.count_advance();
+    metrics_.count_advance();
   }
   return ruling;
 }
@@ -80,12 +80,10 @@ Ruling LeaseHolder::OwnGuard::advance(const Claim& claim) {
 LeaseHolder::LeaseHolder(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log,
                          Options options)
     : source_{source},
-      fences_{fences},
       metrics_{metrics},
       log_{log},
       options_{in_order(std::move(options))},
-      absence_{
-          fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources))},
+      guard_{fences, metrics, log},
       programs_{options_.takes_any_program ? nullptr : std::make_unique<ProgramCheck>()},
       terms_(options_.resources.size()) {
   metrics_.set_held(0);
@@ -100,6 +98,10 @@ void LeaseHolder::start(std::function<void()> lost, milliseconds limit) {
   thread_ = std::jthread{[this](const std::stop_token& stop) { run(stop); }};
   std::unique_lock lock{mutex_};
   changed_.wait_for(lock, limit, [this] { return has_tried_; });
+}
+
+std::string LeaseHolder::absence() const {
+  return fmt::format("this sidecar does not hold {} now; another one may", names_of(options_.resources));
 }
 
 std::shared_ptr<HeldClaims> LeaseHolder::present() const {
@@ -139,7 +141,7 @@ void LeaseHolder::run(const std::stop_token& stop) {
   auto pause = pause_min;
   for (milliseconds wait{0};; wait = wait_max) {
     bool has_failed = true;
-    if (wait > wait.zero() && last_failure_.empty())
+    if (wait > wait.zero() && past_.failure.empty())
       spdlog::info("event=\"waiting to hold\" resource={}", fenceguard::quoted(names_of(options_.resources)));
     try {
       std::stop_source end;
@@ -166,7 +168,9 @@ bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& 
   RetryPolicy policy{.ttl = options_.ttl, .wait = wait, .stop = end.get_token()};
   if (options_.program) {
     policy.terms = {.time_to_stop = options_.program->time_to_stop(),
-                    .held_until = [this, index](BootClock::time_point moment) { note_term(index, moment); }};
+                    .held_until = [this, index](BootClock::time_point moment) {
+                      terms_.note(index, moment, *options_.program);
+                    }};
   }
   Runner runner{source_, guard_, std::move(policy)};
   bool is_held = true;
@@ -185,20 +189,20 @@ bool LeaseHolder::hold_rest(std::vector<Claim>& claims, const std::stop_source& 
   return is_held && result.ending != RunResult::Ending::refused;
 }
 
-void LeaseHolder::note_term(std::size_t index, BootClock::time_point moment) {
-  const std::scoped_lock lock{terms_mutex_};
-  terms_[index] = moment;
-  options_.program->work_until(std::ranges::min(terms_));
+void LeaseHolder::Terms::note(std::size_t index, BootClock::time_point moment, TenureProgram& program) {
+  const std::scoped_lock lock{mutex_};
+  until_[index] = moment;
+  program.work_until(std::ranges::min(until_));
 }
 
-BootClock::time_point LeaseHolder::held_until() const {
-  const std::scoped_lock lock{terms_mutex_};
-  return std::ranges::min(terms_);
+BootClock::time_point LeaseHolder::Terms::held_until() const {
+  const std::scoped_lock lock{mutex_};
+  return std::ranges::min(until_);
 }
 
 // Until one of them is lost, or they are to be given back.
 void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source& end) {
-  const auto held = std::make_shared<HeldClaims>(claims, end, lost_at_);
+  const auto held = std::make_shared<HeldClaims>(claims, end, past_.lost_at);
   // A program that is started as soon as this is told is seen to have begun later.
   if (programs_) std::this_thread::sleep_for(net::process_tick());
   {
@@ -209,9 +213,9 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
     has_tried_ = true;
   }
   changed_.notify_all();
-  last_failure_.clear();
+  past_.failure.clear();
   log("held", claims);
-  if (options_.program) options_.program->begin(held_until(), [held] { held->refused(); });
+  if (options_.program) options_.program->begin(terms_.held_until(), [held] { held->refused(); });
   {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, end.get_token(), [] { return false; });
@@ -219,7 +223,7 @@ void LeaseHolder::stay(const std::vector<Claim>& claims, const std::stop_source&
     metrics_.set_held(0);
   }
   held->is_over_.store(true);
-  lost_at_ = std::chrono::system_clock::now();
+  past_.lost_at = std::chrono::system_clock::now();
   log("\"held no longer\"", claims);
   lost_();
   if (options_.program) options_.program->end();
@@ -243,10 +247,10 @@ void LeaseHolder::note_loss(const Lease& lease) const {
 
 // Once for each reason.
 void LeaseHolder::note_failure(std::string reason) {
-  if (reason == last_failure_) return;
+  if (reason == past_.failure) return;
   spdlog::warn("event=\"lease not taken\" resource={} reason={}",
                fenceguard::quoted(names_of(options_.resources)), fenceguard::quoted(reason));
-  last_failure_ = std::move(reason);
+  past_.failure = std::move(reason);
 }
 
 }  // namespace fenceguard

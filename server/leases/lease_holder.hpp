@@ -88,7 +88,7 @@ class LeaseHolder {
   // Null: not all are held.
   [[nodiscard]] std::shared_ptr<HeldClaims> present() const;
   // A sentence for the client that comes meanwhile.
-  [[nodiscard]] const std::string& absence() const noexcept { return absence_; }
+  [[nodiscard]] std::string absence() const;
   // Why the program at the other end of socket may not write under held before it says that it begins anew;
   // empty: it may. client: the host that it comes from. REQUIRES: awaited on the loop's thread.
   [[nodiscard]] net::Task<std::string> objection_to(net::Loop& loop, int socket,
@@ -104,40 +104,54 @@ class LeaseHolder {
   // The storage's fences, for grants of the guard's own source.
   class OwnGuard : public Guard {
    public:
-    explicit OwnGuard(LeaseHolder& holder) : holder_{holder} {}
+    OwnGuard(FenceStore& fences, Metrics& metrics, RefusalLog& log)
+        : fences_{fences}, metrics_{metrics}, log_{log} {}
     [[nodiscard]] Ruling advance(const Claim& claim) override;
 
    private:
-    LeaseHolder& holder_;
+    FenceStore& fences_;
+    Metrics& metrics_;
+    RefusalLog& log_;
+  };
+
+  // Until when each of the leases is held; long ago where none is.
+  class Terms {
+   public:
+    explicit Terms(std::size_t count) : until_(count) {}
+    // Tells the program until when all are held, one call after another.
+    void note(std::size_t index, BootClock::time_point moment, TenureProgram& program);
+    [[nodiscard]] BootClock::time_point held_until() const;
+
+   private:
+    mutable std::mutex mutex_;  // guards until_
+    std::vector<BootClock::time_point> until_;
+  };
+
+  // What the thread remembers of the tenures and attempts before.
+  struct Past {
+    std::string failure;  // that was logged last
+    std::optional<std::chrono::system_clock::time_point> lost_at;
   };
 
   void run(const std::stop_token& stop);
   // Those from claims.size() on. False: the source or the guard kept refusing.
   bool hold_rest(std::vector<Claim>& claims, const std::stop_source& end, std::chrono::milliseconds wait);
   void stay(const std::vector<Claim>& claims, const std::stop_source& end);
-  // The lease of that resource is held until then.
-  void note_term(std::size_t index, BootClock::time_point moment);
-  // All are held until then.
-  [[nodiscard]] BootClock::time_point held_until() const;
   static void log(std::string_view event, const std::vector<Claim>& claims) noexcept;
   void note_loss(const Lease& lease) const;
   void note_failure(std::string reason);
   [[nodiscard]] bool is_stopping() const;
 
   TokenSource& source_;
-  FenceStore& fences_;
   Metrics& metrics_;
   RefusalLog& log_;
   const Options options_;
-  OwnGuard guard_{*this};
-  std::string absence_;
+  OwnGuard guard_;
   std::function<void()> lost_;
-  std::string last_failure_;                                      // that was logged; the thread's own
-  std::optional<std::chrono::system_clock::time_point> lost_at_;  // likewise
-  const std::unique_ptr<ProgramCheck> programs_;                  // null: any may
-  mutable std::mutex terms_mutex_;                                // guards terms_
-  std::vector<BootClock::time_point> terms_;                      // by resource; old where none is held
-  mutable std::mutex mutex_;                                      // guards the next four
+  const std::unique_ptr<ProgramCheck> programs_;  // null: any may
+  Terms terms_;
+  Past past_;                 // the thread's own
+  mutable std::mutex mutex_;  // guards the next three
   std::shared_ptr<HeldClaims> present_;
   bool takes_ = true;
   bool has_tried_ = false;

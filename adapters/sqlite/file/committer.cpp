@@ -67,7 +67,7 @@ void Committer::submit(std::unique_ptr<Work> work) {
     } else {
       queue_.push_back(std::move(work));
       queue_bytes_ += bytes;
-      if (is_waiting_ && queue_.size() >= works_wanted_) wake_.notify_one();
+      if (works_wanted_ > 0 && queue_.size() >= works_wanted_) wake_.notify_one();
       return;
     }
   }
@@ -95,7 +95,7 @@ void Committer::run() {
 // Waits for works. Empty after a while if there are none and the state wants looking after, or at the end.
 Committer::Batch Committer::next_batch() {
   std::unique_lock lock{mutex_};
-  is_waiting_ = true;
+  works_wanted_ = 1;
   const auto has_work = [this] { return !queue_.empty() || is_stopping_; };
   if (status_.state == StoreState::ready) {
     wake_.wait(lock, has_work);
@@ -105,10 +105,9 @@ Committer::Batch Committer::next_batch() {
   if (queue_.size() < works_last_ && linger_.count() > 0) {
     works_wanted_ = works_last_;
     wake_.wait_for(lock, linger_, [this] { return queue_.size() >= works_wanted_ || is_stopping_; });
-    works_wanted_ = 1;
   }
+  works_wanted_ = 0;
   works_last_ = queue_.size();
-  is_waiting_ = false;
   queue_bytes_ = 0;
   return std::exchange(queue_, {});
 }

@@ -95,8 +95,7 @@ class Committer {
   std::condition_variable wake_;
   Batch queue_;
   std::size_t queue_bytes_ = 0;
-  bool is_waiting_ = false;
-  std::size_t works_wanted_ = 1;        // while it waits: how many wake it
+  std::size_t works_wanted_ = 0;        // how many wake the thread; 0: it does not wait
   std::size_t works_last_ = 0;          // in the last batch
   std::chrono::nanoseconds linger_{0};  // how long a batch may wait to become as large as the last one
   bool is_stopping_ = false;

@@ -54,9 +54,67 @@ constexpr milliseconds give_up_after{5'000};  // on processes that SIGKILL does 
   ::_exit(error == ENOENT ? 127 : 126);
 }
 
-class Watch {
+// The command's process and its group, and what became of them.
+class CommandGroup {
  public:
-  Watch(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask)
+  void started(pid_t id) { id_ = id; }
+  // There was none to start; the command ended with this status of wait().
+  void not_started(int status) {
+    has_ended_ = true;
+    status_ = status;
+  }
+
+  [[nodiscard]] pid_t id() const { return id_; }               // 0: not started
+  [[nodiscard]] bool has_ended() const { return has_ended_; }  // the command's own process
+  [[nodiscard]] bool is_stopped() const { return is_stopped_; }
+  [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] bool has_children() const { return has_children_; }
+  [[nodiscard]] bool is_alive() const { return id_ > 0 && (!has_ended_ || ::kill(-id_, 0) == 0); }
+
+  void signal(int number) const {
+    if (is_alive()) ::kill(-id_, number);
+  }
+
+  // Whatever left the group: orphans become our children, because we are a subreaper.
+  static void kill_children() {
+    std::ifstream children{fmt::format("/proc/self/task/{}/children", ::getpid())};
+    for (pid_t child = 0; children >> child;) ::kill(child, SIGKILL);
+  }
+
+  // Takes what the kernel has to say of our children. stopped: called with the signal that stopped it.
+  template <class Stopped>
+  void reap(Stopped stopped) {
+    int status = 0;
+    has_children_ = true;
+    for (;;) {
+      const auto child = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
+      if (child < 0) has_children_ = false;
+      if (child <= 0) return;
+      if (child != id_) continue;
+      if (WIFSTOPPED(status)) {
+        is_stopped_ = true;
+        stopped(WSTOPSIG(status));
+      } else if (WIFCONTINUED(status)) {
+        is_stopped_ = false;
+      } else {
+        has_ended_ = true;
+        status_ = status;
+      }
+    }
+  }
+
+ private:
+  pid_t id_ = 0;
+  bool has_children_ = false;
+  bool has_ended_ = false;
+  bool is_stopped_ = false;
+  int status_ = 0;
+};
+
+// One run of the command: ends it when its time is over, when it is told to, or when exec is gone.
+class LeaseWatchdog {
+ public:
+  LeaseWatchdog(int socket, pid_t exec_group, const SupervisedCommand& command, const sigset_t& mask)
       : socket_{socket}, exec_group_{exec_group}, command_{command}, mask_{mask} {
     sigset_t child;
     sigemptyset(&child);
@@ -64,30 +122,30 @@ class Watch {
     children_ = ::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     clock_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   }
-  ~Watch() {
+  ~LeaseWatchdog() {
     ::close(children_);
     ::close(clock_);
   }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  LeaseWatchdog(const LeaseWatchdog&) = delete;
+  LeaseWatchdog& operator=(const LeaseWatchdog&) = delete;
 
   // Until nothing is left to watch. True: exec may have another run of it.
   [[nodiscard]] bool run() {
     while (!is_over()) {
       std::array<pollfd, 3> ready{
           {{has_parent_ ? socket_ : -1, POLLIN, 0}, {children_, POLLIN, 0}, {clock_, POLLIN, 0}}};
-      const bool looks_again = has_ended_ || kill_at_ || clock_ < 0;
+      const bool looks_again = group_.has_ended() || kill_at_ || clock_ < 0;
       ::poll(ready.data(), ready.size(), looks_again ? static_cast<int>(look_again.count()) : -1);
       if (ready[0].revents != 0) listen();
       check_time();
       if (ready[1].revents != 0) drop_signals();
-      reap();
-      if (has_ended_ && !kill_at_) end_rest();
+      group_.reap([this](int number) { tell({Kind::stopped, number}); });
+      if (group_.has_ended() && !kill_at_) end_rest();
       if (kill_at_ && BootClock::now() >= *kill_at_) kill_all();
     }
-    const bool is_anything_left = has_children_ || is_group_alive();
-    if ((group_ != 0 || has_ended_) && has_parent_)
-      tell({is_anything_left ? Kind::left : Kind::ended, status_});
+    const bool is_anything_left = group_.has_children() || group_.is_alive();
+    if ((group_.id() != 0 || group_.has_ended()) && has_parent_)
+      tell({is_anything_left ? Kind::left : Kind::ended, group_.status()});
     return has_parent_;
   }
 
@@ -141,7 +199,7 @@ class Watch {
         start({packet.data() + sizeof message, packet.size() - sizeof message});
         break;
       case Kind::signal:
-        signal_group(static_cast<int>(message.value));
+        group_.signal(static_cast<int>(message.value));
         break;
       case Kind::resume:
         resume(BootClock::time_point{std::chrono::nanoseconds{message.value}});
@@ -151,7 +209,7 @@ class Watch {
         break;
       case Kind::end:
         // Of a run that was over before this was heard nothing is left to end.
-        if (group_ != 0 || !command_.is_repeated) end_early();
+        if (group_.id() != 0 || !command_.is_repeated) end_early();
         break;
       case Kind::grace:
         kill_after_ = milliseconds{message.value};
@@ -163,15 +221,14 @@ class Watch {
 
   void start(std::string_view variables) {
     if (is_forced_) {  // exec was stopped between its lease and this
-      has_ended_ = true;
-      status_ = SIGKILL;
+      group_.not_started(SIGKILL);
       return;
     }
     const auto supervisor = ::getpid();
     const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
     const bool is_in_foreground = terminal >= 0 && ::tcgetpgrp(terminal) == exec_group_;
-    group_ = ::fork();
-    if (group_ == 0) {
+    const auto child = ::fork();
+    if (child == 0) {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != supervisor) ::_exit(125);
@@ -179,22 +236,16 @@ class Watch {
       become(command_, mask_, variables);
     }
     if (terminal >= 0) ::close(terminal);
-    if (group_ < 0) {
+    if (child < 0) {
       complain("cannot fork the command");
-      has_ended_ = true;
-      status_ = 125 << 8;
+      group_.not_started(125 << 8);
       return;
     }
     // In both processes, because either may be the first to need it.
-    ::setpgid(group_, group_);
-    tell({Kind::started, group_});
+    ::setpgid(child, child);
+    group_.started(child);
+    tell({Kind::started, child});
   }
-
-  void signal_group(int number) const {
-    if (group_ > 0 && is_group_alive()) ::kill(-group_, number);
-  }
-
-  [[nodiscard]] bool is_group_alive() const { return group_ > 0 && (!has_ended_ || ::kill(-group_, 0) == 0); }
 
   // Does not move what is over.
   void set_time(std::int64_t boot_ns) {
@@ -230,15 +281,15 @@ class Watch {
     if (is_forced_) return;
     stop_clock();
     is_forced_ = true;
-    signal_group(SIGTERM);
-    const auto grace = is_stopped_ ? milliseconds{0} : kill_after_;
+    group_.signal(SIGTERM);
+    const auto grace = group_.is_stopped() ? milliseconds{0} : kill_after_;
     const auto last = BootClock::now() + std::chrono::nanoseconds{grace};
     kill_at_ = std::min(kill_at_.value_or(last), last);
   }
 
   void resume(BootClock::time_point said_at) {
     if (is_forced_) return;
-    if (!term_) return signal_group(SIGCONT);
+    if (!term_) return group_.signal(SIGCONT);
     resumes_from_ = said_at;
     resume_confirmed();
   }
@@ -247,7 +298,7 @@ class Watch {
   void resume_confirmed() {
     if (!resumes_from_ || !until_ || *until_ - *term_ < *resumes_from_) return;
     resumes_from_.reset();
-    signal_group(SIGCONT);
+    group_.signal(SIGCONT);
   }
 
   void stop_clock() {
@@ -258,47 +309,21 @@ class Watch {
 
   // What the command left in its group. What is stopped and may be another holder's to continue stays so.
   void end_rest() {
-    if (term_ && is_stopped_) return end_early();
+    if (term_ && group_.is_stopped()) return end_early();
     ask_to_end();
   }
 
   void ask_to_end() {
     if (kill_at_) return;
-    signal_group(SIGTERM);
-    signal_group(SIGCONT);
+    group_.signal(SIGTERM);
+    group_.signal(SIGCONT);
     kill_at_ = BootClock::now() + std::chrono::nanoseconds{kill_after_};
   }
 
   void kill_all() {
-    signal_group(SIGKILL);
-    if (is_forced_) kill_children();
+    group_.signal(SIGKILL);
+    if (is_forced_) CommandGroup::kill_children();
     if (!give_up_at_) give_up_at_ = BootClock::now() + std::chrono::nanoseconds{give_up_after};
-  }
-
-  // Whatever left the command's group: orphans become our children, because we are a subreaper.
-  void kill_children() const {
-    std::ifstream children{fmt::format("/proc/self/task/{}/children", ::getpid())};
-    for (pid_t child = 0; children >> child;) ::kill(child, SIGKILL);
-  }
-
-  void reap() {
-    int status = 0;
-    has_children_ = true;
-    for (;;) {
-      const auto child = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
-      if (child < 0) has_children_ = false;
-      if (child <= 0) return;
-      if (child != group_) continue;
-      if (WIFSTOPPED(status)) {
-        is_stopped_ = true;
-        tell({Kind::stopped, WSTOPSIG(status)});
-      } else if (WIFCONTINUED(status)) {
-        is_stopped_ = false;
-      } else {
-        has_ended_ = true;
-        status_ = status;
-      }
-    }
   }
 
   void drop_signals() const {
@@ -310,9 +335,9 @@ class Watch {
   // A command that ended by itself may leave daemons, which are no longer in its group; one that was ended
   // may not.
   [[nodiscard]] bool is_over() const {
-    if (group_ <= 0) return !has_parent_ || has_ended_;
+    if (group_.id() == 0) return !has_parent_ || group_.has_ended();
     if (give_up_at_ && BootClock::now() >= *give_up_at_) return true;
-    return has_ended_ && !is_group_alive() && !(is_forced_ && has_children_);
+    return group_.has_ended() && !group_.is_alive() && !(is_forced_ && group_.has_children());
   }
 
   // An exec that is stopped hears nothing, and must not keep this from its work: only what ends has to
@@ -330,14 +355,10 @@ class Watch {
   milliseconds kill_after_ = command_.kill_after;
   int children_ = -1;
   int clock_ = -1;
-  pid_t group_ = 0;           // the command's process and group; 0: not started
+  CommandGroup group_;
   bool is_expected_ = false;  // told to run, or the only run
   bool has_parent_ = true;
-  bool has_children_ = false;
-  bool has_ended_ = false;  // the command's own process
-  bool is_stopped_ = false;
-  bool is_forced_ = false;  // told to end it, or its time is over, or exec is gone
-  int status_ = 0;
+  bool is_forced_ = false;                      // told to end it, or its time is over, or exec is gone
   std::optional<BootClock::time_point> until_;  // the command may work; none: not told, or over
   std::optional<BootClock::duration> term_;     // of a lease that may end before its time; see Kind::confirm
   std::optional<BootClock::time_point> resumes_from_;  // told to continue, which waits for a renewal
@@ -354,7 +375,7 @@ void supervise(int socket, pid_t exec_group, const SupervisedCommand& command, c
   std::signal(SIGCHLD, SIG_DFL);
   ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  while (Watch{socket, exec_group, command, mask}.run() && command.is_repeated) {
+  while (LeaseWatchdog{socket, exec_group, command, mask}.run() && command.is_repeated) {
   }
 }
 
