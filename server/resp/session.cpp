@@ -36,7 +36,7 @@ Session::Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> sh
       number_{shared_->next_number()},
       upstreams_{shared_->upstreams_of(loop)},
       connection_{loop, net::Transport{std::move(socket), shared_->context.tls}},
-      relay_{shared_->options.relay, *this, *this} {
+      relay_{RelayContext{shared_->options.relay, *this, *this, *this}} {
   place_.lane = static_cast<std::size_t>(number_) % Upstreams::lanes;
 }
 
@@ -230,11 +230,11 @@ void Session::take_requests() {
 
 void Session::count_in_flight() {
   if (is_over_) return;
-  const auto owed = relay_.owed();
-  if (owed == counted_) return;
+  const auto pending = relay_.pending();
+  if (pending == counted_) return;
   connection_.loop().in_flight.fetch_add(
-      static_cast<std::int64_t>(owed) - static_cast<std::int64_t>(counted_), std::memory_order_relaxed);
-  counted_ = owed;
+      static_cast<std::int64_t>(pending) - static_cast<std::int64_t>(counted_), std::memory_order_relaxed);
+  counted_ = pending;
 }
 
 void Session::schedule() {

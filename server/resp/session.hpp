@@ -24,7 +24,11 @@
 
 namespace fenceguard::resp {
 
-class Session final : public net::Session, private RelayPort, private RelayObserver, private LinkUser {
+class Session final : public net::Session,
+                      private ClientPort,
+                      private RedisPort,
+                      private RelayObserver,
+                      private LinkUser {
  public:
   Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> shared,
           std::shared_ptr<net::Service> service);
@@ -43,7 +47,7 @@ class Session final : public net::Session, private RelayPort, private RelayObser
   void end_waiting() override {}
 
  private:
-  // RelayPort
+  // ClientPort and RedisPort
   void answer(std::string_view bytes) override;
   void end() override;
   void prepare(Channel channel, int slot, bool stays) override;

@@ -13,7 +13,7 @@
 
 #include "adapters/redis/address.hpp"
 #include "server/data/data_service.hpp"
-#include "server/resp/relay/relay_options.hpp"
+#include "server/resp/replies/relay_options.hpp"
 #include "server/resp/unsettled_claims.hpp"
 #include "server/resp/upstream/upstreams.hpp"
 #include "server/resp/wire/request_reader.hpp"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "server/resp/relay/command_rules.hpp"
+#include "server/resp/command/command_rules.hpp"
 #include "tests/redis/server.hpp"
 
 namespace fenceguard::resp::test {

@@ -1,3 +1,5 @@
+#include "server/resp/relay/connection_commands.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,49 +7,32 @@
 #include <utility>
 
 #include "adapters/redis/wire/cluster.hpp"
-#include "adapters/redis/wire/scripts.hpp"
 #include "guard/error.hpp"
 #include "guard/support/text.hpp"
-#include "server/resp/relay/relay.hpp"
+#include "server/resp/replies/own_command.hpp"
 #include "server/resp/wire/reply.hpp"
 
 namespace fenceguard::resp {
-
-enum class Relay::Word : std::uint8_t {
-  fence,
-  fenced,
-  unfence,
-  fences,
-  fence_show,
-  fence_begin,
-  reset,
-  quit,
-  auth,
-  hello,
-  select,
-  multi,
-  exec,
-  discard,
-  watch,
-  unwatch,
-  client,
-  subscribe
-};
-
 namespace {
 
-bool is_local_client_word(std::string_view word) {
+constexpr std::string_view reset_reply = "+RESET\r\n";
+
+std::string count_error(std::string_view name) {
+  return fmt::format("ERR wrong number of arguments for '{}' command", name);
+}
+
+bool is_local_subcommand(std::string_view word) {
   constexpr std::array words{"SETNAME", "GETNAME", "SETINFO", "ID"};
   return std::ranges::any_of(words, [&](const char* one) { return equals_ignoring_case(word, one); });
 }
 
 }  // namespace
 
-std::optional<Relay::Word> Relay::word_of(redis::Arguments words) noexcept {
-  using enum Word;
+std::optional<ConnectionCommands::Name> ConnectionCommands::find(redis::Arguments words) noexcept {
+  using enum Name;
   struct Row {
-    std::string_view name;
-    Word word;
+    std::string_view word;
+    Name name;
   };
   constexpr Row table[] = {{"FENCE", fence},
                            {"FENCED", fenced},
@@ -72,37 +57,52 @@ std::optional<Relay::Word> Relay::word_of(redis::Arguments words) noexcept {
                            {"SUNSUBSCRIBE", subscribe},
                            {"PUNSUBSCRIBE", subscribe}};
   const auto found =
-      std::ranges::find_if(table, [&](const Row& row) { return equals_ignoring_case(row.name, words[0]); });
-  if (found != std::end(table)) return found->word;
-  if (equals_ignoring_case(words[0], "CLIENT") && words.size() > 1 && is_local_client_word(words[1]))
+      std::ranges::find_if(table, [&](const Row& row) { return equals_ignoring_case(row.word, words[0]); });
+  if (found != std::end(table)) return found->name;
+  if (words.size() > 1 && equals_ignoring_case(words[0], "CLIENT") && is_local_subcommand(words[1]))
     return client;
   return std::nullopt;
 }
 
-bool Relay::take_word(Word word, const Request& request) {
-  using enum Word;
+std::string ConnectionCommands::objection_to(Name name, redis::Arguments words) const {
+  using enum Name;
+  const bool is_login = name == auth || name == hello;
+  const bool is_of_transaction =
+      name == exec || name == discard || name == multi || name == watch || name == unwatch;
+  if (name == quit || name == reset) return {};
+  if (!is_login) {
+    if (!state_.login.is_let_in()) return "NOAUTH Authentication required.";
+    const auto& lost = state_.sidecar_claims.lost();
+    if (!lost.empty() && name != fence_begin && name != select && name != client) return lost;
+  }
+  if (state_.transaction && !is_of_transaction)
+    return fmt::format("ERR fenceguard: {} is not permitted inside MULTI", words[0]);
+  if (!state_.sidecar_claims.empty() && (name == fence || name == fenced || name == unfence))
+    return "ERR fenceguard: this sidecar holds the claims of its clients (--hold): a connection brings none "
+           "of its own";
+  return {};
+}
+
+bool ConnectionCommands::take(Name name, const Request& request) {
+  using enum Name;
   const auto& words = request.words;
-  if (word == auth || word == hello) return take_login(word, words);
-  if (word == quit) return take_quit();
-  if (word == reset) return take_reset();
-  if (!login_.is_let_in()) return answer_error("NOAUTH Authentication required.");
-  if (!lost_.empty() && word != fence_begin && word != select && word != client) return answer_error(lost_);
-  if (queue_ && word != exec && word != discard && word != multi && word != watch && word != unwatch)
-    return answer_error(fmt::format("ERR fenceguard: {} is not permitted inside MULTI", words[0]));
-  if (!held_.empty() && (word == fence || word == fenced || word == unfence))
-    return answer_error(
-        "ERR fenceguard: this sidecar holds the claims of its clients (--hold): a connection brings none "
-        "of its own");
-  switch (word) {
+  switch (name) {
+    case auth:
+    case hello:
+    case select:
+      return take_login(name, words);
+    case client:
+      return take_client(words);
+    case reset:
+      return take_reset();
+    case quit:
+      return take_quit();
     case fence:
       return take_fence(words);
-    case fenced:
-      return take_fenced(request);
     case unfence:
       return take_unfence(words);
     case fences:
-      list_claims();
-      return true;
+      return list_claims();
     case fence_show:
       return take_show(words);
     case fence_begin:
@@ -117,94 +117,119 @@ bool Relay::take_word(Word word, const Request& request) {
       return take_watch(request);
     case unwatch:
       return take_unwatch(request);
-    case client:
-      return take_client(words);
     case subscribe:
-      return is_quiet() && take_subscribed(request);
-    default:
-      return take_login(word, words);
+      return state_.replies.is_quiet() && take_subscribed(request);
+    case fenced:
+      break;
   }
-}
-
-bool Relay::take_fence(redis::Arguments words) {
-  try {
-    const auto spoken = parse_fence(words);
-    if (const auto text = objection_to_signature("advance", spoken); !text.empty()) return answer_error(text);
-    const bool is_renewed = claims_.find(login_.database(), spoken.claim.resource.name()) != nullptr;
-    if (claims_.size() >= Claims::most && !is_renewed)
-      return answer_error(fmt::format("ERR fenceguard: a connection holds up to {} claims", Claims::most));
-    PendingReply reply;
-    reply.kind = PendingReply::Kind::advance;
-    if (port_.is_cluster())
-      reply.slot = static_cast<int>(redis::slot_of(options_.keys.fence(spoken.claim.resource)));
-    if (!may_send(reply.slot)) return false;
-    reply.claim = std::make_shared<HeldClaim>(spoken.claim);
-    if (const auto text = objection_to_judging("advance", {reply.claim}); !text.empty())
-      return answer_error(text);
-    if (!are_settled({reply.claim})) return false;
-    send_run();
-    reply.call = advance_call(spoken.claim, options_.keys, port_.is_cluster(), options_.jump_max);
-    // What follows must not be judged before it.
-    is_waiting_ = true;
-    owed_.send(std::move(reply));
-    return true;
-  } catch (const InvalidInput& error) {
-    return answer_error(fmt::format("ERR fenceguard: {}", error.what()));
-  }
-}
-
-// A claim that was refused is held, so that its writes are told why.
-void Relay::end_fence(const HeldClaimPtr& claim, const BatchResult& result) {
-  is_waiting_ = false;
-  if (result.kind != BatchResult::Kind::ruled) return;
-  if (result.verdict != Verdict::admitted) {
-    claim->refusal = result.verdict;
-    claim->highest = result.highest;
-  }
-  claims_.hold(login_.database(), claim);
-  has_fenced_ = true;
-}
-
-bool Relay::take_fenced(const Request& request) {
-  try {
-    const auto spoken = parse_fenced(request.words);
-    if (word_of(spoken.command))
-      return answer_error(fmt::format("ERR fenceguard: {} cannot be said under FENCED", spoken.command[0]));
-    const auto* facts = options_.commands->find(spoken.command);
-    std::string bytes;
-    redis::encode(spoken.command, bytes);
-    const Request inner{spoken.command, bytes};
-    if (facts == nullptr) return take_unknown(inner);
-    has_learned_ = false;
-    if (const auto text = objection_to_signature("write", spoken); !text.empty()) return answer_error(text);
-    return take_under(*facts, inner, std::make_shared<HeldClaim>(spoken.claim));
-  } catch (const InvalidInput& error) {
-    return answer_error(fmt::format("ERR fenceguard: {}", error.what()));
-  }
-}
-
-// One command under a claim of its own.
-bool Relay::take_under(const Facts& facts, const Request& request, HeldClaimPtr claim) {
-  const auto rule = rule_for(facts, request.words, options_.permissions);
-  const auto text = objection_under(facts, request.words, rule, claim->claim.resource.name());
-  if (!text.empty()) return answer_error(text);
-  return take_judged(facts, request, {.claims = {std::move(claim)}}, rule.way == Way::script);
-}
-
-bool Relay::take_unfence(redis::Arguments words) {
-  if (words.size() > 2) return answer_error("ERR fenceguard: write UNFENCE [RESOURCE]");
-  if (words.size() == 1) {
-    claims_.drop_database(login_.database());
-  } else if (!claims_.drop(login_.database(), words[1])) {
-    return answer_error(
-        fmt::format("NOFENCE resource={}: this connection holds no claim to it", words[1].substr(0, 512)));
-  }
-  answer(ok_reply);
   return true;
 }
 
-void Relay::list_claims() {
-  const auto all = claims_.list(login_.database());
+bool ConnectionCommands::take_login(Name name, redis::Arguments words) {
+  if (!state_.replies.is_quiet()) return false;
+  auto& login = state_.login;
+  const auto answer = name == Name::auth    ? login.auth(words)
+                      : name == Name::hello ? login.hello(words, client_name_)
+                                            : login.select(words);
+  if (answer) return state_.answer(*answer);
+  // It may have come within the call.
+  if (login.is_binding()) state_.pause = ClientState::Pause::binding;
+  return true;
+}
+
+bool ConnectionCommands::bound(std::string_view error, bool needs_password) {
+  auto& login = state_.login;
+  if (state_.pause == ClientState::Pause::binding) state_.pause = ClientState::Pause::none;
+  const bool is_resetting = login.is_resetting();
+  const auto text = login.bound(error, needs_password);
+  if (text.empty()) return login.is_bound();
+  const bool is_bound = !text.starts_with('-');
+  if (is_bound) {
+    state_.own.lose_watch();
+    state_.own.close();
+  }
+  state_.answer(text);
+  // After RESET the client expects to be unauthenticated.
+  if (!is_bound && is_resetting) state_.end();
+  return is_bound;
+}
+
+bool ConnectionCommands::take_client(redis::Arguments words) {
+  std::string text{ok_reply};
+  if (equals_ignoring_case(words[1], "SETNAME")) {
+    if (words.size() != 3) return state_.answer_error(count_error("client|setname"));
+    if (!is_visible_ascii(words[2]))
+      return state_.answer_error("ERR Client names cannot contain spaces, newlines or special characters.");
+    client_name_ = words[2];
+  } else if (equals_ignoring_case(words[1], "GETNAME")) {
+    text.clear();
+    client_name_.empty() ? void(text = nil_bulk) : add_bulk(text, client_name_);
+  } else if (equals_ignoring_case(words[1], "ID")) {
+    text.clear();
+    add_integer(text, std::to_string(state_.context.client.connection_number()));
+  }
+  return state_.answer(text);
+}
+
+bool ConnectionCommands::take_reset() {
+  if (!state_.replies.is_quiet()) return false;
+  state_.transaction = nullptr;
+  state_.claims.clear();
+  state_.sidecar_claims.give_to(state_.claims, state_.context.options.database);
+  state_.own.reset();
+  client_name_.clear();
+  if (!state_.login.reset(std::string{reset_reply})) return state_.answer(reset_reply);
+  // It may have come within the call.
+  if (state_.login.is_binding()) state_.pause = ClientState::Pause::binding;
+  return true;
+}
+
+bool ConnectionCommands::take_quit() {
+  if (!state_.replies.is_quiet()) return false;
+  state_.answer(ok_reply);
+  state_.end();
+  return true;
+}
+
+bool ConnectionCommands::take_fence(redis::Arguments words) {
+  auto& claims = state_.claims;
+  try {
+    const auto spoken = parse_fence(words);
+    if (const auto text = state_.objection_to_signature("advance", spoken); !text.empty())
+      return state_.answer_error(text);
+    const int database = state_.login.database();
+    const bool is_renewed = claims.find(database, spoken.claim.resource.name()) != nullptr;
+    if (claims.size() >= Claims::most && !is_renewed)
+      return state_.answer_error(
+          fmt::format("ERR fenceguard: a connection holds up to {} claims", Claims::most));
+    const int slot = state_.slot_of_fence(spoken.claim.resource);
+    if (!state_.replies.may_send(slot)) return false;
+    auto claim = std::make_shared<HeldClaim>(spoken.claim);
+    if (const auto text = state_.objection_to_judging("advance", {claim}); !text.empty())
+      return state_.answer_error(text);
+    if (!state_.are_settled({claim})) return false;
+    state_.replies.send(
+        std::make_unique<ClaimAdvance>(state_.context, slot, std::move(claim), claims, database));
+    return true;
+  } catch (const InvalidInput& error) {
+    return state_.answer_error(fmt::format("ERR fenceguard: {}", error.what()));
+  }
+}
+
+bool ConnectionCommands::take_unfence(redis::Arguments words) {
+  const int database = state_.login.database();
+  if (words.size() > 2) return state_.answer_error("ERR fenceguard: write UNFENCE [RESOURCE]");
+  if (words.size() == 1) {
+    state_.claims.drop_database(database);
+  } else if (!state_.claims.drop(database, words[1])) {
+    return state_.answer_error(
+        fmt::format("NOFENCE resource={}: this connection holds no claim to it", words[1].substr(0, 512)));
+  }
+  return state_.answer(ok_reply);
+}
+
+bool ConnectionCommands::list_claims() {
+  const auto all = state_.claims.list(state_.login.database());
   std::string text;
   add_array(text, all.size());
   for (const auto& held : all) {
@@ -212,235 +237,134 @@ void Relay::list_claims() {
     add_bulk(text, held->claim.resource.name());
     add_bulk(text, to_string(held->claim.token));
   }
-  answer(text);
+  return state_.answer(text);
 }
 
-bool Relay::take_show(redis::Arguments words) {
-  if (words.size() != 2) return answer_error("ERR fenceguard: write FENCE.SHOW RESOURCE");
+bool ConnectionCommands::take_show(redis::Arguments words) {
+  if (words.size() != 2) return state_.answer_error("ERR fenceguard: write FENCE.SHOW RESOURCE");
   if (const auto objection = Resource::objection(words[1]); !objection.empty())
-    return answer_error(fmt::format("ERR fenceguard: {}", objection));
+    return state_.answer_error(fmt::format("ERR fenceguard: {}", objection));
   if (const auto text = redis::objection_to_resource(words[1]); !text.empty())
-    return answer_error(fmt::format("ERR fenceguard: {}", text));
-  PendingReply reply;
-  reply.kind = PendingReply::Kind::show;
-  reply.claim = std::make_shared<HeldClaim>(Claim{Resource{std::string{words[1]}}, Token{1}, Holder{}, {}});
-  const auto fence_key = options_.keys.fence(reply.claim->claim.resource);
-  const bool is_cluster = port_.is_cluster();
-  if (is_cluster) reply.slot = static_cast<int>(redis::slot_of(fence_key));
-  if (!may_send(reply.slot)) return false;
-  send_run();
-  reply.call.script = &redis::scripts::look();
-  add_bulk(reply.call.rest, is_cluster ? "1" : "2");
-  add_bulk(reply.call.rest, fence_key);
-  if (!is_cluster) add_bulk(reply.call.rest, options_.keys.name_space());
-  reply.call.words = is_cluster ? 2 : 3;
-  owed_.send(std::move(reply));
+    return state_.answer_error(fmt::format("ERR fenceguard: {}", text));
+  Resource resource{std::string{words[1]}};
+  const int slot = state_.slot_of_fence(resource);
+  if (!state_.replies.may_send(slot)) return false;
+  state_.replies.send(std::make_unique<FenceShow>(state_.context, slot, std::move(resource)));
   return true;
 }
 
-// The program says that nothing is in its memory that it read before this connection's tenure; or before that
-// of a token, where its driver says it by itself on each connection.
-bool Relay::take_begin(redis::Arguments words) {
-  if (words.size() > 2) return answer_error("ERR fenceguard: write FENCE.BEGIN [TOKEN]");
-  if (held_.empty() && reserved_.empty())
-    return answer_error(
-        "ERR fenceguard: FENCE.BEGIN is for a sidecar that holds the claims of its clients (--hold); here a "
-        "connection says FENCE");
-  if (words.size() == 2) {
-    const auto token_of = [](const Claim& claim) { return claim.token; };
-    const auto present = std::ranges::max(held_.empty() ? reserved_ : held_, {}, token_of).token;
-    if (Token::parse(words[1]) != present) {
-      const auto text = fmt::format(
-          "LOST the lease of token {} is over, and this connection's has {}; start again from the read, "
-          "and say FENCE.BEGIN with that",
-          words[1].substr(0, 20), to_string(present));
-      // Whoever was let in because its program is young enough says that its work is not.
-      if (lost_.empty()) lost_ = text;
-      return answer_error(text);
-    }
-  }
-  lost_.clear();
-  if (!reserved_.empty()) hold(std::exchange(reserved_, {}));
-  answer(ok_reply);
-  return true;
+bool ConnectionCommands::take_begin(redis::Arguments words) {
+  const auto error = state_.sidecar_claims.begin(words, state_.claims, state_.context.options.database);
+  return error.empty() ? state_.answer(ok_reply) : state_.answer_error(error);
 }
 
-bool Relay::take_multi(redis::Arguments words) {
-  if (words.size() != 1) return answer_error("ERR wrong number of arguments for 'multi' command");
-  std::string text{ok_reply};
-  if (queue_) {
-    text.clear();
-    add_error(text, "ERR MULTI calls can not be nested");
-  } else {
-    queue_ = std::make_unique<Queue>();
-    queue_->number = ++queues_seen_;
-  }
-  answer(text);
-  return true;
+bool ConnectionCommands::take_multi(redis::Arguments words) {
+  if (words.size() != 1) return state_.answer_error(count_error("multi"));
+  // It does not make EXEC fail.
+  if (state_.transaction) return state_.answer("-ERR MULTI calls can not be nested\r\n");
+  state_.transaction = std::make_unique<QueuedTransaction>();
+  state_.transaction->number = ++transactions_seen_;
+  return state_.answer(ok_reply);
 }
 
-bool Relay::take_exec(redis::Arguments words) {
-  if (words.size() == 1 && !queue_) return answer_error("ERR EXEC without MULTI");
-  if (!is_quiet()) return false;
+bool ConnectionCommands::take_exec(redis::Arguments words) {
+  if (words.size() == 1 && !state_.transaction) return state_.answer_error("ERR EXEC without MULTI");
+  if (!state_.replies.is_quiet()) return false;
   if (words.size() != 1) {
-    queue_ = nullptr;
-    drop_watch();
-    return answer_error(
+    state_.transaction = nullptr;
+    state_.own.drop_watch();
+    return state_.answer_error(
         "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command");
   }
-  if (!are_settled(queue_->work.claims)) return false;
-  const auto queue = std::exchange(queue_, nullptr);
-  const bool has_lost_watch = std::exchange(has_lost_watch_, false);
-  auto refusal = queue->is_dirty ? std::string{"EXECABORT Transaction discarded because of previous errors."}
-                                 : known_refusal(queue->work.claims);
-  const bool is_judged = !queue->work.claims.empty() || !queue->work.unclaimed.empty();
-  if (refusal.empty() && is_judged) refusal = objection_to_judging("write", queue->work.claims);
-  const bool is_over = !refusal.empty() || has_lost_watch || (queue->work.count == 0 && !is_watching_);
-  if (!is_over) {
-    queue->work.is_watching = is_watching_;
-    if (is_watching_ && queue->work.slot < 0) queue->work.slot = watched_slot_;
-    if (is_watching_ && port_.is_cluster() && queue->work.slot != watched_slot_) {
-      drop_watch();
-      return answer_error("CROSSSLOT keys of another slot are watched");
-    }
-    return begin_transaction(std::move(queue->work), Channel::own);
+  if (!state_.are_settled(state_.transaction->work.claims)) return false;
+  return end_exec(*std::exchange(state_.transaction, nullptr));
+}
+
+bool ConnectionCommands::end_exec(QueuedTransaction& transaction) {
+  auto& work = transaction.work;
+  auto& own = state_.own;
+  const bool has_lost_watch = own.take_lost_watch();
+  auto refusal = transaction.is_dirty
+                     ? std::string{"EXECABORT Transaction discarded because of previous errors."}
+                     : state_.known_refusal(work.claims);
+  const bool is_judged = !work.claims.empty() || !work.unclaimed.empty();
+  if (refusal.empty() && is_judged) refusal = state_.objection_to_judging("write", work.claims);
+  const bool is_over = !refusal.empty() || has_lost_watch || (work.count == 0 && !own.is_watching());
+  if (is_over) {
+    own.drop_watch();
+    return refusal.empty() ? state_.answer(has_lost_watch ? nil_array : "*0\r\n")
+                           : state_.answer_error(refusal);
   }
-  drop_watch();
-  if (!refusal.empty()) return answer_error(refusal);
-  answer(has_lost_watch ? nil_array : "*0\r\n");
+  work.is_watching = own.is_watching();
+  if (work.is_watching && work.slot < 0) work.slot = own.watched_slot();
+  if (own.is_watching_elsewhere(work.slot)) {
+    own.drop_watch();
+    return state_.answer_error(crossslot_watched);
+  }
+  state_.replies.send(
+      std::make_unique<WatchedTransaction>(state_.context, own, std::move(work), Channel::own));
   return true;
 }
 
-bool Relay::take_discard(redis::Arguments words) {
-  if (words.size() != 1) return answer_error("ERR wrong number of arguments for 'discard' command");
-  if (!queue_) return answer_error("ERR DISCARD without MULTI");
-  if (!is_quiet()) return false;
-  queue_ = nullptr;
-  drop_watch();
-  answer(ok_reply);
-  return true;
+bool ConnectionCommands::take_discard(redis::Arguments words) {
+  if (words.size() != 1) return state_.answer_error(count_error("discard"));
+  if (!state_.transaction) return state_.answer_error("ERR DISCARD without MULTI");
+  if (!state_.replies.is_quiet()) return false;
+  state_.transaction = nullptr;
+  state_.own.drop_watch();
+  return state_.answer(ok_reply);
 }
 
-bool Relay::take_watch(const Request& request) {
-  if (queue_) {
-    answer("-ERR WATCH inside MULTI is not allowed\r\n");
-    return true;
+bool ConnectionCommands::take_watch(const Request& request) {
+  if (state_.transaction) return state_.answer("-ERR WATCH inside MULTI is not allowed\r\n");
+  CommandKeys keys;
+  if (const auto* facts = state_.context.options.commands->find(request.words)) {
+    const auto text = resp::objection_to(*facts, request.words, {Way::own}, state_.destination(), keys);
+    if (!text.empty()) return state_.answer_error(text);
   }
-  if (const auto* facts = options_.commands->find(request.words)) {
-    if (const auto text = objection_to(*facts, request.words, {Way::own}); !text.empty())
-      return answer_error(text);
-  }
-  return pass_alone(request, Alone::watches);
+  return state_.send_alone(OwnCommand::Kind::watches, {.slot = keys.slot, .bytes = request.bytes});
 }
 
-bool Relay::take_unwatch(const Request& request) {
-  if (request.words.size() != 1) return answer_error("ERR wrong number of arguments for 'unwatch' command");
-  if (queue_) {
-    // EXEC has looked at what is watched when it comes to it.
-    return queue_bytes(request.bytes);
-  }
-  if (!is_quiet()) return false;
-  drop_watch();
-  answer(ok_reply);
-  return true;
+bool ConnectionCommands::take_unwatch(const Request& request) {
+  if (request.words.size() != 1) return state_.answer_error(count_error("unwatch"));
+  // EXEC has looked at what is watched when it comes to it.
+  if (state_.transaction) return state_.add_to_transaction(request.bytes);
+  if (!state_.replies.is_quiet()) return false;
+  state_.own.drop_watch();
+  return state_.answer(ok_reply);
 }
 
-// The connection ends with what is watched on it: a reply is not waited for.
-void Relay::drop_watch() {
-  has_lost_watch_ = false;
-  if (std::exchange(is_watching_, false)) port_.close(Channel::own);
-}
-
-bool Relay::take_login(Word word, redis::Arguments words) {
-  if (queue_) return answer_error(fmt::format("ERR fenceguard: {} is not permitted inside MULTI", words[0]));
-  if (!is_quiet()) return false;
-  const auto answer = word == Word::auth    ? login_.auth(words)
-                      : word == Word::hello ? login_.hello(words, client_name_)
-                                            : login_.select(words);
-  if (answer) {
-    port_.answer(*answer);
-  } else {
-    // It may have come within the call.
-    is_waiting_ = login_.is_binding();
-  }
-  return true;
-}
-
-bool Relay::take_client(redis::Arguments words) {
-  std::string text{ok_reply};
-  if (equals_ignoring_case(words[1], "SETNAME")) {
-    if (words.size() != 3) return answer_error("ERR wrong number of arguments for 'client|setname' command");
-    if (!std::ranges::all_of(words[2], [](char c) { return c >= '!' && c <= '~'; }))
-      return answer_error("ERR Client names cannot contain spaces, newlines or special characters.");
-    client_name_ = words[2];
-  } else if (equals_ignoring_case(words[1], "GETNAME")) {
-    text.clear();
-    client_name_.empty() ? void(text = nil_bulk) : add_bulk(text, client_name_);
-  } else if (equals_ignoring_case(words[1], "ID")) {
-    text.clear();
-    add_integer(text, std::to_string(port_.connection_number()));
-  }
-  answer(text);
-  return true;
-}
-
-bool Relay::take_subscribed(const Request& request) {
+bool ConnectionCommands::take_subscribed(const Request& request) {
   const auto& words = request.words;
+  auto& subscriptions = state_.own.subscriptions();
+  auto& redis = state_.context.redis;
   if (Subscriptions::is_word(words[0])) {
     std::string refusal;
     if (words.size() == 1 && !Subscriptions::is_end(words[0])) {
-      refusal = fmt::format("ERR wrong number of arguments for '{}' command", words[0]);
-    } else if (port_.is_cluster() && Subscriptions::is_of_shards(words[0])) {
-      refusal = "ERR fenceguard: the channels of a cluster's shards are not relayed";
-    } else if (!subscriptions_.has_room(words)) {
+      refusal = count_error(words[0]);
+    } else if (redis.is_cluster() && Subscriptions::is_of_shards(words[0])) {
+      refusal = shard_channels;
+    } else if (!subscriptions.has_room(words)) {
       refusal = fmt::format("ERR fenceguard: a connection subscribes to up to {} names, of {} bytes in all",
                             Subscriptions::names_max, Subscriptions::bytes_max);
     }
     // Not ahead of confirmations that are on their way.
-    if (!refusal.empty()) return !subscriptions_.is_awaiting() && answer_error(refusal);
-    if (!subscriptions_.can_send(words)) return false;
-    subscriptions_.sent(words);
+    if (!refusal.empty()) return !subscriptions.is_awaiting() && state_.answer_error(refusal);
+    if (!subscriptions.can_send(words)) return false;
+    subscriptions.sent(words);
   } else if (equals_ignoring_case(words[0], "PING") && words.size() <= 2) {
-    subscriptions_.sent_other();
+    subscriptions.sent_other();
   } else {
-    if (subscriptions_.is_awaiting()) return false;
-    if (equals_ignoring_case(words[0], "QUIT")) return take_word(Word::quit, request);
+    if (subscriptions.is_awaiting()) return false;
+    if (equals_ignoring_case(words[0], "QUIT")) return take_quit();
     if (equals_ignoring_case(words[0], "RESET")) return take_reset();
-    return answer_error(fmt::format(
+    return state_.answer_error(fmt::format(
         "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
         "allowed in this context",
         words[0].substr(0, 128)));
   }
-  port_.prepare(Channel::own, -1, true);
-  port_.send(Channel::own, -1, request.bytes, 1, true);
-  return true;
-}
-
-bool Relay::take_reset() {
-  if (!is_quiet()) return false;
-  queue_ = nullptr;
-  claims_.clear();
-  take_held_claims();
-  subscriptions_.clear();
-  client_name_.clear();
-  is_watching_ = has_lost_watch_ = false;
-  port_.close(Channel::own);
-  port_.close(Channel::spare);
-  constexpr std::string_view done = "+RESET\r\n";
-  if (login_.reset(std::string{done})) {
-    // It may have come within the call.
-    is_waiting_ = login_.is_binding();
-  } else {
-    port_.answer(done);
-  }
-  return true;
-}
-
-bool Relay::take_quit() {
-  if (!is_quiet()) return false;
-  port_.answer(ok_reply);
-  is_ending_ = true;
-  port_.end();
+  redis.prepare(Channel::own, -1, true);
+  redis.send(Channel::own, -1, request.bytes, 1, true);
   return true;
 }
 

@@ -29,16 +29,15 @@ bool is_equal_in_same_time(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Login::Login(const RelayOptions& options, RelayPort& port)
-    : options_{options},
-      port_{port},
-      identity_{options.identity},
-      database_{options.database},
-      is_let_in_{options.data_password.empty()} {}
+Login::Login(const RelayContext& context)
+    : context_{context},
+      identity_{context.options.identity},
+      database_{context.options.database},
+      is_let_in_{context.options.data_password.empty()} {}
 
 void Login::bind(Binding binding) {
   binding_ = std::move(binding);
-  port_.bind(binding_->identity, binding_->database);
+  context_.redis.bind(binding_->identity, binding_->database);
 }
 
 void Login::begin_binding() {
@@ -46,14 +45,14 @@ void Login::begin_binding() {
 }
 
 std::optional<std::string> Login::log_in(Identity identity, bool says_hello) {
-  if (!options_.data_password.empty()) {
+  if (!context_.options.data_password.empty()) {
     const bool is_known = (identity.user.empty() || identity.user == "default") &&
-                          is_equal_in_same_time(identity.password, options_.data_password);
+                          is_equal_in_same_time(identity.password, context_.options.data_password);
     if (!is_known) return error("WRONGPASS invalid username-password pair or user is disabled.");
     is_let_in_ = true;
     return says_hello ? hello_text() : std::string{ok_reply};
   }
-  if (options_.lends_identity)
+  if (context_.options.lends_identity)
     return error(
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your "
         "configuration is correct?");
@@ -113,11 +112,11 @@ std::string Login::hello_text() const {
   add_bulk(text, "server");
   add_bulk(text, "redis");
   add_bulk(text, "version");
-  add_bulk(text, port_.server_version());
+  add_bulk(text, context_.redis.server_version());
   add_bulk(text, "proto");
   add_integer(text, "2");
   add_bulk(text, "id");
-  add_integer(text, std::to_string(port_.connection_number()));
+  add_integer(text, std::to_string(context_.client.connection_number()));
   add_bulk(text, "mode");
   add_bulk(text, "standalone");
   add_bulk(text, "role");
@@ -135,16 +134,16 @@ std::optional<std::string> Login::select(redis::Arguments words) {
   if (read.ec != std::errc{} || read.ptr != end) return error("ERR value is not an integer or out of range");
   if (number < 0) return error("ERR DB index is out of range");
   if (number == database_) return std::string{ok_reply};
-  if (port_.is_cluster()) return error("ERR SELECT is not allowed in cluster mode");
+  if (context_.redis.is_cluster()) return error("ERR SELECT is not allowed in cluster mode");
   bind({identity_, number, false, std::string{ok_reply}, false});
   return std::nullopt;
 }
 
 bool Login::reset(std::string success) {
-  is_let_in_ = options_.data_password.empty();
-  const bool is_same = identity_ == options_.identity && database_ == options_.database;
+  is_let_in_ = context_.options.data_password.empty();
+  const bool is_same = identity_ == context_.options.identity && database_ == context_.options.database;
   if (is_same && is_bound_) return false;
-  bind({options_.identity, options_.database, false, std::move(success), false, true});
+  bind({context_.options.identity, context_.options.database, false, std::move(success), false, true});
   return true;
 }
 

@@ -9,14 +9,13 @@
 #include <string>
 #include <string_view>
 
-#include "server/resp/relay/port.hpp"
-#include "server/resp/relay/relay_options.hpp"
+#include "server/resp/replies/relay_options.hpp"
 
 namespace fenceguard::resp {
 
 class Login {
  public:
-  Login(const RelayOptions& options, RelayPort& port);
+  explicit Login(const RelayContext& context);
 
   [[nodiscard]] int database() const noexcept { return database_; }
   // A client that is not let in yet may only log in.
@@ -55,8 +54,7 @@ class Login {
   [[nodiscard]] std::string hello_text() const;
   void bind(Binding binding);
 
-  const RelayOptions& options_;
-  RelayPort& port_;
+  const RelayContext& context_;
   Identity identity_;
   int database_;
   bool is_let_in_;

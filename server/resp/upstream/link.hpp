@@ -22,7 +22,7 @@
 #include "server/net/loop.hpp"
 #include "server/net/read/read_buffer.hpp"
 #include "server/net/transport.hpp"
-#include "server/resp/relay/port.hpp"
+#include "server/resp/replies/port.hpp"
 #include "server/resp/wire/reply.hpp"
 
 namespace fenceguard::resp {

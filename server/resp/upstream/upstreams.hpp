@@ -53,7 +53,7 @@ class Upstreams : public std::enable_shared_from_this<Upstreams> {
   using Ready = std::function<void(const Greeting&)>;
   void bind(const Place& place, Ready ready);
 
-  // The shared connection, opened if there is none. slot: see RelayPort::send(); of none: the first server.
+  // The shared connection, opened if there is none. slot: see RedisPort::send(); of none: the first server.
   [[nodiscard]] std::shared_ptr<Link> shared(const Place& place, int slot);
   // As above, but to this server.
   [[nodiscard]] std::shared_ptr<Link> shared(const Place& place, const redis::Endpoint& server);

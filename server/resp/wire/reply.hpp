@@ -46,6 +46,11 @@ struct ReplyView {
 // Takes the first value off bytes, which begin with a whole one. Nothing if they do not.
 [[nodiscard]] std::optional<ReplyView> take_value(std::string_view& bytes);
 
+// Of a whole reply that is an error: its text.
+[[nodiscard]] constexpr std::string_view error_of(std::string_view reply) noexcept {
+  return reply.substr(1, reply.size() - 3);
+}
+
 // Append one reply, or one line of it.
 void add_array(std::string& out, std::size_t elements);
 void add_bulk(std::string& out, std::string_view text);

@@ -202,7 +202,7 @@ class Play {
     client_.offer();
     client_.check_answers();
     // A run of the script is one of what is owed, and has up to 64 replies.
-    if (relay_.owed() > options_.owed_max + 2) violated("more is owed than may be", "");
+    if (relay_.pending() > options_.owed_max + 2) violated("more is owed than may be", "");
     port_.seen.clear();
     port_.prepared.clear();
     port_.slept_ms.clear();
@@ -225,7 +225,7 @@ class Play {
   fenceguard::test::Input& input_;
   RelayOptions options_;
   CheckedPort port_;
-  Relay relay_{options_, port_, port_};
+  Relay relay_{RelayContext{options_, port_, port_, port_}};
   Client client_{relay_, port_};
 };
 

@@ -1,4 +1,4 @@
-#include "server/resp/relay/claims.hpp"
+#include "server/resp/command/claims.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
-#include "server/resp/relay/subscriptions.hpp"
+#include "server/resp/replies/subscriptions.hpp"
 #include "tests/resp/unit/fake_port.hpp"
 
 namespace fenceguard::resp::test {

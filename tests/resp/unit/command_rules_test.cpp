@@ -1,4 +1,4 @@
-#include "server/resp/relay/command_rules.hpp"
+#include "server/resp/command/command_rules.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

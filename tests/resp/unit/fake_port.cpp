@@ -183,7 +183,7 @@ std::string FakePort::take_told() {
 }
 
 RelayDriver::RelayDriver(RelayOptions options_of_relay)
-    : options{std::move(options_of_relay)}, relay{options, port, port} {
+    : options{std::move(options_of_relay)}, relay{RelayContext{options, port, port, port}} {
   port.relay = &relay;
   options.commands = commands;
   learn_some_commands(*commands);

@@ -33,9 +33,9 @@ struct Sent {
   [[nodiscard]] std::vector<std::string> words() const;
 };
 
-class FakePort : public RelayPort, public RelayObserver {
+class FakePort : public ClientPort, public RedisPort, public RelayObserver {
  public:
-  // RelayPort
+  // ClientPort and RedisPort
   void answer(std::string_view bytes) override { told.append(bytes); }
   void end() override { is_ended = true; }
   void prepare(Channel channel, int slot, bool stays) override;

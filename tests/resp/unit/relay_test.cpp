@@ -369,6 +369,34 @@ TEST_F(ARelay, WhatWasSentAndLostIsUnknownAndWhatWasNotIsUnavailable) {
   EXPECT_EQ(told(), "-UNAVAILABLE the line is cut\r\n-UNAVAILABLE the line is cut\r\n");
 }
 
+// Its client may come back on another connection and write under the same claim: that write must wait for it.
+TEST_F(ARelay, AFencedWriteToBeSentAgainIsUnderWay) {
+  ASSERT_TRUE(driver_.say({"FENCED", "a", "7", "h", "SET", "{a}:x", "1"}));
+  (void)driver_.reply("-TRYAGAIN the cluster moves it\r\n");
+  EXPECT_FALSE(driver_.relay.awaits_judged_write(Channel::shared));
+  ASSERT_EQ(driver_.relay.claims_under_way().size(), 1u);
+  driver_.relay.woken();
+  (void)driver_.reply("+OK\r\n");
+  EXPECT_THAT(driver_.relay.claims_under_way(), IsEmpty());
+}
+
+TEST_F(ARelay, AFencedTransactionThatIsJudgedIsUnderWay) {
+  ASSERT_TRUE(driver_.say({"FENCED", "a", "7", "h", "BITFIELD", "{a}:x", "SET", "u8", "0", "1"}));
+  ASSERT_EQ(driver_.port.sent.size(), 3u);
+  EXPECT_FALSE(driver_.relay.awaits_judged_write(Channel::spare));
+  EXPECT_EQ(driver_.relay.claims_under_way().size(), 1u);
+}
+
+// What stands behind a request that waits on the client's own connection is told behind its reply.
+TEST_F(ARelay, ABrokenRequestIsToldBehindAnOwnConnectionsReply) {
+  ASSERT_TRUE(driver_.say({"XREAD", "BLOCK", "0", "STREAMS", "s", "$"}));
+  driver_.relay.break_off("Protocol error: x");
+  EXPECT_EQ(told(), "");
+  (void)driver_.reply("*-1\r\n");
+  EXPECT_EQ(told(), "*-1\r\n-ERR Protocol error: x\r\n");
+  EXPECT_TRUE(driver_.port.is_ended);
+}
+
 TEST_F(ARelay, AFenceThatWasLostHoldsNoClaim) {
   ASSERT_TRUE(driver_.say({"FENCE", "a", "7", "h"}));
   (void)driver_.port.take();

@@ -1,4 +1,4 @@
-#include "server/resp/relay/watched_transaction.hpp"
+#include "server/resp/replies/watched_transaction.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

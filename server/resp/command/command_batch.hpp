@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,7 @@
 #include "adapters/redis/wire/script.hpp"
 #include "guard/error.hpp"
 #include "guard/judge.hpp"
-#include "server/resp/relay/claims.hpp"
+#include "server/resp/command/claims.hpp"
 
 namespace fenceguard::resp {
 
@@ -53,9 +52,6 @@ struct BatchResult {
 [[nodiscard]] ScriptCall advance_call(const Claim& claim, const redis::Keys& keys, bool is_cluster,
                                       std::int64_t jump_max);
 [[nodiscard]] BatchResult advance_result(const Claim& claim, std::string_view reply);
-
-// Resources to which a client holds no claim, of commands that it may say as long as they have no fence.
-using Unclaimed = std::set<std::string, std::less<>>;
 
 // Whether they have none: answers OK, or an error that unfenced_refusal() knows.
 [[nodiscard]] ScriptCall no_fence_call(const Unclaimed& resources, const redis::Keys& keys, bool is_cluster);

@@ -1,15 +1,17 @@
 #pragma once
 
-// RelayPort: what a relay acts through: its client, and its connections to Redis. The relay decides and the
-// port moves bytes; every call returns at once, and what comes of it is told to the relay later.
+// What a relay acts through: its client (ClientPort), its connections to Redis (RedisPort), and what is told
+// of rulings (RelayObserver). The relay decides and the ports move bytes; every call returns at once, and
+// what comes of it is told to the relay later.
 //
 // Thread safety: one thread.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "adapters/redis/wire/commands.hpp"
-#include "server/resp/relay/command_batch.hpp"
+#include "server/resp/command/command_batch.hpp"
 
 namespace fenceguard::resp {
 
@@ -26,14 +28,20 @@ struct Identity {
 // beside what is watched on its own.
 enum class Channel { shared, own, spare };
 
-class RelayPort {
+class ClientPort {
  public:
-  virtual ~RelayPort() = default;
+  virtual ~ClientPort() = default;
 
   // Bytes for the client, behind all that came before.
   virtual void answer(std::string_view bytes) = 0;
   // No request is taken any more, and the connection ends when what was answered is sent.
   virtual void end() = 0;
+  [[nodiscard]] virtual std::int64_t connection_number() const = 0;
+};
+
+class RedisPort {
+ public:
+  virtual ~RedisPort() = default;
 
   // Makes sure of an own or a spare connection, for what follows on it, to the server of slot (negative:
   // any); one that there is stays if it leads there, or if 'stays'. Nothing is sent on another one in its
@@ -66,7 +74,6 @@ class RelayPort {
   virtual void sleep(int ms) = 0;
 
   [[nodiscard]] virtual std::string server_version() const = 0;
-  [[nodiscard]] virtual std::int64_t connection_number() const = 0;
 };
 
 // What is told of rulings, for metrics and the log.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,9 +30,25 @@ struct HeldClaim {
   std::int64_t highest = 0;                // with it
   std::string key_words{}, claim_words{};  // what every run under it begins with, as it is sent
   // By which command, and which transaction, of its connection it was taken last.
-  std::uint64_t in_command = 0, in_queue = 0;
+  std::uint64_t in_command = 0, in_transaction = 0;
+
+  void refuse(Verdict verdict, std::int64_t highest_token) noexcept {
+    refusal = verdict;
+    highest = highest_token;
+  }
 };
 using HeldClaimPtr = std::shared_ptr<HeldClaim>;
+
+// Resources to which a client holds no claim, of commands that it may say as long as they have no fence.
+using Unclaimed = std::set<std::string, std::less<>>;
+
+// What a command's keys need: claims, and where a client may do without, that there is no fence.
+struct Needs {
+  std::vector<HeldClaimPtr> claims{};
+  Unclaimed unclaimed{};
+
+  [[nodiscard]] bool empty() const noexcept { return claims.empty() && unclaimed.empty(); }
+};
 
 class Claims {
  public:
@@ -43,6 +60,12 @@ class Claims {
   bool drop(int database, std::string_view resource);
   void drop_database(int database);
   void clear() noexcept;
+  // A claim has been held, even if it is not any more.
+  [[nodiscard]] bool has_held() const noexcept { return has_held_; }
+  // Before add_to() of its resources.
+  void begin_command() noexcept { ++commands_seen_; }
+  // Adds the claim to the resource, once for each command. False: none is held.
+  [[nodiscard]] bool add_to(Needs& needs, int database, std::string_view resource) const;
   // Of the database, in the order of their resources.
   [[nodiscard]] std::vector<HeldClaimPtr> list(int database) const;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
@@ -54,6 +77,8 @@ class Claims {
   // By database and resource.
   std::map<int, std::map<std::string, HeldClaimPtr, std::less<>>> held_;
   std::size_t count_ = 0;
+  bool has_held_ = false;
+  std::uint64_t commands_seen_ = 0;
 };
 
 // What a client said: FENCE RESOURCE TOKEN [HOLDER] [SIG s], or

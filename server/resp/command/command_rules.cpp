@@ -1,4 +1,4 @@
-#include "server/resp/relay/command_rules.hpp"
+#include "server/resp/command/command_rules.hpp"
 
 #include <algorithm>
 #include <array>

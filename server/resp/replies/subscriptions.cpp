@@ -1,4 +1,4 @@
-#include "server/resp/relay/subscriptions.hpp"
+#include "server/resp/replies/subscriptions.hpp"
 
 #include <algorithm>
 

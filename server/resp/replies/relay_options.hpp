@@ -9,8 +9,8 @@
 
 #include "adapters/redis/keys.hpp"
 #include "adapters/redis/wire/commands.hpp"
-#include "server/resp/relay/command_rules.hpp"
-#include "server/resp/relay/port.hpp"
+#include "server/resp/command/command_rules.hpp"
+#include "server/resp/replies/port.hpp"
 
 namespace fenceguard {
 class ClaimKeys;
@@ -34,6 +34,14 @@ struct RelayOptions {
   std::size_t owed_bytes_max =
       16 * 1024 * 1024;  // likewise, with the answers behind them; one is taken whole
   std::size_t queue_bytes_max = 64 * 1024 * 1024;  // of one client's transaction
+};
+
+// What all parts of one client's relay act through; all of it outlives them.
+struct RelayContext {
+  const RelayOptions& options;
+  ClientPort& client;
+  RedisPort& redis;
+  RelayObserver& observer;
 };
 
 }  // namespace fenceguard::resp

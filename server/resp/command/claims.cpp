@@ -1,8 +1,8 @@
-#include "server/resp/relay/claims.hpp"
+#include "server/resp/command/claims.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "adapters/redis/keys.hpp"
 #include "guard/error.hpp"
@@ -30,6 +30,7 @@ void Claims::hold(int database, HeldClaimPtr claim) {
   auto& place = held_[database][claim->claim.resource.name()];
   if (!place) ++count_;
   place = std::move(claim);
+  has_held_ = true;
 }
 
 const HeldClaimPtr* Claims::find(int database, std::string_view resource) const {
@@ -59,6 +60,13 @@ void Claims::drop_database(int database) {
 void Claims::clear() noexcept {
   held_.clear();
   count_ = 0;
+}
+
+bool Claims::add_to(Needs& needs, int database, std::string_view resource) const {
+  const auto* held = find(database, resource);
+  if (held == nullptr) return false;
+  if (std::exchange((*held)->in_command, commands_seen_) != commands_seen_) needs.claims.push_back(*held);
+  return true;
 }
 
 std::vector<HeldClaimPtr> Claims::list(int database) const {

@@ -1,4 +1,4 @@
-#include "server/resp/relay/command_batch.hpp"
+#include "server/resp/command/command_batch.hpp"
 
 #include <fmt/format.h>
 
