@@ -102,7 +102,7 @@ def find(build, bug, finder, scratch, tree):
     """What the test says that fails, or None."""
     name, *filters = finder.split()
     command, environment, folder = command_of(build, bug, name, scratch, tree)
-    if command[-1].startswith("/") and "_test.py" not in " ".join(command):
+    if command[-1].startswith(("/", "--gtest_filter=")) and "_test.py" not in " ".join(command):
         command += ["--gtest_random_seed=1", "--gtest_fail_fast"]
         command += [f"--gtest_filter={':'.join(filters)}"] if filters else []
     else:

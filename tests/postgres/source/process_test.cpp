@@ -5,7 +5,7 @@
 
 #include "adapters/postgres/token_source.hpp"
 #include "tests/postgres/source/server.hpp"
-#include "tests/sqlite/child_process.hpp"
+#include "tests/process/child_process.hpp"
 
 namespace fenceguard::test {
 namespace {

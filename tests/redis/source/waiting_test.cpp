@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "tests/process/child_process.hpp"
 #include "tests/redis/source/source.hpp"
-#include "tests/sqlite/child_process.hpp"
 
 namespace fenceguard::test {
 namespace {

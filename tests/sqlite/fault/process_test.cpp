@@ -14,8 +14,8 @@
 
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/temp_dir.hpp"
+#include "tests/process/child_process.hpp"
 #include "tests/sqlite/calls.hpp"
-#include "tests/sqlite/child_process.hpp"
 
 namespace fenceguard::test {
 namespace {

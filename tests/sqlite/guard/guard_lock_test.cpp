@@ -13,8 +13,8 @@
 
 #include "adapters/sqlite/guard.hpp"
 #include "tests/conformance/temp_dir.hpp"
+#include "tests/process/child_process.hpp"
 #include "tests/sqlite/calls.hpp"
-#include "tests/sqlite/child_process.hpp"
 
 namespace fenceguard::test {
 namespace {

@@ -15,8 +15,8 @@
 #include "tests/conformance/scale.hpp"
 #include "tests/conformance/until_answered.hpp"
 #include "tests/guard/memory_guard.hpp"
+#include "tests/process/child_process.hpp"
 #include "tests/process/proxy.hpp"
-#include "tests/sqlite/child_process.hpp"
 #include "tests/zookeeper/source/space.hpp"
 
 namespace fenceguard::zookeeper {

@@ -1,6 +1,4 @@
-#pragma once
-
-// A part of token_source_suite.hpp, which includes it. What time does to a lease: it ends by itself, is
+// A part of the suite of token_source_suite.hpp. What time does to a lease: it ends by itself, is
 // renewed, or is kept alive.
 
 #include <algorithm>
@@ -8,7 +6,7 @@
 #include <thread>
 
 #include "guard/source/lease_lister.hpp"
-#include "tests/conformance/source/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 
 namespace fenceguard::test {
 

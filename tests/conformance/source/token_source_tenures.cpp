@@ -1,9 +1,7 @@
-#pragma once
-
-// A part of token_source_suite.hpp, which includes it. Who holds a lock, and what a holder's claim can do
+// A part of the suite of token_source_suite.hpp. Who holds a lock, and what a holder's claim can do
 // while its lease lasts.
 
-#include "tests/conformance/source/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 
 namespace fenceguard::test {
 

@@ -1,8 +1,6 @@
-#pragma once
+// A part of the suite of token_source_suite.hpp. The numbers that a source gives out.
 
-// A part of token_source_suite.hpp, which includes it. The numbers that a source gives out.
-
-#include "tests/conformance/source/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 
 namespace fenceguard::test {
 

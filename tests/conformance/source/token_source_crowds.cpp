@@ -1,6 +1,4 @@
-#pragma once
-
-// A part of token_source_suite.hpp, which includes it. Many who want one lock, and those who wait for it.
+// A part of the suite of token_source_suite.hpp. Many who want one lock, and those who wait for it.
 
 #include <atomic>
 #include <optional>
@@ -9,7 +7,7 @@
 #include <vector>
 
 #include "tests/conformance/scale.hpp"
-#include "tests/conformance/source/token_source_fixture.hpp"
+#include "tests/conformance/source/token_source_suite.hpp"
 
 namespace fenceguard::test {
 

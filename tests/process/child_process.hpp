@@ -1,7 +1,7 @@
 #pragma once
 
-// ChildProcess: the program tests/sqlite/child.cpp as another process, with its standard input and output as
-// pipes. Killed when the object goes.
+// ChildProcess: another process of the product's (its child.cpp, named by fenceguard_test_child() in CMake),
+// with its standard input and output as pipes. Killed when the object goes.
 
 #include <sys/types.h>
 
@@ -16,7 +16,11 @@ class ChildProcess {
  public:
   static constexpr std::chrono::seconds patience{30};
 
-  explicit ChildProcess(const std::vector<std::string>& arguments);
+  ChildProcess(const std::string& program, const std::vector<std::string>& arguments);
+#ifdef FENCEGUARD_TEST_CHILD
+  explicit ChildProcess(const std::vector<std::string>& arguments)
+      : ChildProcess{FENCEGUARD_TEST_CHILD, arguments} {}
+#endif
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;

@@ -1,4 +1,4 @@
-#include "tests/sqlite/child_process.hpp"
+#include "tests/process/child_process.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@ extern char** environ;
 
 namespace fenceguard::test {
 
-ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
+ChildProcess::ChildProcess(const std::string& program, const std::vector<std::string>& arguments) {
   int to_child[2];
   int from_child[2];
   if (pipe2(to_child, O_CLOEXEC) != 0 || pipe2(from_child, O_CLOEXEC) != 0)
@@ -22,18 +22,18 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
-  std::vector<std::string> words{FENCEGUARD_SQLITE_CHILD};
+  std::vector<std::string> words{program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int result = posix_spawn(&pid_, FENCEGUARD_SQLITE_CHILD, &actions, nullptr, argv.data(), environ);
+  const int result = posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(to_child[0]);
   close(from_child[1]);
   input_ = to_child[1];
   output_ = from_child[0];
-  if (result != 0) throw std::runtime_error{"cannot start " FENCEGUARD_SQLITE_CHILD};
+  if (result != 0) throw std::runtime_error{"cannot start " + program};
 }
 
 ChildProcess::~ChildProcess() {
