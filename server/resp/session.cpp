@@ -7,7 +7,6 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "server/data/report.hpp"
 #include "server/net/address.hpp"
 #include "server/resp/wire/reply.hpp"
 
@@ -21,8 +20,7 @@ constexpr std::size_t ahead_bytes_max = 64 * 1024;
 constexpr std::size_t output_pause_bytes = 1024 * 1024;
 constexpr std::size_t request_bytes_a_read = 16 * 1024;
 constexpr std::size_t subscriber_bytes_max = 32 * 1024 * 1024;  // that wait for one; as Redis has it
-constexpr std::size_t kept_answer_bytes_max = 4 * 1024;
-constexpr std::chrono::milliseconds client_look_after{1000};  // whether it has gone, while it is not read
+constexpr std::chrono::milliseconds client_look_after{1000};    // whether it has gone, while it is not read
 // As Redis has them.
 constexpr RequestLimits limits_before_login{
     .bytes_max = 16 * 1024, .words_max = 10, .which = "unauthenticated"};
@@ -34,22 +32,22 @@ Session::Session(net::Loop& loop, net::Socket socket, std::shared_ptr<Shared> sh
     : shared_{std::move(shared)},
       service_{std::move(service)},
       number_{shared_->next_number()},
-      upstreams_{shared_->upstreams_of(loop)},
       connection_{loop, net::Transport{std::move(socket), shared_->context.tls}},
-      relay_{RelayContext{shared_->options.relay, *this, *this, *this}} {
-  place_.lane = static_cast<std::size_t>(number_) % Upstreams::lanes;
-}
-
-// Connections to Redis have it for as long as anything that it sent may take effect.
-Session::~Session() {
-  if (!unsettled_.empty()) shared_->unsettled.remove(unsettled_);
-}
+      links_{*this,
+             relay_,
+             shared_->upstreams_of(loop),
+             shared_->unsettled,
+             number_,
+             {.changed = [this] { schedule(); }, .failed = [this] { cut(); }}},
+      reporter_{shared_->context, links_},
+      relay_{RelayContext{shared_->options.relay, *this, links_, reporter_}},
+      outbox_{connection_, [this](bool is_broken) { note_sent(is_broken); }} {}
 
 void Session::start() {
   try {
     connection_.loop().add(*this);
-    peer_ = net::peer_host(connection_.transport().descriptor());
-    if (peer_ == "unknown") peer_ = "unix";
+    const auto client = net::peer_host(connection_.transport().descriptor());
+    reporter_.begin(client == "unknown" ? "unix" : client);
     asio::co_spawn(connection_.loop().context(), run(), asio::detached);
   } catch (...) {
     finish();
@@ -65,7 +63,7 @@ void Session::decline() {
 
 void Session::finish() {
   if (std::exchange(is_over_, true)) return;
-  close_links();
+  links_.close_all();
   if (shared_->context.tls && !connection_.is_cut()) connection_.transport().shutdown_send();
   connection_.transport().close();
   connection_.loop().in_flight.fetch_sub(static_cast<std::int64_t>(std::exchange(counted_, 0)));
@@ -84,15 +82,14 @@ net::Task<void> Session::run() {
     }
     // A client that has ended its side is still answered, where that comes; what waits for others ends with
     // it. It may write again on another connection meanwhile.
-    note_unsettled();
+    links_.note_unsettled();
     if (!is_ending_) connection_.set_deadline(shared_->context.limits.body_max);
     while (!is_ending_ && !connection_.is_cut() && !connection_.is_late() &&
-           (relay_.is_answering() || is_sending_ || !out_.empty()))
+           (relay_.is_answering() || !outbox_.empty()))
       co_await connection_.wakeup().wait();
     // What was answered is sent, unless the client is gone, or takes nothing.
     if (is_ending_) connection_.set_deadline(shared_->context.limits.write_max);
-    while (is_ending_ && !connection_.is_cut() && (is_sending_ || !out_.empty()))
-      co_await connection_.wakeup().wait();
+    while (is_ending_ && !connection_.is_cut() && !outbox_.empty()) co_await connection_.wakeup().wait();
     if (is_ending_ && !connection_.is_cut()) co_await connection_.linger();
   } catch (...) {
     // Out of memory, most likely: this connection ends, the others go on.
@@ -114,16 +111,17 @@ net::Task<bool> Session::begin() {
 
 net::Task<bool> Session::borrow_claims() {
   const auto& holder = *shared_->context.holder;
-  held_claims_ = holder.present();
-  if (held_claims_) {
+  const auto claims = holder.present();
+  reporter_.lend(claims);
+  if (claims) {
     const auto objection = co_await holder.objection_to(
-        connection_.loop(), connection_.transport().descriptor(), held_claims_, peer_);
+        connection_.loop(), connection_.transport().descriptor(), claims, reporter_.client());
     // It may have been lost meanwhile.
-    if (!held_claims_->is_over()) {
+    if (!claims->is_over()) {
       if (objection.empty()) {
-        relay_.hold(held_claims_->claims);
+        relay_.hold(claims->claims);
       } else {
-        relay_.hold_until_begun(held_claims_->claims, objection);
+        relay_.hold_until_begun(claims->claims, objection);
       }
       co_return true;
     }
@@ -182,8 +180,17 @@ void Session::begin_drain() {
 }
 
 void Session::look_at_loan() {
-  if (held_claims_ && held_claims_->is_over() && !is_over_)
-    cut_where_thrown([this] { relay_.lose_claims(); });
+  if (const auto& claims = reporter_.lent(); claims && claims->is_over() && !is_over_)
+    terminate_where_thrown([this] { relay_.lose_claims(); });
+}
+
+template <class Action>
+void Session::terminate_where_thrown(const Action& action) noexcept {
+  try {
+    action();
+  } catch (...) {
+    cut();
+  }
 }
 
 void Session::cut() {
@@ -202,7 +209,7 @@ void Session::pump() {
 
 bool Session::takes_requests() const noexcept {
   return !is_ending_ && !is_over_ && !connection_.is_cut() && !relay_.is_held() &&
-         out_.size() + sending_.size() < output_pause_bytes;
+         outbox_.bytes() < output_pause_bytes;
 }
 
 void Session::take_requests() {
@@ -240,7 +247,7 @@ void Session::count_in_flight() {
 void Session::schedule() {
   if (std::exchange(is_scheduled_, true)) return;
   asio::post(connection_.loop().context(),
-             [this, self = shared_from_this()] { cut_where_thrown([this] { look_again(); }); });
+             [this, self = shared_from_this()] { terminate_where_thrown([this] { look_again(); }); });
 }
 
 void Session::look_again() {
@@ -258,15 +265,15 @@ void Session::look_again() {
 void Session::answer(std::string_view bytes) {
   if (is_over_ || connection_.is_cut()) return;
   const auto most = relay_.is_subscribed() ? subscriber_bytes_max : shared_->options.output_bytes_max;
-  if (out_.size() + sending_.size() + bytes.size() > most) return cut();
-  out_.append(bytes);
+  if (outbox_.bytes() + bytes.size() > most) return cut();
+  outbox_.append(bytes);
   schedule();
 }
 
 void Session::end() {
   if (std::exchange(is_ending_, true)) return;
   // What is being sent is sent, where the client takes it in time.
-  if (is_sending_) {
+  if (outbox_.is_sending()) {
     connection_.set_deadline(shared_->context.limits.write_max);
   } else {
     connection_.cancel();
@@ -275,64 +282,13 @@ void Session::end() {
 }
 
 void Session::flush() {
-  if (is_sending_ || out_.empty() || connection_.is_cut()) return;
-  std::string_view head = out_, body;
-  if (!connection_.send_now(head, body)) return cut();
-  if (head.empty()) {
-    out_.clear();
-    if (out_.capacity() > kept_answer_bytes_max) free_memory(out_);
-    return;
-  }
-  sending_.assign(head);
-  out_.clear();
-  is_sending_ = true;
-  asio::co_spawn(connection_.loop().context(), send_rest(), asio::detached);
+  if (!outbox_.flush(shared_from_this())) cut();
 }
 
-net::Task<void> Session::send_rest() {
-  const auto self = shared_from_this();
-  while (!sending_.empty() && !connection_.is_cut()) {
-    const auto error = co_await connection_.transport().write_all(sending_, {});
-    if (error) {
-      cut();
-      break;
-    }
-    sending_.clear();
-    std::swap(sending_, out_);
-  }
-  free_memory(sending_);
-  is_sending_ = false;
+void Session::note_sent(bool is_broken) {
+  if (is_broken) cut();
   if (is_ending_) connection_.cancel();
   if (!is_over_) schedule();
-}
-
-void Session::ruled(const char* operation, const Claim& claim, Verdict verdict, std::int64_t highest,
-                    std::size_t count) {
-  const auto& context = shared_->context;
-  if (operation[0] == 'w' && sent_at_ != net::SteadyTime{})
-    context.metrics.observe_write(std::chrono::steady_clock::now() - sent_at_);
-  report_ruling(context, operation, claim, verdict, highest, peer_, count);
-  if (held_claims_ && (verdict == Verdict::stale || verdict == Verdict::conflict)) held_claims_->refused();
-}
-
-void Session::raised(const Claim& claim) {
-  shared_->context.metrics.count_advance();
-  shared_->context.log.taken_over(claim);
-}
-
-void Session::failed(const char* operation, const Claim& claim, const Fault& fault, std::size_t count) {
-  report_fault(shared_->context, operation, claim, fault, peer_, count);
-  // A namespace that has forgotten: what is granted to the guard itself is not bounded.
-  if (held_claims_ && fault.kind == FaultKind::implausible) held_claims_->refused();
-}
-
-void Session::missing(std::string_view resource) {
-  shared_->context.metrics.count_missing();
-  if (const auto named = Resource::parse(resource)) shared_->context.log.missing("write", *named, peer_);
-}
-
-void Session::not_signed(const char* operation, const Claim& claim) {
-  report_unsigned(shared_->context, operation, claim, peer_);
 }
 
 }  // namespace fenceguard::resp
