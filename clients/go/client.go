@@ -40,20 +40,25 @@ type Client struct {
 	// Timeout is for an answer of the data side; 0 is DefaultTimeout. What was sent is then ErrUnknown.
 	Timeout time.Duration
 
-	mu   sync.Mutex
-	idle map[string][]*link
+	once sync.Once
+	http *http.Transport // see transport()
 }
 
 // Format shows the sides and not the bearer token, whatever the verb.
 func (c *Client) Format(state fmt.State, _ rune) {
-	data, control := c.Data, c.Control
-	if data == "" {
-		data = DefaultData
+	fmt.Fprintf(state, "client of %s and %s", c.url(dataSide), c.url(controlSide))
+}
+
+// url is where a side is.
+func (c *Client) url(side string) string {
+	url, otherwise := c.Data, DefaultData
+	if side == controlSide {
+		url, otherwise = c.Control, DefaultControl
 	}
-	if control == "" {
-		control = DefaultControl
+	if url == "" {
+		return otherwise
 	}
-	fmt.Fprintf(state, "client of %s and %s", data, control)
+	return url
 }
 
 type wish struct {
@@ -227,9 +232,10 @@ func (c *Client) AnswerTimeout() time.Duration {
 
 // perform sends the call once, a read once more where no complete answer came, and judges the answer.
 func (c *Client) perform(ctx context.Context, call *call) (*Answer, error) {
-	answer, err := c.send(ctx, call, false)
+	answer, err := c.send(ctx, call)
 	if call.isRead() && errors.Is(err, ErrUnknown) {
-		answer, err = c.send(ctx, call, true)
+		c.Close() // so that it goes over a new one
+		answer, err = c.send(ctx, call)
 		var fault *Fault
 		if errors.Is(err, ErrUnknown) && errors.As(err, &fault) {
 			err = fault.as(ErrUnavailable)
@@ -245,13 +251,4 @@ func (c *Client) perform(ctx context.Context, call *call) (*Answer, error) {
 }
 
 // Close closes the kept connections. Leases stay until they are released.
-func (c *Client) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, links := range c.idle {
-		for _, l := range links {
-			l.Close()
-		}
-	}
-	c.idle = nil
-}
+func (c *Client) Close() { c.transport().CloseIdleConnections() }

@@ -1,7 +1,6 @@
 package fenceguard
 
 import (
-	"net"
 	"syscall"
 	"time"
 	"unsafe"
@@ -17,18 +16,4 @@ func now() time.Duration {
 		panic(fault)
 	}
 	return time.Duration(t.Nano())
-}
-
-// isQuiet is true while the server has neither closed an idle connection nor said anything.
-func isQuiet(connection net.Conn) bool {
-	raw, err := connection.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return false
-	}
-	var seen error
-	err = raw.Read(func(descriptor uintptr) bool {
-		_, _, seen = syscall.Recvfrom(int(descriptor), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		return true
-	})
-	return err == nil && seen == syscall.EAGAIN
 }

@@ -1,7 +1,6 @@
 package fenceguard
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -28,23 +27,6 @@ type call struct {
 }
 
 func (c *call) isRead() bool { return c.method == http.MethodGet || c.method == http.MethodHead }
-
-// encode is the request as it is sent: the target as it stands, and a Content-Length whatever the method.
-func (c *call) encode(host string) ([]byte, error) {
-	var message bytes.Buffer
-	fmt.Fprintf(&message, "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", c.method, c.target, host, len(c.body))
-	for name, values := range c.header {
-		for _, value := range values {
-			if strings.ContainsAny(name+value, "\r\n") {
-				return nil, &Fault{Kind: ErrRejected, Resource: c.resource, Detail: "a header field holds a line feed"}
-			}
-			fmt.Fprintf(&message, "%s: %s\r\n", name, value)
-		}
-	}
-	message.WriteString("\r\n")
-	message.Write(c.body)
-	return message.Bytes(), nil
-}
 
 // quote percent-encodes all but what a path may hold as it is.
 func quote(resource string) string {

@@ -1,13 +1,17 @@
 package clienttest
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +57,152 @@ func TestAContextThatEndsMakesUnknownWhatWasSent(t *testing.T) {
 	_, err = client.Acquire(ending, "a", fenceguard.Wait(limit))
 	if !errors.Is(err, fenceguard.ErrUnknown) || !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
+	}
+}
+
+// kept starts a server that answers the first request of its first connection, and on the second does as it is told.
+// Every later connection is answered. requests are the methods of all requests, in their order.
+func kept(t *testing.T, second func(link net.Conn, request *http.Request) error) (url string, requests func() []string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	var mu sync.Mutex
+	var seen []string
+	serve := func(link net.Conn, isFirst bool) {
+		defer link.Close()
+		for reader, number := bufio.NewReader(link), 0; ; number++ {
+			request, err := http.ReadRequest(reader)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			seen = append(seen, request.Method)
+			mu.Unlock()
+			if isFirst && number == 1 {
+				if second(link, request) != nil {
+					return
+				}
+			}
+			_, _ = io.Copy(io.Discard, request.Body)
+			_, _ = io.WriteString(link, "HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nContent-Length: 0\r\n\r\n")
+		}
+	}
+	go func() {
+		for isFirst := true; ; isFirst = false {
+			link, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(link, isFirst)
+		}
+	}()
+	return "http://" + listener.Addr().String(), func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), seen...)
+	}
+}
+
+// What is shown: of all requests only GET, HEAD, OPTIONS and TRACE, which change nothing, are sent a second time by
+// net/http, whatever body and header they have. How: a kept connection ends once the request was read.
+func TestNoWriteOnAKeptConnectionIsSentTwice(t *testing.T) {
+	ends := map[string]func(net.Conn, *http.Request) error{
+		"end":   func(net.Conn, *http.Request) error { return io.EOF },
+		"reset": func(link net.Conn, _ *http.Request) error { _ = link.(*net.TCPConn).SetLinger(0); return io.EOF },
+		"half": func(link net.Conn, _ *http.Request) error {
+			_, err := io.WriteString(link, "HTTP/1.1 200 OK\r\nFencing-Ver")
+			if err == nil {
+				err = io.EOF
+			}
+			return err
+		},
+	}
+	for _, method := range []string{"PUT", "POST", "PATCH", "DELETE", "MOVE", "GET", "HEAD", "OPTIONS", "TRACE"} {
+		for _, key := range []string{"", "Idempotency-Key", "x-IDEMPOTENCY-key"} {
+			for _, body := range []string{"", "body"} {
+				for how, end := range ends {
+					name := strings.Join([]string{method, key, body, how}, " ")
+					url, requests := kept(t, end)
+					client := &fenceguard.Client{Data: url}
+					lease := client.Adopt(fenceguard.Claim{Resource: "a", Token: 1, Holder: "h"})
+					if err := lease.Write(ctx, nil); err != nil {
+						t.Fatal(name, err)
+					}
+					operation := fenceguard.Operation{Method: method, Body: []byte(body), Header: http.Header{}}
+					if key != "" {
+						operation.Header[key] = []string{"1"}
+					}
+					_, err := lease.Do(ctx, operation)
+					isSafe := method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE"
+					switch count := len(requests()) - 1; {
+					case isSafe && how != "half" && (err != nil || count != 2):
+						t.Error(name, err, count, "times")
+					case !isSafe && (!errors.Is(err, fenceguard.ErrUnknown) || count != 1):
+						t.Error(name, err, count, "times")
+					}
+					client.Close()
+				}
+			}
+		}
+	}
+}
+
+// What is shown: a write that meets the end of a kept connection is sent on another one or ends unknown, and is sent once
+// at most. How: the server ends each connection with its first answer, while the next write is on its way.
+func TestAWriteThatMeetsTheEndOfItsConnectionIsSentOnce(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		seen[string(body)]++
+		mu.Unlock()
+		w.Header().Set("Fencing-Verdict", "admitted")
+		if link, buffer, err := w.(http.Hijacker).Hijack(); err == nil {
+			_, _ = buffer.WriteString("HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nContent-Length: 0\r\n\r\n")
+			buffer.Flush()
+			link.Close() // without a word of it in the answer
+		}
+	}))
+	defer server.Close()
+	client := &fenceguard.Client{Data: server.URL}
+	defer client.Close()
+	lease := client.Adopt(fenceguard.Claim{Resource: "a", Token: 1, Holder: "h"})
+	for i := 0; i < 300; i++ {
+		body := strconv.Itoa(i)
+		err := lease.Write(ctx, []byte(body))
+		mu.Lock()
+		count := seen[body]
+		mu.Unlock()
+		isRight := err == nil && count == 1 || errors.Is(err, fenceguard.ErrUnknown) && count <= 1
+		if !isRight {
+			t.Fatal(i, err, count, "times")
+		}
+	}
+}
+
+// What is shown: a redirect is not followed, and a proxy of the environment is not asked.
+func TestNeitherRedirectNorProxyOfTheEnvironmentIsFollowed(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Error(r.Method, r.URL, "came to another server")
+	}))
+	defer other.Close()
+	t.Setenv("HTTP_PROXY", other.URL)
+	t.Setenv("http_proxy", other.URL)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	client := &fenceguard.Client{Data: server.URL, Control: server.URL, Token: "bearer"}
+	lease := client.Adopt(fenceguard.Claim{Resource: "a", Token: 1, Holder: "h"})
+	_, readError := lease.Read(ctx)
+	for _, err := range []error{lease.Write(ctx, nil), readError, lease.Renew(ctx)} {
+		if !errors.Is(err, fenceguard.ErrMisdirected) {
+			t.Error(err)
+		}
 	}
 }
 
