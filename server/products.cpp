@@ -7,7 +7,7 @@
 #include "adapters/schemes.hpp"
 #include "guard/error.hpp"
 #include "guard/store/lane_state.hpp"
-#include "guard/store/owed_cuts.hpp"
+#include "guard/store/pending_fencing.hpp"
 #include "guard/support/wait_for.hpp"
 #include "server/fencing/storage_methods.hpp"
 #include "server/proxy/storage.hpp"
@@ -108,8 +108,9 @@ namespace {
 #ifdef FENCEGUARD_SQLITE
 void finish_in_file(const Url& url, const Claim& claim) {
   const auto storage = sqlite::open_storage(sqlite::path_of(url), {});
-  auto& cuts = dynamic_cast<OwedCuts&>(*storage->lane_state());
-  (void)wait_for<OwedCuts::Closed>([&](Done<OwedCuts::Closed> done) { cuts.finish(claim, std::move(done)); });
+  auto& fencing = dynamic_cast<PendingFencing&>(*storage->lane_state());
+  (void)wait_for<PendingFencing::CloseResult>(
+      [&](Done<PendingFencing::CloseResult> done) { fencing.finish(claim, std::move(done)); });
 }
 #endif
 

@@ -52,7 +52,7 @@ struct Admission {
   std::size_t held = 0;         // the first so many lanes decide on nothing else meanwhile
   std::size_t store_calls = 0;  // that are not answered
   std::optional<Fault> fault;
-  std::optional<Refused> refusal;
+  std::optional<RefusedEvent> refusal;
 
   void clear();
   [[nodiscard]] QueueEntry& asked(std::size_t index) {
@@ -79,9 +79,10 @@ struct Lane {
   bool has_sequence_in_flight = false;
   std::size_t reads = 0;  // that have entered and are not over: what they bring is judged by this fence
 
-  std::int64_t owed = 0;    // holders up to this token are to be cut off before any other enters; 0: none
-  bool is_cutting = false;  // they are being cut off
-  Time cut_again_at{};      // not before, because it failed; 0: it has not
+  std::int64_t pending_fencing =
+      0;                        // holders up to this token are to be cut off before any other enters; 0: none
+  bool is_cutting_off = false;  // they are being cut off
+  Time cut_off_again_at{};      // not before, because it failed; 0: it has not
 
   Time closed_until{};
   std::size_t timers = 0;  // that will look at it
@@ -96,12 +97,12 @@ struct Lane {
   void clear();
   [[nodiscard]] Verdict verdict(const Claim& claim) const;
   [[nodiscard]] bool is_drained(const Claim& claim) const noexcept {
-    return owed == 0 && (in_flight == 0 || in_flight_token >= claim.token.value());
+    return pending_fencing == 0 && (in_flight == 0 || in_flight_token >= claim.token.value());
   }
   [[nodiscard]] bool is_contended() const noexcept { return decider != nullptr || !undecided.empty(); }
   [[nodiscard]] bool is_idle() const noexcept {
     return in_flight == 0 && reads == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded &&
-           !is_cutting && cut_again_at == Time{};
+           !is_cutting_off && cut_off_again_at == Time{};
   }
   // Takes over what the store says, which may be older than what is known: a fence never falls. True if
   // claims that equal the fence may be refused now, but for their sequence.

@@ -36,7 +36,7 @@ Fault crowded() {
 
 void LaneTable::ask(Ask&& ask, Step step) {
   if (const char* problem = objection(ask)) {
-    step.actions.emplace_back(Failed{ask.ticket, {FaultKind::invalid_input, problem}});
+    step.actions.emplace_back(FailedEvent{ask.ticket, {FaultKind::invalid_input, problem}});
     return;
   }
   if (ask.kind != Kind::write) ask.claims[0].sequence.reset();  // what writes nothing uses up no number
@@ -70,20 +70,20 @@ bool LaneTable::decide_at_once(Ask& ask, Step step) {
   if (!is_single || ask.kind == Kind::revoke) return false;
   const Claim& claim = ask.claims[0];
   Lane& lane = book_.lane(claim.resource.name());
-  if (lane.is_contended() || lane.owed != 0 || !is_known(lane, claim.resource)) return false;
+  if (lane.is_contended() || lane.pending_fencing != 0 || !is_known(lane, claim.resource)) return false;
   const Verdict verdict = lane.verdict(claim);
   if (verdict != Verdict::admitted) {
-    step.actions.emplace_back(Refused{ask.ticket, 0, judge(lane.view, claim)});
+    step.actions.emplace_back(RefusedEvent{ask.ticket, 0, judge(lane.view, claim)});
   } else if (claim.token.value() > lane.view.highest()) {
     return false;
   } else if (is_closed(lane, step.now)) {
-    step.actions.emplace_back(Failed{ask.ticket, closed_fault(&lane, step.now)});
+    step.actions.emplace_back(FailedEvent{ask.ticket, closed_fault(&lane, step.now)});
   } else if (!may_enter(lane, claim)) {
     return false;
   } else {
     Ruling ruling{Verdict::admitted, lane.view.highest(), std::nullopt};
     if (ask.kind == Kind::advance) ruling.fence = lane.view.record;
-    auto& entered = std::get<Entered>(step.actions.emplace_back(Entered{ask.ticket, {}}));
+    auto& entered = std::get<EnteredEvent>(step.actions.emplace_back(EnteredEvent{ask.ticket, {}}));
     entered.rulings.assign(ask.claims.size(), std::move(ruling));
     if (ask.kind == Kind::write) {
       let_in(lane, claim);
@@ -213,11 +213,11 @@ void LaneTable::answered(Admission& admission, Step step) {
 }
 
 void LaneTable::loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step,
-                       std::int64_t owed) {
+                       std::int64_t pending) {
   Lane& lane = *book_.find_lane(resource.name());
   Admission& admission = *lane.decider;
   if (outcome.ok()) {
-    lane.owed = owed;
+    lane.pending_fencing = pending;
     adopt(lane, resource, outcome.value(), step);
   } else {
     admission.fault = of_fence(admission.kind, outcome.fault());
@@ -226,14 +226,14 @@ void LaneTable::loaded(const Resource& resource, const Outcome<FenceView>& outco
   look_at_touched(step);
 }
 
-void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t owed) {
+void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t pending) {
   Lane& lane = *book_.find_lane(claim.resource.name());
   Admission& admission = *lane.decider;
   if (!outcome.ok()) {
     lose(lane, admission, outcome.fault(), step);
   } else {
     const Ruling& ruling = outcome.value();
-    lane.owed = owed;
+    lane.pending_fencing = pending;
     adopt(lane, claim.resource, FenceView{ruling.fence, 0}, step);
     if (ruling.verdict == Verdict::admitted) {
       admission.has_raised = true;
@@ -243,7 +243,7 @@ void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step 
       remembered_.erase(claim.resource);
       const QueueEntry& place =
           admission.entries[0].lane == &lane ? admission.entries[0] : admission.entries[1];
-      admission.refusal = Refused{admission.ticket, place.asked_at, ruling};
+      admission.refusal = RefusedEvent{admission.ticket, place.asked_at, ruling};
     }
   }
   answered(admission, step);
@@ -251,7 +251,7 @@ void LaneTable::raised(const Claim& claim, const Outcome<Ruling>& outcome, Step 
 }
 
 void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Step step,
-                       std::int64_t owed) {
+                       std::int64_t pending) {
   Lane& lane = *book_.find_lane(resource.name());
   Admission& admission = *book_.find_admission(ticket);
   admission.store_calls = 0;
@@ -259,7 +259,7 @@ void LaneTable::closed(const Resource& resource, Ticket ticket, const Outcome<Fe
     lose(lane, admission, outcome.fault(), step);
     decide(admission, step);
   } else {
-    lane.owed = owed;
+    lane.pending_fencing = pending;
     adopt(lane, resource, outcome.value(), step);
     enqueue_revoke(admission, step);
   }
@@ -278,7 +278,7 @@ void LaneTable::adopt(Lane& lane, const Resource& resource, const FenceView& fou
 // owed.
 void LaneTable::remember(const Lane& lane, const Resource& resource) {
   const auto& record = lane.view.record;
-  if (lane.is_known && lane.owed == 0 && record && record->token.value() >= lane.view.floor) {
+  if (lane.is_known && lane.pending_fencing == 0 && record && record->token.value() >= lane.view.floor) {
     remembered_.put(resource, *record);
   } else {
     remembered_.erase(resource);
@@ -292,7 +292,7 @@ void LaneTable::lose(Lane& lane, Admission& admission, const Fault& fault, Step 
   admission.fault = of_fence(admission.kind, fault);
   // Where the store has gone on, what it says is owed once this cut is settled does not count those that
   // wait.
-  if (lane.owed != 0)
+  if (lane.pending_fencing != 0)
     fail_waiting(lane, {FaultKind::unavailable, "what the fence is now is not known", retry_min}, step);
 }
 

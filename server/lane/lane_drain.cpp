@@ -7,7 +7,7 @@
 namespace fenceguard::proxy {
 namespace {
 
-constexpr Time cut_pause{1'000};  // after a cut that failed
+constexpr Time cut_off_pause{1'000};  // after a cut that failed
 
 void move_all(Queue& from, Queue& to) {
   to.splice(to.end(), from);
@@ -25,12 +25,12 @@ void LaneTable::enqueue(Admission& admission, Step step) {
   bool is_crowded = false;
   for (std::size_t i = 0; i < admission.entry_count; ++i) {
     const QueueEntry& place = admission.asked(i);
-    begin_cut(*place.lane, place.claim->resource, step);
+    begin_cut_off(*place.lane, place.claim->resource, step);
   }
   for (std::size_t i = 0; i < admission.entry_count; ++i) {
     const QueueEntry& place = admission.asked(i);
     if (is_closed(*place.lane, step.now)) return fail_closed(admission, *place.lane, step);
-    if (const auto why = cut_fault(*place.lane, step.now)) return fail(admission, *why, step);
+    if (const auto why = cut_off_fault(*place.lane, step.now)) return fail(admission, *why, step);
     if (may_enter(*place.lane, *place.claim)) ++admission.ready_count;
     is_crowded |= place.lane->waiting > limit(admission.kind, limits_.waiting_per_resource_max);
   }
@@ -55,11 +55,11 @@ void LaneTable::enqueue(Admission& admission, Step step) {
 void LaneTable::enqueue_revoke(Admission& admission, Step step) {
   QueueEntry& place = admission.entries[0];
   Lane& lane = *place.lane;
-  begin_cut(lane, place.claim->resource, step);
+  begin_cut_off(lane, place.claim->resource, step);
   if (admission.withdrawn) return retire(admission);
   if (is_closed(lane, step.now)) return fail_closed(admission, lane, step);
-  if (const auto why = cut_fault(lane, step.now)) return fail(admission, *why, step);
-  if (lane.in_flight == 0 && lane.owed == 0) return enter(admission, step);
+  if (const auto why = cut_off_fault(lane, step.now)) return fail(admission, *why, step);
+  if (lane.in_flight == 0 && lane.pending_fencing == 0) return enter(admission, step);
   admission.stage = Admission::Stage::waiting;
   lane.revokes.push_back(place);
   release(admission);
@@ -76,7 +76,7 @@ void LaneTable::let_in(Lane& lane, const Claim& claim) {
 void LaneTable::enter(Admission& admission, Step step) {
   // Its sequence may have taken effect, or been overtaken, while it waited.
   if (admission.kind != Kind::revoke && refuse_if_judged(admission, step)) return;
-  Entered entered{admission.ticket, {}};
+  EnteredEvent entered{admission.ticket, {}};
   for (std::size_t i = 0; i < admission.entry_count && admission.kind != Kind::revoke; ++i) {
     const Lane& lane = *admission.asked(i).lane;
     entered.rulings.push_back({Verdict::admitted, lane.view.highest(), std::nullopt});
@@ -125,33 +125,33 @@ void LaneTable::close(Lane& lane, Step step) {
 }
 
 // Once at a time, and after a failure not before a pause is over.
-void LaneTable::begin_cut(Lane& lane, const Resource& resource, Step step) {
-  if (lane.owed == 0) lane.cut_again_at = {};
-  if (lane.owed == 0 || lane.is_cutting || step.now < lane.cut_again_at) return;
-  lane.is_cutting = true;
-  const Token newest{std::max(lane.view.highest(), lane.owed)};
-  step.actions.emplace_back(CutOff{resource, Token{lane.owed}, newest});
+void LaneTable::begin_cut_off(Lane& lane, const Resource& resource, Step step) {
+  if (lane.pending_fencing == 0) lane.cut_off_again_at = {};
+  if (lane.pending_fencing == 0 || lane.is_cutting_off || step.now < lane.cut_off_again_at) return;
+  lane.is_cutting_off = true;
+  const Token newest{std::max(lane.view.highest(), lane.pending_fencing)};
+  step.actions.emplace_back(CutOff{resource, Token{lane.pending_fencing}, newest});
 }
 
-// Why no claim waits for the cut that is owed; nothing where it is under way, or none is.
-std::optional<Fault> LaneTable::cut_fault(const Lane& lane, Time now) {
-  if (lane.owed == 0 || lane.is_cutting) return std::nullopt;
+// Why no claim waits for the pending fencing; nothing where it is under way, or none is pending.
+std::optional<Fault> LaneTable::cut_off_fault(const Lane& lane, Time now) {
+  if (lane.pending_fencing == 0 || lane.is_cutting_off) return std::nullopt;
   return Fault{FaultKind::unavailable,
                "the holder before this one could not be cut off: no fence method has succeeded; the fence "
                "was raised, and nothing is let in until one has",
-               std::max(lane.cut_again_at - now, Time{1})};
+               std::max(lane.cut_off_again_at - now, Time{1})};
 }
 
-void LaneTable::cut(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step) {
+void LaneTable::cut_off(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step) {
   Lane& lane = *book_.find_lane(resource.name());
-  lane.is_cutting = false;
-  // What came to be owed meanwhile is owed by another holder.
-  if (outcome.ok() && lane.owed <= old_token.value()) lane.owed = 0;
-  const bool is_owed_still = lane.owed != 0;
-  lane.cut_again_at = outcome.ok() || !is_owed_still ? Time{} : step.now + cut_pause;
+  lane.is_cutting_off = false;
+  // Fencing that became pending meanwhile is for another holder.
+  if (outcome.ok() && lane.pending_fencing <= old_token.value()) lane.pending_fencing = 0;
+  const bool is_still_pending = lane.pending_fencing != 0;
+  lane.cut_off_again_at = outcome.ok() || !is_still_pending ? Time{} : step.now + cut_off_pause;
   remember(lane, resource);
-  if (outcome.ok() && lane.waiting > 0) begin_cut(lane, resource, step);
-  if (const auto why = cut_fault(lane, step.now)) fail_waiting(lane, *why, step);
+  if (outcome.ok() && lane.waiting > 0) begin_cut_off(lane, resource, step);
+  if (const auto why = cut_off_fault(lane, step.now)) fail_waiting(lane, *why, step);
   touch(lane);
   look_at_touched(step);
 }
@@ -185,7 +185,7 @@ void LaneTable::fail_closed(Admission& admission, const Lane& lane, Step step) {
 
 // Lets go what may, in the order in which it came.
 void LaneTable::dispatch(Lane& lane, Step step) {
-  while (lane.in_flight == 0 && lane.owed == 0 && !lane.revokes.empty())
+  while (lane.in_flight == 0 && lane.pending_fencing == 0 && !lane.revokes.empty())
     enter(*lane.revokes.front().admission, step);
   const auto become_ready = [&](QueueEntry& place) {
     place.is_ready = true;
@@ -302,17 +302,18 @@ void LaneTable::leave(Admission& admission, Step step) {
     if (admission.entries[i].claim->sequence) lane.has_sequence_in_flight = false;
     touch(lane);
   }
-  step.actions.emplace_back(Left{admission.ticket, std::move(admission.fault)});
+  step.actions.emplace_back(LeftEvent{admission.ticket, std::move(admission.fault)});
   book_.drop(admission);
 }
 
 void LaneTable::refuse(Admission& admission, std::size_t claim, Ruling ruling, Step step) {
-  if (!admission.withdrawn) step.actions.emplace_back(Refused{admission.ticket, claim, std::move(ruling)});
+  if (!admission.withdrawn)
+    step.actions.emplace_back(RefusedEvent{admission.ticket, claim, std::move(ruling)});
   retire(admission);
 }
 
 void LaneTable::fail(Admission& admission, Fault fault, Step step) {
-  if (!admission.withdrawn) step.actions.emplace_back(Failed{admission.ticket, std::move(fault)});
+  if (!admission.withdrawn) step.actions.emplace_back(FailedEvent{admission.ticket, std::move(fault)});
   retire(admission);
 }
 

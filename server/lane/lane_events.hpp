@@ -41,21 +41,22 @@ enum class Ending {
 };
 
 // What is to be done. Each is done once, in this order.
-struct Entered {  // the operation is in the lane; a write is in flight from now on
+struct EnteredEvent {  // the operation is in the lane; a write is in flight from now on
   Ticket ticket;
   // One for each claim, all admitted; with their fence for an advance only. None for a revoke.
   std::vector<Ruling> rulings;
 };
-struct Refused {  // did not enter, nothing is to be written: stale, conflict or duplicate
+struct RefusedEvent {  // did not enter, nothing is to be written: stale, conflict or duplicate
   Ticket ticket;
   std::size_t claim;  // which one decided
   Ruling ruling;
 };
-struct Failed {  // did not enter, by a fault: closed (with when to try again), too many wait, the store
+struct FailedEvent {  // did not enter, by a fault: closed (with when to try again), too many wait, the store
   Ticket ticket;
   Fault fault;
 };
-struct Left {  // ended() was taken note of, and what belongs to it is durable: the client may be answered
+struct LeftEvent {  // ended() was taken note of, and what belongs to it is durable: the client may be
+                    // answered
   Ticket ticket;
   std::optional<Fault> fault;  // the write is over, but its sequence may not be recorded
 };
@@ -74,15 +75,17 @@ struct Record {  // make this claim's sequence durable; answered by recorded()
   Claim claim;
   Ticket ticket;
 };
-struct CutOff {  // cut off all holders up to a token, and make it durable that it was done; answered by cut()
+struct CutOff {  // cut off all holders up to a token, and make it durable that it was done; answered by
+                 // cut_off()
   Resource resource;
   Token old_token;
   Token new_token;  // the fence's; equal where it was closed, and no newer one is there yet
 };
-using Action = std::variant<Entered, Refused, Failed, Left, Load, Raise, Close, Record, CutOff>;
+using Action =
+    std::variant<EnteredEvent, RefusedEvent, FailedEvent, LeftEvent, Load, Raise, Close, Record, CutOff>;
 using Actions = std::vector<Action>;
 
 // The answer to an operation that asked to enter.
-using Entry = std::variant<Entered, Refused, Failed>;
+using Entry = std::variant<EnteredEvent, RefusedEvent, FailedEvent>;
 
 }  // namespace fenceguard::proxy

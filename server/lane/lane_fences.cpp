@@ -4,9 +4,9 @@ namespace fenceguard::proxy {
 namespace {
 
 Outcome<Ruling> outcome_of(Entry entry) {
-  if (auto* entered = std::get_if<Entered>(&entry)) return std::move(entered->rulings.front());
-  if (auto* refused = std::get_if<Refused>(&entry)) return std::move(refused->ruling);
-  return std::get<Failed>(std::move(entry)).fault;
+  if (auto* entered = std::get_if<EnteredEvent>(&entry)) return std::move(entered->rulings.front());
+  if (auto* refused = std::get_if<RefusedEvent>(&entry)) return std::move(refused->ruling);
+  return std::get<FailedEvent>(std::move(entry)).fault;
 }
 
 }  // namespace
@@ -18,7 +18,7 @@ void LaneScheduler::advance(Claim claim, Done<Ruling> done) {
 }
 
 void LaneScheduler::compact(Token lowest_live, Done<Compaction> done) {
-  if (cuts_ != nullptr) {
+  if (pending_fencing_ != nullptr) {
     // A holder whose lease is over may live on, and its fence alone tells that it is to be cut off.
     return done(Fault{FaultKind::unavailable,
                       "a guard with --fence-method keeps the fences of those whom it may have to cut off: to "

@@ -93,11 +93,11 @@ std::optional<Entry> LaneScheduler::enter_flagged(Ask ask, std::function<void(En
   std::optional<Entry> entry;
   for (auto action = actions.begin(); action != actions.end(); ++action) {
     const auto is_answer = [&](const auto& done) { return done.ticket == ticket; };
-    if (auto* in = std::get_if<Entered>(&*action); in != nullptr && is_answer(*in)) {
+    if (auto* in = std::get_if<EnteredEvent>(&*action); in != nullptr && is_answer(*in)) {
       entry = std::move(*in);
-    } else if (auto* no = std::get_if<Refused>(&*action); no != nullptr && is_answer(*no)) {
+    } else if (auto* no = std::get_if<RefusedEvent>(&*action); no != nullptr && is_answer(*no)) {
       entry = std::move(*no);
-    } else if (auto* fault = std::get_if<Failed>(&*action); fault != nullptr && is_answer(*fault)) {
+    } else if (auto* fault = std::get_if<FailedEvent>(&*action); fault != nullptr && is_answer(*fault)) {
       entry = std::move(*fault);
     }
     if (!entry) continue;
@@ -120,15 +120,15 @@ std::optional<std::int64_t> LaneScheduler::enter_at_once(Ticket ticket, Kind kin
   return table_.enter_at_once(ticket, kind, claim, now());
 }
 
-std::optional<Left> LaneScheduler::leave(Ticket ticket, Ending ending,
-                                         std::function<void(Left)> left) noexcept {
+std::optional<LeftEvent> LaneScheduler::leave(Ticket ticket, Ending ending,
+                                              std::function<void(LeftEvent)> left) noexcept {
   Actions actions;
   std::unique_lock lock{mutex_};
-  if (ending != Ending::unknown && table_.end_at_once(ticket)) return Left{ticket, std::nullopt};
+  if (ending != Ending::unknown && table_.end_at_once(ticket)) return LeftEvent{ticket, std::nullopt};
   table_.ended(ticket, ending, {now(), actions});
-  std::optional<Left> answer;
+  std::optional<LeftEvent> answer;
   for (auto action = actions.begin(); action != actions.end(); ++action) {
-    auto* done = std::get_if<Left>(&*action);
+    auto* done = std::get_if<LeftEvent>(&*action);
     if (done == nullptr || done->ticket != ticket) continue;
     answer = std::move(*done);
     if (actions.size() == 1 && ending != Ending::unknown) return answer;
@@ -191,7 +191,7 @@ void LaneScheduler::forget_fences() noexcept {
 
 std::optional<Entry> LaneScheduler::wait_for_flag(Ask ask, std::function<void(Entry)> entered) {
   const auto failed = [&](const std::string& reason) {
-    return Entry{Failed{ask.ticket, Fault{FaultKind::unavailable, reason, Time{1'000}}}};
+    return Entry{FailedEvent{ask.ticket, Fault{FaultKind::unavailable, reason, Time{1'000}}}};
   };
   const StoreStatus status = store_.status();
   if (status.state != StoreState::ready) return failed(status.reason);
@@ -223,7 +223,8 @@ void LaneScheduler::flag_set(const Outcome<bool>& outcome) noexcept {
         table_.ask(std::move(early.ask), {now(), actions});
       } else {
         // Whether or not the mark is set: nothing was forwarded.
-        actions.emplace_back(Failed{ticket, {FaultKind::unavailable, outcome.fault().message, Time{1'000}}});
+        actions.emplace_back(
+            FailedEvent{ticket, {FaultKind::unavailable, outcome.fault().message, Time{1'000}}});
       }
     }
   });
@@ -250,10 +251,10 @@ LaneScheduler::Jobs LaneScheduler::jobs_of(Actions&& actions) {
   Jobs jobs;
   for (Action& action : actions) {
     std::visit(Overloaded{
-                   [&](Entered& entered) { add_answer(entered.ticket, std::move(entered), jobs); },
-                   [&](Refused& refused) { add_answer(refused.ticket, std::move(refused), jobs); },
-                   [&](Failed& failed) { add_answer(failed.ticket, std::move(failed), jobs); },
-                   [&](Left& left) { add_left(std::move(left), jobs); },
+                   [&](EnteredEvent& entered) { add_answer(entered.ticket, std::move(entered), jobs); },
+                   [&](RefusedEvent& refused) { add_answer(refused.ticket, std::move(refused), jobs); },
+                   [&](FailedEvent& failed) { add_answer(failed.ticket, std::move(failed), jobs); },
+                   [&](LeftEvent& left) { add_left(std::move(left), jobs); },
                    [&](Load& call) { jobs.push_back(load(std::move(call.resource))); },
                    [&](Raise& call) { jobs.push_back(raise(std::move(call))); },
                    [&](Close& call) {
@@ -278,7 +279,7 @@ void LaneScheduler::add_answer(Ticket ticket, Entry entry, Jobs& jobs) {
   }
 }
 
-void LaneScheduler::add_left(Left left, Jobs& jobs) {
+void LaneScheduler::add_left(LeftEvent left, Jobs& jobs) {
   const auto found = leaving_.find(left.ticket);
   if (found == leaving_.end()) return;
   jobs.push_back([done = std::move(found->second), left = std::move(left)] { done(left); });
@@ -287,7 +288,7 @@ void LaneScheduler::add_left(Left left, Jobs& jobs) {
 
 LaneScheduler::Job LaneScheduler::revoke_answer(Revoke revoke, const Entry& entry) const {
   if (!revoke.done) return [] {};  // it was told
-  if (const auto* failed = std::get_if<Failed>(&entry))
+  if (const auto* failed = std::get_if<FailedEvent>(&entry))
     return [done = std::move(revoke.done), fault = failed->fault] { done(fault); };
   return [done = std::move(revoke.done), view = std::move(revoke.view)] { done(view); };
 }
@@ -296,7 +297,7 @@ LaneScheduler::Job LaneScheduler::load(Resource resource) {
   ++calls_;
   return [this, resource = std::move(resource)] {
     const auto answer = [this, resource](const Outcome<FenceView>& outcome) {
-      if (cuts_ != nullptr && outcome.ok()) return load_owed(resource, outcome.value());
+      if (pending_fencing_ != nullptr && outcome.ok()) return load_pending(resource, outcome.value());
       feed_answer([&](Actions& actions) { table_.loaded(resource, outcome, {now(), actions}); });
     };
     call_store(answer, [&] {
@@ -324,7 +325,7 @@ LaneScheduler::Job LaneScheduler::raise(Raise call) {
         return answer(Fault{FaultKind::implausible,
                             "the token is further above the highest seen here than --max-jump allows"});
       }
-      if (cuts_ != nullptr) return raise_owing(call.claim);
+      if (pending_fencing_ != nullptr) return raise_pending(call.claim);
       store_.advance(call.claim, answer);
     });
   };
@@ -332,7 +333,7 @@ LaneScheduler::Job LaneScheduler::raise(Raise call) {
 
 LaneScheduler::Job LaneScheduler::close(Resource resource, const Revoke& revoke, Ticket ticket) {
   ++calls_;
-  if (cuts_ != nullptr) return close_owing(std::move(resource), revoke, ticket);
+  if (pending_fencing_ != nullptr) return close_pending(std::move(resource), revoke, ticket);
   return [this, resource = std::move(resource), lease = revoke.lease, ticket] {
     const auto answer = [this, resource, ticket](const Outcome<FenceView>& outcome) {
       feed_answer([&](Actions& actions) {

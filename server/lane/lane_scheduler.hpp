@@ -27,8 +27,8 @@
 #include "guard/store/fence_store.hpp"
 #include "guard/store/lane_options.hpp"
 #include "guard/store/lane_state.hpp"
-#include "guard/store/owed_cuts.hpp"
 #include "guard/store/pending_calls.hpp"
+#include "guard/store/pending_fencing.hpp"
 #include "guard/store/storage.hpp"
 #include "server/lane/holder_fencer.hpp"
 #include "server/lane/lane_table.hpp"
@@ -63,8 +63,8 @@ class LaneScheduler : public FenceStore {
   // nothing, and left is called once, on any thread. unknown: REQUIRES that nothing of ours can deliver the
   // request any more: the connection was reset, not closed. REQUIRES, for all: the write has entered, and has
   // not left.
-  [[nodiscard]] std::optional<Left> leave(Ticket ticket, Ending ending,
-                                          std::function<void(Left)> left) noexcept;
+  [[nodiscard]] std::optional<LeftEvent> leave(Ticket ticket, Ending ending,
+                                               std::function<void(LeftEvent)> left) noexcept;
 
   // What the fence says now of a read that has entered: see LaneTable. REQUIRES: end_read() was not called.
   [[nodiscard]] Ruling judge_read(Ticket ticket) const;
@@ -135,7 +135,7 @@ class LaneScheduler : public FenceStore {
   // What is to be done for these actions once the mutex is free. REQUIRES: mutex_ is held.
   [[nodiscard]] Jobs jobs_of(Actions&& actions);
   void add_answer(Ticket ticket, Entry entry, Jobs& jobs);
-  void add_left(Left left, Jobs& jobs);
+  void add_left(LeftEvent left, Jobs& jobs);
   [[nodiscard]] Job revoke_answer(Revoke revoke, const Entry& entry) const;
   [[nodiscard]] Job load(Resource resource);
   [[nodiscard]] Job raise(Raise call);
@@ -143,9 +143,9 @@ class LaneScheduler : public FenceStore {
   [[nodiscard]] Job close(Resource resource, const Revoke& revoke, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
   // The store's calls where old holders are cut off: lane_cuts.cpp.
-  void load_owed(const Resource& resource, const FenceView& view) noexcept;
-  void raise_owing(const Claim& claim);
-  [[nodiscard]] Job close_owing(Resource resource, const Revoke& revoke, Ticket ticket);
+  void load_pending(const Resource& resource, const FenceView& view) noexcept;
+  void raise_pending(const Claim& claim);
+  [[nodiscard]] Job close_pending(Resource resource, const Revoke& revoke, Ticket ticket);
   [[nodiscard]] Job cut_off(CutOff call);
 
   [[nodiscard]] std::optional<Entry> enter_flagged(Ask ask, std::function<void(Entry)> entered) noexcept;
@@ -168,8 +168,8 @@ class LaneScheduler : public FenceStore {
   const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called
   FenceStore& store_;
   LaneState& state_;
-  HolderFencer* fencer_ = nullptr;  // null: none is cut off
-  OwedCuts* cuts_ = nullptr;        // not null where there is a fencer
+  HolderFencer* fencer_ = nullptr;             // null: none is cut off
+  PendingFencing* pending_fencing_ = nullptr;  // not null where there is a fencer
   const std::int64_t jump_max_;
   const std::size_t waiting_max_;
   const Time settle_;
@@ -180,7 +180,7 @@ class LaneScheduler : public FenceStore {
   mutable std::mutex mutex_;
   LaneTable table_;
   std::unordered_map<Ticket, std::function<void(Entry)>> entering_;
-  std::unordered_map<Ticket, std::function<void(Left)>> leaving_;
+  std::unordered_map<Ticket, std::function<void(LeftEvent)>> leaving_;
   std::unordered_map<Ticket, Revoke> revokes_;
   std::atomic<UncleanFlag> unclean_flag_{UncleanFlag::unset};  // changed under mutex_
   std::vector<DeferredEntry> early_;

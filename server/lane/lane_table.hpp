@@ -9,10 +9,10 @@
 // under one token run side by side, but for those with a sequence, which follow each other. An unknown
 // outcome closes the resource to every claim until the settle time has passed.
 //
-// Where old holders are cut off, the store says with each fence what is owed (see OwedCuts). Nothing enters
-// a lane in which a cut is owed: the first operation that asks begins it, once at a time, as soon as the
-// higher token is durable, and beside the drain. Where it fails all that wait are told so, and after a pause
-// the next operation begins it again.
+// Where old holders are cut off, the store says with each fence what is owed (see PendingFencing). Nothing
+// enters a lane in which a cut is owed: the first operation that asks begins it, once at a time, as soon as
+// the higher token is durable, and beside the drain. Where it fails all that wait are told so, and after a
+// pause the next operation begins it again.
 //
 // A lane exists while something is in flight, read, waits, is closed or is being cut off in it; else only its
 // fence is remembered. Not thread-safe. Times are of one monotonic clock.
@@ -80,14 +80,15 @@ class LaneTable {
   // Opens what has settled.
   void tick(Step step);
 
-  // The store's answers. owed: see Lane; counts where the outcome is no fault.
-  void loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step, std::int64_t owed = 0);
-  void raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t owed = 0);
+  // The store's answers. pending: see Lane; counts where the outcome is no fault.
+  void loaded(const Resource& resource, const Outcome<FenceView>& outcome, Step step,
+              std::int64_t pending = 0);
+  void raised(const Claim& claim, const Outcome<Ruling>& outcome, Step step, std::int64_t pending = 0);
   void closed(const Resource& resource, Ticket ticket, const Outcome<FenceView>& outcome, Step step,
-              std::int64_t owed = 0);
+              std::int64_t pending = 0);
   void recorded(const Claim& claim, Ticket ticket, const Outcome<Ruling>& outcome, Step step);
   // All holders up to the token were cut off, durably; or they were not.
-  void cut(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step);
+  void cut_off(const Resource& resource, Token old_token, const Outcome<bool>& outcome, Step step);
 
   // Why every resource is closed: a write that is not known here may be under way. Beginnings of sentences.
   static constexpr std::string_view left_open =
@@ -156,8 +157,8 @@ class LaneTable {
   void let_in(Lane& lane, const Claim& claim);
   void sweep(Lane& lane, Step step);
   void close(Lane& lane, Step step);
-  void begin_cut(Lane& lane, const Resource& resource, Step step);
-  [[nodiscard]] static std::optional<Fault> cut_fault(const Lane& lane, Time now);
+  void begin_cut_off(Lane& lane, const Resource& resource, Step step);
+  [[nodiscard]] static std::optional<Fault> cut_off_fault(const Lane& lane, Time now);
   void fail_waiting(Lane& lane, const Fault& fault, Step step);
   void look_at(Lane& lane, Step step);
   void dispatch(Lane& lane, Step step);

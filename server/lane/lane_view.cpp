@@ -54,7 +54,7 @@ std::vector<LaneTable::View> LaneTable::list(const FenceListing& listing, Which 
 
 LaneTable::Figures LaneTable::figures() const {
   Figures figures{book_.lane_count(), waiting_, in_flight_, closed_, settle_closures_};
-  book_.for_each_lane([&](const Lane& lane) { figures.cuts_owed += lane.owed != 0 ? 1 : 0; });
+  book_.for_each_lane([&](const Lane& lane) { figures.cuts_owed += lane.pending_fencing != 0 ? 1 : 0; });
   return figures;
 }
 

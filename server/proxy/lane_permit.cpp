@@ -14,7 +14,7 @@ std::mutex telling;
 
 LanePermit::~LanePermit() {
   if (is_waiting_) end_waiting();
-  if (is_inside_) (void)lanes_.leave(ticket_, Ending::unknown, [](const Left&) {});
+  if (is_inside_) (void)lanes_.leave(ticket_, Ending::unknown, [](const LeftEvent&) {});
   if (is_reading_) lanes_.end_read(ticket_);
 }
 
@@ -79,7 +79,7 @@ net::Task<std::optional<Entry>> LanePermit::wait_entered(http::Stream& stream) {
 }
 
 void LanePermit::take_entry(const Entry& entry) noexcept {
-  const bool is_in = std::holds_alternative<Entered>(entry);
+  const bool is_in = std::holds_alternative<EnteredEvent>(entry);
   is_inside_ = is_write_ && is_in;
   is_reading_ = !is_write_ && is_in;
 }
@@ -95,7 +95,7 @@ void LanePermit::client_gone() {
 
 bool LanePermit::leave(Ending ending) {
   is_told_ = false;
-  auto left = lanes_.leave(ticket_, ending, [this](Left told) { take_answer(left_, std::move(told)); });
+  auto left = lanes_.leave(ticket_, ending, [this](LeftEvent told) { take_answer(left_, std::move(told)); });
   is_inside_ = false;
   is_leaving_ = is_waiting_ = !left;
   if (left) fault_ = std::move(left->fault);

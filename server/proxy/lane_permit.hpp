@@ -53,8 +53,8 @@ class LanePermit {
   net::Loop* loop_ = nullptr;
   net::Wakeup wakeup_;
   Ticket ticket_ = 0;
-  std::optional<Entry> entry_;  // told by another thread
-  std::optional<Left> left_;    // likewise
+  std::optional<Entry> entry_;     // told by another thread
+  std::optional<LeftEvent> left_;  // likewise
   std::optional<Fault> fault_;
   bool is_write_ = false;
   bool is_waiting_ = false;  // for an answer of the lanes

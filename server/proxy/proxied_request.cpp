@@ -141,7 +141,7 @@ net::Task<bool> ProxiedRequest::enter() {
       co_return true;
     }
   }
-  if (const auto* entered = std::get_if<Entered>(&*entry)) {
+  if (const auto* entered = std::get_if<EnteredEvent>(&*entry)) {
     note_entered(*entered);
     co_return false;
   }
@@ -150,17 +150,17 @@ net::Task<bool> ProxiedRequest::enter() {
   co_return true;
 }
 
-void ProxiedRequest::note_entered(const Entered& entered) {
+void ProxiedRequest::note_entered(const EnteredEvent& entered) {
   has_entered_write_ = operation_->is_write();
   ruling_ = entered.rulings.at(operation_->own);
 }
 
 http::Response ProxiedRequest::not_entered(const Entry& entry) {
-  if (const auto* failed = std::get_if<Failed>(&entry)) {
+  if (const auto* failed = std::get_if<FailedEvent>(&entry)) {
     note_fault(failed->fault.kind, failed->fault.message);
     return fault_response(failed->fault, &resource());
   }
-  const auto& refused = std::get<Refused>(entry);
+  const auto& refused = std::get<RefusedEvent>(entry);
   const auto& claim = operation_->claims.at(refused.claim);
   context_.metrics.count(refused.ruling.verdict);
   context_.log.ruled(operation_->is_write() ? "write" : "read", claim, refused.ruling, requester());

@@ -58,7 +58,7 @@ class ProxiedRequest {
 
   [[nodiscard]] OutgoingRequest compose();
   [[nodiscard]] bool is_overtaken() const;
-  void note_entered(const Entered& entered);
+  void note_entered(const EnteredEvent& entered);
   // False: the answer to a fenced read may hold what a newer token wrote, and must not be passed on.
   [[nodiscard]] bool is_fence_unchanged();
   // Counts and logs how a fenced read was ruled in the end.

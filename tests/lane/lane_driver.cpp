@@ -83,17 +83,17 @@ void LaneDriver::note(const Action& action) {
     EXPECT_EQ(states_[ticket], before) << "ticket " << ticket << " is told " << state;
     states_[ticket] = state;
   };
-  if (const auto* entered = std::get_if<Entered>(&action)) {
+  if (const auto* entered = std::get_if<EnteredEvent>(&action)) {
     answered(entered->ticket, "entered");
     entries_.emplace(entered->ticket, *entered);
     entered_.push_back(entered->ticket);
-  } else if (const auto* refused = std::get_if<Refused>(&action)) {
+  } else if (const auto* refused = std::get_if<RefusedEvent>(&action)) {
     answered(refused->ticket, to_string(refused->ruling.verdict));
     refusals_.emplace(refused->ticket, *refused);
-  } else if (const auto* failed = std::get_if<Failed>(&action)) {
+  } else if (const auto* failed = std::get_if<FailedEvent>(&action)) {
     answered(failed->ticket, to_string(failed->fault.kind));
     faults_.emplace(failed->ticket, failed->fault);
-  } else if (const auto* left = std::get_if<Left>(&action)) {
+  } else if (const auto* left = std::get_if<LeftEvent>(&action)) {
     answered(left->ticket, "left");
     if (left->fault) faults_.emplace(left->ticket, *left->fault);
   } else {
@@ -121,11 +121,11 @@ void LaneDriver::answer_last(const std::optional<Fault>& fault) {
 
 void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fault, bool is_applied) {
   Actions actions;
-  // As OwedCuts does it.
-  const auto owe = [&](const Resource& resource, const std::optional<Fence>& fence) {
-    auto& owed_here = owed[resource.name()];
-    if (cuts && owed_here == 0 && fence && !fence->closed) owed_here = fence->token.value();
-    return owed_here;
+  // As PendingFencing does it.
+  const auto mark_pending = [&](const Resource& resource, const std::optional<Fence>& fence) {
+    auto& pending = pending_fencing[resource.name()];
+    if (cuts_off && pending == 0 && fence && !fence->closed) pending = fence->token.value();
+    return pending;
   };
   const auto rule = [&](const Claim& claim) {
     FenceView& view = store[claim.resource.name()];
@@ -135,23 +135,24 @@ void LaneDriver::answer_call(const Action& call, const std::optional<Fault>& fau
   };
   if (const auto* load = std::get_if<Load>(&call)) {
     const auto& name = load->resource.name();
-    table.loaded(load->resource, outcome(fault, store[name]), {now, actions}, owed[name]);
+    table.loaded(load->resource, outcome(fault, store[name]), {now, actions}, pending_fencing[name]);
   } else if (const auto* raise = std::get_if<Raise>(&call)) {
     const auto before = store[raise->claim.resource.name()].record;
     const auto ruling = rule(raise->claim);
-    const auto owed_now = owe(raise->claim.resource, ruling.raised && is_applied ? before : std::nullopt);
-    table.raised(raise->claim, outcome(fault, ruling), {now, actions}, owed_now);
+    const auto pending =
+        mark_pending(raise->claim.resource, ruling.raised && is_applied ? before : std::nullopt);
+    table.raised(raise->claim, outcome(fault, ruling), {now, actions}, pending);
   } else if (const auto* close = std::get_if<Close>(&call)) {
     FenceView& view = store[close->resource.name()];
-    const auto owed_now = owe(close->resource, is_applied ? view.record : std::nullopt);
+    const auto pending = mark_pending(close->resource, is_applied ? view.record : std::nullopt);
     if (view.record && is_applied) view.record->closed = true;
-    table.closed(close->resource, close->ticket, outcome(fault, view), {now, actions}, owed_now);
+    table.closed(close->resource, close->ticket, outcome(fault, view), {now, actions}, pending);
   } else if (const auto* record = std::get_if<Record>(&call)) {
     table.recorded(record->claim, record->ticket, outcome(fault, rule(record->claim)), {now, actions});
   } else if (const auto* cut = std::get_if<CutOff>(&call)) {
-    auto& owed_here = owed[cut->resource.name()];
-    if (!fault && owed_here <= cut->old_token.value()) owed_here = 0;
-    table.cut(cut->resource, cut->old_token, outcome(fault, true), {now, actions});
+    auto& pending = pending_fencing[cut->resource.name()];
+    if (!fault && pending <= cut->old_token.value()) pending = 0;
+    table.cut_off(cut->resource, cut->old_token, outcome(fault, true), {now, actions});
   }
   take(std::move(actions));
 }

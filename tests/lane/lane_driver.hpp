@@ -40,17 +40,19 @@ class LaneDriver {
   // 'waiting', 'entered', 'left', a verdict, or a kind of fault.
   [[nodiscard]] std::string state(proxy::Ticket ticket) const;
   [[nodiscard]] const Fault& fault(proxy::Ticket ticket) const { return faults_.at(ticket); }
-  [[nodiscard]] const proxy::Refused& refusal(proxy::Ticket ticket) const { return refusals_.at(ticket); }
-  [[nodiscard]] const proxy::Entered& entry(proxy::Ticket ticket) const { return entries_.at(ticket); }
+  [[nodiscard]] const proxy::RefusedEvent& refusal(proxy::Ticket ticket) const {
+    return refusals_.at(ticket);
+  }
+  [[nodiscard]] const proxy::EnteredEvent& entry(proxy::Ticket ticket) const { return entries_.at(ticket); }
   // In the order in which they were let in.
   [[nodiscard]] const std::vector<proxy::Ticket>& entered() const { return entered_; }
   [[nodiscard]] static Claim claim(const std::string& resource, std::int64_t token,
                                    std::optional<int> sequence = {}, const std::string& holder = "");
 
-  bool holds = false;  // store calls are held
-  bool cuts = false;   // old holders are cut off: the store says what is owed
+  bool holds = false;     // store calls are held
+  bool cuts_off = false;  // old holders are cut off: the store says what is pending
   std::map<std::string, FenceView> store;
-  std::map<std::string, std::int64_t> owed;
+  std::map<std::string, std::int64_t> pending_fencing;
   proxy::LaneTable table;
   proxy::Time now{1'000'000};
 
@@ -69,8 +71,8 @@ class LaneDriver {
   bool is_answering_ = false;
   std::map<proxy::Ticket, std::string> states_;
   std::map<proxy::Ticket, Fault> faults_;
-  std::map<proxy::Ticket, proxy::Refused> refusals_;
-  std::map<proxy::Ticket, proxy::Entered> entries_;
+  std::map<proxy::Ticket, proxy::RefusedEvent> refusals_;
+  std::map<proxy::Ticket, proxy::EnteredEvent> entries_;
   std::vector<proxy::Ticket> entered_;
 };
 

@@ -37,10 +37,10 @@ class LanesOnAFailingDisk : public testing::Test {
     return entry ? *std::move(entry) : future.get();
   }
   [[nodiscard]] std::optional<Fault> leave(Ticket ticket) {
-    auto promise = std::make_shared<std::promise<Left>>();
+    auto promise = std::make_shared<std::promise<LeftEvent>>();
     auto future = promise->get_future();
     auto left = lanes_->leave(ticket, Ending::took_effect,
-                              [promise](Left late) { promise->set_value(std::move(late)); });
+                              [promise](LeftEvent late) { promise->set_value(std::move(late)); });
     return left ? left->fault : future.get().fault;
   }
   // Asks until something else than 'unavailable' is the answer.
@@ -49,7 +49,8 @@ class LanesOnAFailingDisk : public testing::Test {
     for (;;) {
       ticket = lanes_->new_ticket();
       Entry entry = ask(ticket, claim);
-      if (!std::holds_alternative<Failed>(entry) || std::chrono::steady_clock::now() > last) return entry;
+      if (!std::holds_alternative<FailedEvent>(entry) || std::chrono::steady_clock::now() > last)
+        return entry;
       std::this_thread::sleep_for(milliseconds{10});
     }
   }
@@ -67,7 +68,7 @@ class FullDisk : public LanesOnAFailingDisk, public testing::WithParamInterface<
 TEST_P(FullDisk, ARaiseThatIsNotDurableAdmitsNothing) {
   open();
   Ticket ticket = lanes_->new_ticket();
-  ASSERT_TRUE(std::holds_alternative<Entered>(ask(ticket, claim_of("a", 1, "h1"))));
+  ASSERT_TRUE(std::holds_alternative<EnteredEvent>(ask(ticket, claim_of("a", 1, "h1"))));
   EXPECT_FALSE(leave(ticket));
   std::int64_t token = 1;
   bool failed = true;
@@ -79,25 +80,26 @@ TEST_P(FullDisk, ARaiseThatIsNotDurableAdmitsNothing) {
     const Ticket raising = lanes_->new_ticket();
     const Entry entry = ask(raising, claim_of("a", token, holder));
     failed = disk_.failures() > 0;
-    EXPECT_EQ(std::holds_alternative<Failed>(entry), failed);
+    EXPECT_EQ(std::holds_alternative<FailedEvent>(entry), failed);
     if (!failed) {
       EXPECT_FALSE(leave(raising));
     }
     disk_.heal();
     // Whatever became of it: the token before is refused or admitted, and the next one passes.
-    ASSERT_TRUE(std::holds_alternative<Entered>(ask_until_ruled(ticket, claim_of("a", token, holder))));
+    ASSERT_TRUE(std::holds_alternative<EnteredEvent>(ask_until_ruled(ticket, claim_of("a", token, holder))));
     EXPECT_FALSE(leave(ticket));
-    EXPECT_TRUE(std::holds_alternative<Refused>(ask(lanes_->new_ticket(), claim_of("a", token - 1, "x"))));
+    EXPECT_TRUE(
+        std::holds_alternative<RefusedEvent>(ask(lanes_->new_ticket(), claim_of("a", token - 1, "x"))));
   }
 }
 
 TEST_P(FullDisk, TheFirstWriteWaitsForItsMarkToBeDurable) {
   open();
   disk_.fail_at(1, SQLITE_FULL, {GetParam()}, 1'000);
-  EXPECT_TRUE(std::holds_alternative<Failed>(ask(lanes_->new_ticket(), claim_of("a", 1))));
+  EXPECT_TRUE(std::holds_alternative<FailedEvent>(ask(lanes_->new_ticket(), claim_of("a", 1))));
   disk_.heal();
   Ticket ticket = 0;
-  ASSERT_TRUE(std::holds_alternative<Entered>(ask_until_ruled(ticket, claim_of("a", 1))));
+  ASSERT_TRUE(std::holds_alternative<EnteredEvent>(ask_until_ruled(ticket, claim_of("a", 1))));
   EXPECT_EQ(state_->lane_state()->last_stop(""), LaneState::LastStop::unclean);
   EXPECT_FALSE(leave(ticket));
 }
@@ -107,15 +109,15 @@ TEST_P(FullDisk, ASequenceThatIsNotDurableIsToldAndRecordedLater) {
   open();
   const auto claim = claim_of("a", 1).with(Sequence{7});
   Ticket ticket = lanes_->new_ticket();
-  ASSERT_TRUE(std::holds_alternative<Entered>(ask(ticket, claim)));
+  ASSERT_TRUE(std::holds_alternative<EnteredEvent>(ask(ticket, claim)));
   disk_.fail_at(1, SQLITE_FULL, {GetParam()}, 1'000);
   const auto fault = leave(ticket);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->kind, FaultKind::unknown);
   disk_.heal();
   const Entry twice = ask_until_ruled(ticket, claim);
-  ASSERT_TRUE(std::holds_alternative<Refused>(twice));
-  EXPECT_EQ(std::get<Refused>(twice).ruling.verdict, Verdict::duplicate);
+  ASSERT_TRUE(std::holds_alternative<RefusedEvent>(twice));
+  EXPECT_EQ(std::get<RefusedEvent>(twice).ruling.verdict, Verdict::duplicate);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, FullDisk,
@@ -127,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, FullDisk,
 // The power goes while a write is under way; the next process finds the mark, and the fence.
 TEST_F(LanesOnAFailingDisk, AfterAPowerCutTheMarkAndTheFenceAreThere) {
   open();
-  ASSERT_TRUE(std::holds_alternative<Entered>(ask(lanes_->new_ticket(), claim_of("a", 34))));
+  ASSERT_TRUE(std::holds_alternative<EnteredEvent>(ask(lanes_->new_ticket(), claim_of("a", 34))));
   disk_.crash();
   lanes_.reset();
   state_.reset();
@@ -135,11 +137,11 @@ TEST_F(LanesOnAFailingDisk, AfterAPowerCutTheMarkAndTheFenceAreThere) {
   // The first to ask makes the mark and its fence durable before it finds everything closed.
   open(milliseconds{3'000});
   const Entry closed = ask(lanes_->new_ticket(), claim_of("b", 7));
-  ASSERT_TRUE(std::holds_alternative<Failed>(closed));
-  EXPECT_GT(std::get<Failed>(closed).fault.retry_after, milliseconds{0});
+  ASSERT_TRUE(std::holds_alternative<FailedEvent>(closed));
+  EXPECT_GT(std::get<FailedEvent>(closed).fault.retry_after, milliseconds{0});
   Ticket ticket = 0;
-  EXPECT_TRUE(std::holds_alternative<Refused>(ask(lanes_->new_ticket(), claim_of("a", 33))));
-  EXPECT_TRUE(std::holds_alternative<Entered>(ask_until_ruled(ticket, claim_of("a", 34))));
+  EXPECT_TRUE(std::holds_alternative<RefusedEvent>(ask(lanes_->new_ticket(), claim_of("a", 33))));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(ask_until_ruled(ticket, claim_of("a", 34))));
   EXPECT_FALSE(leave(ticket));
 }
 

@@ -10,7 +10,7 @@ using namespace proxy;
 
 namespace {
 
-constexpr Time cut_pause{1'000};  // of the LaneTable, after a cut that failed
+constexpr Time cut_off_pause{1'000};  // of the LaneTable, after a cut that failed
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void LaneSimulation::violate(const std::string& what) {
 void LaneSimulation::act() {
   if (chance(2)) stop_guard();
   if (!table_) return;
-  if (!settings_.cuts && chance(1)) compact();  // as the LaneScheduler does
+  if (!settings_.cuts_off && chance(1)) compact();  // as the LaneScheduler does
   if (chance(1)) raise_floor();
   const std::string resource = fmt::format("r{}", random(3));
   const Claim claim = choose_claim(resource);
@@ -113,26 +113,26 @@ bool LaneSimulation::enter_at_once(Ticket ticket, Actions& actions) {
   const auto highest = table_->enter_at_once(ticket, operation.kind, operation.claims[0], now_);
   if (!highest) return false;
   ++counts_.entered_at_once;
-  actions.emplace_back(Entered{ticket, {Ruling{Verdict::admitted, *highest, std::nullopt}}});
+  actions.emplace_back(EnteredEvent{ticket, {Ruling{Verdict::admitted, *highest, std::nullopt}}});
   return true;
 }
 
 // Whoever was let in before is cut off.
-void LaneSimulation::require_cut(Kind kind, const Claim& claim) {
+void LaneSimulation::require_cut_off(Kind kind, const Claim& claim) {
   const auto& name = claim.resource.name();
   const std::int64_t last = highest_entered_[name];
   const bool is_over = kind == Kind::revoke || last < claim.token.value();
-  if (settings_.cuts && is_over && cut_to_[name] < last)
+  if (settings_.cuts_off && is_over && cut_off_to_[name] < last)
     violate(fmt::format("{}: {} went on before {} was cut off", name, claim.token.value(), last));
 }
 
-void LaneSimulation::let_in(const Entered& entered) {
+void LaneSimulation::let_in(const EnteredEvent& entered) {
   Operation& operation = operations_.at(entered.ticket);
   if (operation.is_answered) violate("an operation was answered twice");
   operation.is_answered = operation.is_entered = true;
   ++counts_.entered;
   if (operation.asked_at < now_) ++counts_.waited;
-  for (const Claim& claim : operation.claims) require_cut(operation.kind, claim);
+  for (const Claim& claim : operation.claims) require_cut_off(operation.kind, claim);
   if (operation.kind == Kind::revoke) return;
   for (const Claim& claim : operation.claims) {
     auto& highest = highest_entered_[claim.resource.name()];
@@ -233,14 +233,14 @@ void LaneSimulation::end(Ticket ticket, Ending ending) {
   feed([&](Actions& actions) {
     if (ending != Ending::unknown && chance(50) && table_->end_at_once(ticket)) {
       ++counts_.ended_at_once;
-      actions.emplace_back(Left{ticket, std::nullopt});
+      actions.emplace_back(LeftEvent{ticket, std::nullopt});
     } else {
       table_->ended(ticket, ending, {now_, actions});
     }
   });
 }
 
-void LaneSimulation::note_refusal(const Refused& refused) {
+void LaneSimulation::note_refusal(const RefusedEvent& refused) {
   Operation& operation = operations_.at(refused.ticket);
   if (operation.is_answered) violate("an operation was answered twice");
   operation.is_answered = true;
@@ -254,7 +254,7 @@ void LaneSimulation::note_refusal(const Refused& refused) {
     violate("a duplicate of a write that did not take effect");
 }
 
-void LaneSimulation::note_left(const Left& left) {
+void LaneSimulation::note_left(const LeftEvent& left) {
   const Operation& operation = operations_.at(left.ticket);
   if (left.fault || !operation.took_effect) return;
   if (!operation.is_applied) violate("a write was acknowledged that did not take effect");
@@ -269,7 +269,7 @@ void LaneSimulation::stop_guard() {
   if (!table_) return;
   if (chance(30) && table_->is_settled(now_)) is_marked_ = false;
   table_.reset();
-  if (!settings_.keeps_owed) owed_.clear();
+  if (!settings_.keeps_pending) pending_.clear();
   ++life_;
   ++counts_.crashes;
   for (auto& [ticket, operation] : operations_) {
@@ -293,7 +293,7 @@ void LaneSimulation::check_end() {
   for (const auto& [ticket, operation] : operations_) {
     if (operation.life == life_ && !operation.is_answered) violate("an operation was never answered");
   }
-  now_ += settings_.settle + (settings_.cuts ? cut_pause : Time{0}) + Time{1};
+  now_ += settings_.settle + (settings_.cuts_off ? cut_off_pause : Time{0}) + Time{1};
   feed([&](Actions& actions) { table_->tick({now_, actions}); });
   while (!events_.empty() && violation_.empty()) run_events();
   for (const auto& [resource, grants] : grants_) {

@@ -29,8 +29,8 @@ class LaneSimulation {
     bool closes_at_restart = true;
     bool tells_unknown = true;  // false: a write whose end was not seen passes for a refused one
     bool judges_reads_again = true;
-    bool cuts = false;       // old holders are cut off before newer ones go on
-    bool keeps_owed = true;  // over a restart
+    bool cuts_off = false;      // old holders are cut off before newer ones go on
+    bool keeps_pending = true;  // over a restart
   };
 
   explicit LaneSimulation(const Settings& settings);
@@ -50,7 +50,7 @@ class LaneSimulation {
     int overtaken_reads = 0;
     int entered_at_once = 0;  // without an action
     int ended_at_once = 0;
-    int cuts = 0;
+    int cut_off = 0;
   };
   [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
 
@@ -103,12 +103,12 @@ class LaneSimulation {
 
   void feed(const std::function<void(proxy::Actions&)>& event);
   void take(const proxy::Actions& actions);
-  void let_in(const proxy::Entered& entered);
-  void require_cut(proxy::Kind kind, const Claim& claim);
-  void owe(const std::string& resource, const Fence& fence);
+  void let_in(const proxy::EnteredEvent& entered);
+  void require_cut_off(proxy::Kind kind, const Claim& claim);
+  void mark_pending(const std::string& resource, const Fence& fence);
   void cut_off(const proxy::CutOff& call, int life);
-  void note_refusal(const proxy::Refused& refused);
-  void note_left(const proxy::Left& left);
+  void note_refusal(const proxy::RefusedEvent& refused);
+  void note_left(const proxy::LeftEvent& left);
   template <class T, class Apply, class Answer>
   void call_store(Apply apply, Answer answer);
   [[nodiscard]] Ruling rule(const Claim& claim);
@@ -128,8 +128,8 @@ class LaneSimulation {
 
   // The state, and the time of its last answer: it answers in order.
   std::map<std::string, Fence> records_;
-  std::map<std::string, std::int64_t> owed_;    // see OwedCuts; 0: nothing
-  std::map<std::string, std::int64_t> cut_to_;  // all holders up to this one are over
+  std::map<std::string, std::int64_t> pending_;     // see PendingFencing; 0: nothing
+  std::map<std::string, std::int64_t> cut_off_to_;  // all holders up to this one are over
   std::int64_t floor_ = 0;
   std::int64_t floor_told_ = 0;  // by hand, and acknowledged
   proxy::Time store_at_{0};

@@ -76,13 +76,13 @@ void LaneSimulation::feed(const std::function<void(Actions&)>& event) {
 
 void LaneSimulation::take(const Actions& actions) {
   for (const Action& action : actions) {
-    if (const auto* entered = std::get_if<Entered>(&action)) {
+    if (const auto* entered = std::get_if<EnteredEvent>(&action)) {
       let_in(*entered);
-    } else if (const auto* refused = std::get_if<Refused>(&action)) {
+    } else if (const auto* refused = std::get_if<RefusedEvent>(&action)) {
       note_refusal(*refused);
-    } else if (const auto* failed = std::get_if<Failed>(&action)) {
+    } else if (const auto* failed = std::get_if<FailedEvent>(&action)) {
       operations_.at(failed->ticket).is_answered = operations_.at(failed->ticket).is_refused = true;
-    } else if (const auto* left = std::get_if<Left>(&action)) {
+    } else if (const auto* left = std::get_if<LeftEvent>(&action)) {
       note_left(*left);
     } else if (const auto* load = std::get_if<Load>(&action)) {
       const auto look = [this, name = load->resource.name()] {
@@ -90,23 +90,23 @@ void LaneSimulation::take(const Actions& actions) {
         return FenceView{found == records_.end() ? std::nullopt : std::optional{found->second}, floor_};
       };
       call_store<FenceView>(look, [this, resource = load->resource](const auto& outcome, Actions& late) {
-        table_->loaded(resource, outcome, {now_, late}, owed_[resource.name()]);
+        table_->loaded(resource, outcome, {now_, late}, pending_[resource.name()]);
       });
     } else if (const auto* raise = std::get_if<Raise>(&action)) {
       call_store<Ruling>([this, claim = raise->claim] { return rule(claim); },
                          [this, claim = raise->claim](const auto& outcome, Actions& late) {
-                           table_->raised(claim, outcome, {now_, late}, owed_[claim.resource.name()]);
+                           table_->raised(claim, outcome, {now_, late}, pending_[claim.resource.name()]);
                          });
     } else if (const auto* close = std::get_if<Close>(&action)) {
       const auto apply = [this, name = close->resource.name()] {
         const auto found = records_.find(name);
         if (found == records_.end()) return FenceView{std::nullopt, floor_};
-        owe(name, found->second);
+        mark_pending(name, found->second);
         found->second.closed = true;
         return FenceView{found->second, floor_};
       };
       call_store<FenceView>(apply, [this, call = *close](const auto& outcome, Actions& late) {
-        table_->closed(call.resource, call.ticket, outcome, {now_, late}, owed_[call.resource.name()]);
+        table_->closed(call.resource, call.ticket, outcome, {now_, late}, pending_[call.resource.name()]);
       });
     } else if (const auto* record = std::get_if<Record>(&action)) {
       call_store<Ruling>([this, claim = record->claim] { return rule(claim); },
@@ -123,39 +123,39 @@ Ruling LaneSimulation::rule(const Claim& claim) {
   const auto found = records_.find(claim.resource.name());
   const Ruling ruling =
       judge({found == records_.end() ? std::nullopt : std::optional{found->second}, floor_}, claim);
-  if (ruling.raised && found != records_.end()) owe(found->first, found->second);
+  if (ruling.raised && found != records_.end()) mark_pending(found->first, found->second);
   if (ruling.changed) records_.insert_or_assign(claim.resource.name(), *ruling.fence);
   return ruling;
 }
 
 // In the step that overtakes or closes this fence.
-void LaneSimulation::owe(const std::string& resource, const Fence& fence) {
-  auto& owed = owed_[resource];
-  if (settings_.cuts && owed == 0 && !fence.finished) owed = fence.token.value();
+void LaneSimulation::mark_pending(const std::string& resource, const Fence& fence) {
+  auto& pending = pending_[resource];
+  if (settings_.cuts_off && pending == 0 && !fence.finished) pending = fence.token.value();
 }
 
 // The end of a fence method: of a guard that has died meanwhile it may have had its effect.
 void LaneSimulation::cut_off(const CutOff& call, int life) {
   const bool is_living = life == life_ && table_;
   const bool is_done = is_living ? is_ending_ || chance(90) : chance(50);
-  auto& cut_to = cut_to_[call.resource.name()];
-  if (is_done) cut_to = std::max(cut_to, call.old_token.value());
+  auto& cut_off_to = cut_off_to_[call.resource.name()];
+  if (is_done) cut_off_to = std::max(cut_off_to, call.old_token.value());
   if (!is_living) return;
   if (!is_done) {
     const Fault fault{FaultKind::unavailable, "no fence method has succeeded"};
-    return feed([&](Actions& late) { table_->cut(call.resource, call.old_token, fault, {now_, late}); });
+    return feed([&](Actions& late) { table_->cut_off(call.resource, call.old_token, fault, {now_, late}); });
   }
-  ++counts_.cuts;
+  ++counts_.cut_off;
   const auto settle = [this, call] {
-    auto& owed = owed_[call.resource.name()];
-    if (owed > call.old_token.value()) return false;
-    owed = 0;
+    auto& pending = pending_[call.resource.name()];
+    if (pending > call.old_token.value()) return false;
+    pending = 0;
     const auto found = records_.find(call.resource.name());
     if (found != records_.end()) found->second.finished = found->second.closed;
     return true;
   };
   call_store<bool>(settle, [this, call](const auto& outcome, Actions& late) {
-    table_->cut(call.resource, call.old_token, outcome, {now_, late});
+    table_->cut_off(call.resource, call.old_token, outcome, {now_, late});
   });
 }
 

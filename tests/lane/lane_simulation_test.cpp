@@ -80,23 +80,23 @@ TEST(LaneHistories, NoTokenFallsNothingAcknowledgedVanishesAndEveryLaneOpensAgai
 TEST(LaneHistories, NobodyGoesOnBeforeTheOneBeforeWasCutOff) {
   const auto replayed = replayed_seed();
   const unsigned first = replayed.value_or(first_seed());
-  int cuts = 0;
+  int cut_off = 0;
   for (unsigned i = 0; i < (replayed ? 1U : static_cast<unsigned>(scaled(rounds))); ++i) {
     Settings settings;
     settings.seed = first + i;
-    settings.cuts = true;
+    settings.cuts_off = true;
     LaneSimulation simulation{settings};
     ASSERT_EQ(simulation.run(), "") << "again with FENCEGUARD_SEED=" << settings.seed;
-    cuts += simulation.counts().cuts;
+    cut_off += simulation.counts().cut_off;
   }
-  fmt::print("cuts {}\n", cuts);
-  EXPECT_GT(cuts, 0);
+  fmt::print("cut off {}\n", cut_off);
+  EXPECT_GT(cut_off, 0);
 }
 
 TEST(LaneHistories, AStateThatForgetsWhatIsOwedIsCaught) {
   Settings settings;
-  settings.cuts = true;
-  settings.keeps_owed = false;
+  settings.cuts_off = true;
+  settings.keeps_pending = false;
   EXPECT_GT(violations(settings, scaled(400)), 0) << "seeds from " << first_seed();
 }
 

@@ -95,11 +95,11 @@ class LanesOnAThrowingState : public testing::Test {
   std::optional<Fault> write(const Claim& claim) {
     const Ticket ticket = lanes_->new_ticket();
     const Entry entry = ask(ticket, Kind::write, claim);
-    if (const auto* failed = std::get_if<Failed>(&entry)) return failed->fault;
-    EXPECT_TRUE(std::holds_alternative<Entered>(entry));
-    std::promise<Left> late;
+    if (const auto* failed = std::get_if<FailedEvent>(&entry)) return failed->fault;
+    EXPECT_TRUE(std::holds_alternative<EnteredEvent>(entry));
+    std::promise<LeftEvent> late;
     auto left =
-        lanes_->leave(ticket, Ending::took_effect, [&](Left told) { late.set_value(std::move(told)); });
+        lanes_->leave(ticket, Ending::took_effect, [&](LeftEvent told) { late.set_value(std::move(told)); });
     return left ? left->fault : late.get_future().get().fault;
   }
 
@@ -142,9 +142,9 @@ TEST_F(LanesOnAThrowingState, ASequenceWhoseRecordThrowsIsUnknownAndRecordedLate
   EXPECT_EQ(fault->kind, FaultKind::unknown);
   for (;;) {
     const Entry again = ask(lanes_->new_ticket(), Kind::write, claim);
-    if (std::holds_alternative<Failed>(again)) continue;
-    ASSERT_TRUE(std::holds_alternative<Refused>(again));
-    EXPECT_EQ(std::get<Refused>(again).ruling.verdict, Verdict::duplicate);
+    if (std::holds_alternative<FailedEvent>(again)) continue;
+    ASSERT_TRUE(std::holds_alternative<RefusedEvent>(again));
+    EXPECT_EQ(std::get<RefusedEvent>(again).ruling.verdict, Verdict::duplicate);
     break;
   }
 }

@@ -33,14 +33,14 @@ class Account {
     const std::scoped_lock lock{mutex_};
     auto& last = last_[claim.resource.name()];
     const auto token = claim.token.value();
-    if (last != 0 && last < token && last > cut_to_[claim.resource.name()] && !finished_.contains(last))
+    if (last != 0 && last < token && last > cut_off_to_[claim.resource.name()] && !finished_.contains(last))
       mistakes_.push_back(fmt::format("{} went on before {} was cut off", token, last));
     last = std::max(last, token);
   }
   void cut_off(const TakeOver& take_over) {
     const std::scoped_lock lock{mutex_};
-    auto& cut_to = cut_to_[take_over.resource];
-    cut_to = std::max(cut_to, take_over.old_token);
+    auto& cut_off_to = cut_off_to_[take_over.resource];
+    cut_off_to = std::max(cut_off_to, take_over.old_token);
     ++cuts_;
   }
   void finish(const Claim& claim) {
@@ -53,7 +53,7 @@ class Account {
  private:
   std::mutex mutex_;
   std::map<std::string, std::int64_t> last_;
-  std::map<std::string, std::int64_t> cut_to_;
+  std::map<std::string, std::int64_t> cut_off_to_;
   std::set<std::int64_t> finished_;
   std::vector<std::string> mistakes_;
   int cuts_ = 0;
@@ -68,10 +68,10 @@ class Method : public FenceMethod {
     const int number = runs_.fetch_add(1);
     if (is_running_.contains_or_add(take_over.resource)) ADD_FAILURE() << "two runs at a time";
     std::this_thread::sleep_for(milliseconds{number % 3});
-    const bool is_cut = number % 50 != 49;
-    if (is_cut) account_.cut_off(take_over);
+    const bool is_cut_off = number % 50 != 49;
+    if (is_cut_off) account_.cut_off(take_over);
     is_running_.remove(take_over.resource);
-    return {is_cut ? FenceResult::Outcome::success : FenceResult::Outcome::failure, ""};
+    return {is_cut_off ? FenceResult::Outcome::success : FenceResult::Outcome::failure, ""};
   }
 
  private:
@@ -114,10 +114,10 @@ void write_once(LaneScheduler& lanes, Account& account, const Claim& claim, bool
   for (;;) {
     const auto ticket = lanes.new_ticket();
     const auto entry = enter(lanes, ticket, claim);
-    if (std::holds_alternative<Refused>(entry)) return;
-    if (std::holds_alternative<Entered>(entry)) {
+    if (std::holds_alternative<RefusedEvent>(entry)) return;
+    if (std::holds_alternative<EnteredEvent>(entry)) {
       account.let_in(claim);
-      (void)lanes.leave(ticket, Ending::took_effect, [](const Left&) {});
+      (void)lanes.leave(ticket, Ending::took_effect, [](const LeftEvent&) {});
       if (!is_finished) return;
       account.finish(claim);
       (void)wait_for<bool>([&](Done<bool> done) { lanes.finish(claim, std::move(done)); });
@@ -167,7 +167,7 @@ TEST(LanesCut, AnEndOfTheLanesEndsTheFencerAndWhatWaitsIsTold) {
   write_once(*lanes, account, claim_of("a", 34, "x"), false);
   fencer->stop();
   const auto entry = enter(*lanes, lanes->new_ticket(), claim_of("a", 35, "y"));
-  ASSERT_TRUE(std::holds_alternative<Failed>(entry));
+  ASSERT_TRUE(std::holds_alternative<FailedEvent>(entry));
   lanes.reset();
   lanes.emplace(options, 0, 1'000);
   const auto again = fencer_with(account);

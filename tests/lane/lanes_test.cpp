@@ -62,13 +62,14 @@ class OpenLanes {
   Ticket enter(const Claim& claim) {
     const Ticket ticket = lanes_->new_ticket();
     const Entry entry = write(ticket, claim).get();
-    EXPECT_TRUE(std::holds_alternative<Entered>(entry)) << claim.token.value();
+    EXPECT_TRUE(std::holds_alternative<EnteredEvent>(entry)) << claim.token.value();
     return ticket;
   }
   std::optional<Fault> leave(Ticket ticket, Ending ending) {
-    auto promise = std::make_shared<std::promise<Left>>();
+    auto promise = std::make_shared<std::promise<LeftEvent>>();
     auto future = promise->get_future();
-    auto left = lanes_->leave(ticket, ending, [promise](Left late) { promise->set_value(std::move(late)); });
+    auto left =
+        lanes_->leave(ticket, ending, [promise](LeftEvent late) { promise->set_value(std::move(late)); });
     return left ? left->fault : future.get().fault;
   }
   // Asks until the resource is open; what stands in the way must say for how long.
@@ -76,7 +77,7 @@ class OpenLanes {
     for (;;) {
       const Ticket ticket = lanes_->new_ticket();
       Entry entry = write(ticket, claim).get();
-      const auto* failed = std::get_if<Failed>(&entry);
+      const auto* failed = std::get_if<FailedEvent>(&entry);
       if (failed == nullptr || failed->fault.retry_after > options_.settle + milliseconds{1}) {
         if (failed == nullptr) leave(ticket, Ending::took_effect);
         return entry;
@@ -122,7 +123,7 @@ bool becomes(Condition condition) {
 }
 
 Verdict verdict_of(const Entry& entry) {
-  return std::get<Refused>(entry).ruling.verdict;
+  return std::get<RefusedEvent>(entry).ruling.verdict;
 }
 
 TEST_F(LanesTest, AnEqualClaimWithoutContentionIsAnsweredAtOnce) {
@@ -131,7 +132,7 @@ TEST_F(LanesTest, AnEqualClaimWithoutContentionIsAnsweredAtOnce) {
   const Ticket ticket = lanes->new_ticket();
   const auto entry = lanes->enter({ticket, Kind::write, {claim_of("a", 34)}}, {});
   ASSERT_TRUE(entry);
-  EXPECT_EQ(std::get<Entered>(*entry).rulings.at(0).highest, 34);
+  EXPECT_EQ(std::get<EnteredEvent>(*entry).rulings.at(0).highest, 34);
   const auto left = lanes->leave(ticket, Ending::took_effect, {});
   ASSERT_TRUE(left);
   EXPECT_FALSE(left->fault);
@@ -146,7 +147,7 @@ TEST_F(LanesTest, AHigherTokenWaitsUntilTheOlderWriteIsOver) {
   EXPECT_EQ(waiting.wait_for(milliseconds{20}), std::future_status::timeout);
   EXPECT_TRUE(lanes->is_overtaken(Resource{"a"}, Token{34}));
   lanes.leave(old, Ending::took_effect);
-  EXPECT_TRUE(std::holds_alternative<Entered>(waiting.get()));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(waiting.get()));
 }
 
 TEST_F(LanesTest, AnUnknownOutcomeClosesTheResourceUntilItHasSettledAndNoLonger) {
@@ -156,12 +157,12 @@ TEST_F(LanesTest, AnUnknownOutcomeClosesTheResourceUntilItHasSettledAndNoLonger)
   const auto closed_at = std::chrono::steady_clock::now();
   lanes.leave(old, Ending::unknown);
   const Entry failed = waiting.get();
-  EXPECT_EQ(std::get<Failed>(failed).fault.kind, FaultKind::unavailable);
-  EXPECT_GT(std::get<Failed>(failed).fault.retry_after, milliseconds{0});
+  EXPECT_EQ(std::get<FailedEvent>(failed).fault.kind, FaultKind::unavailable);
+  EXPECT_GT(std::get<FailedEvent>(failed).fault.retry_after, milliseconds{0});
   const Entry again = lanes.write(lanes->new_ticket(), claim_of("a", 35, "b")).get();
-  EXPECT_TRUE(std::holds_alternative<Failed>(again));
+  EXPECT_TRUE(std::holds_alternative<FailedEvent>(again));
   const Entry opened = lanes.enter_when_open(claim_of("a", 35, "b"));
-  EXPECT_TRUE(std::holds_alternative<Entered>(opened));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(opened));
   EXPECT_GE(std::chrono::steady_clock::now() - closed_at, long_settle);
 }
 
@@ -270,11 +271,11 @@ TEST_F(LanesTest, AStopThatLeftSomethingUnknownClosesEverythingAtTheNextStart) {
   const auto started = std::chrono::steady_clock::now();
   lanes.start(long_settle);
   const Entry other = lanes.write(lanes->new_ticket(), claim_of("b", 7)).get();
-  EXPECT_EQ(std::get<Failed>(other).fault.kind, FaultKind::unavailable);
+  EXPECT_EQ(std::get<FailedEvent>(other).fault.kind, FaultKind::unavailable);
   lanes.stop();
   EXPECT_EQ(lanes.last_stop(), LastStop::unclean) << "a stop while everything is closed";
   lanes.start(long_settle);
-  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("b", 7))));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(lanes.enter_when_open(claim_of("b", 7))));
   EXPECT_GE(std::chrono::steady_clock::now() - started, long_settle);
 }
 
@@ -297,7 +298,7 @@ TEST_F(LanesTest, WhoForwardsNothingLeavesTheMarkOfAnother) {
   EXPECT_EQ(lanes.last_stop(), LastStop::unclean);
 
   lanes.start(long_settle);
-  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 35, "b"))));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(lanes.enter_when_open(claim_of("a", 35, "b"))));
   lanes.stop();
   EXPECT_EQ(lanes.last_stop(), LastStop::clean) << "it waited for its own settle time, and wrote";
 }
@@ -307,8 +308,8 @@ TEST_F(LanesTest, ANewStateIsClosedUnlessTheOperatorSaysThatItIsSettled) {
   const auto started = std::chrono::steady_clock::now();
   OpenLanes lanes{path_, long_settle, false};
   const Entry early = lanes.write(lanes->new_ticket(), claim_of("a", 34)).get();
-  EXPECT_THAT(std::get<Failed>(early).fault.message, HasSubstr("nothing shows that this state"));
-  EXPECT_TRUE(std::holds_alternative<Entered>(lanes.enter_when_open(claim_of("a", 34))));
+  EXPECT_THAT(std::get<FailedEvent>(early).fault.message, HasSubstr("nothing shows that this state"));
+  EXPECT_TRUE(std::holds_alternative<EnteredEvent>(lanes.enter_when_open(claim_of("a", 34))));
   EXPECT_GE(std::chrono::steady_clock::now() - started, long_settle);
   lanes.stop();
   EXPECT_EQ(lanes.last_stop(), LastStop::clean);
@@ -324,7 +325,7 @@ TEST_F(LanesTest, InitClosesWhatWasServedBefore) {
   lanes.start(long_settle);
   EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(40, std::move(done)); }), 40);
   const Entry early = lanes.write(lanes->new_ticket(), claim_of("a", 41)).get();
-  EXPECT_TRUE(std::holds_alternative<Failed>(early));
+  EXPECT_TRUE(std::holds_alternative<FailedEvent>(early));
   lanes.stop();
   EXPECT_EQ(lanes.last_stop(), LastStop::unclean) << "it was asked to forward";
 }
@@ -334,8 +335,8 @@ TEST_F(LanesTest, AStateThatIsNotInitialisedAdmitsNothingAndNamesTheCommand) {
   const auto command = "fenceguard fence init --storage sqlite:" + path_;
   for (const Kind kind : {Kind::write, Kind::read, Kind::advance}) {
     const Entry entry = lanes.ask({lanes->new_ticket(), kind, {claim_of("a", 34)}}).get();
-    EXPECT_EQ(std::get<Failed>(entry).fault.kind, FaultKind::unavailable);
-    EXPECT_THAT(std::get<Failed>(entry).fault.message, HasSubstr(command));
+    EXPECT_EQ(std::get<FailedEvent>(entry).fault.kind, FaultKind::unavailable);
+    EXPECT_THAT(std::get<FailedEvent>(entry).fault.message, HasSubstr(command));
   }
   EXPECT_EQ(lanes.last_stop(), LastStop::none);
   EXPECT_EQ(wait_for<std::int64_t>([&](Done<std::int64_t> done) { lanes->init(30, std::move(done)); }), 30);
@@ -349,7 +350,7 @@ TEST_F(LanesTest, AnAbsurdTokenIsImplausibleAndMovesNothing) {
   OpenLanes lanes{path_, options};
   lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
   const Entry absurd = lanes.write(lanes->new_ticket(), claim_of("a", 2'000'000)).get();
-  EXPECT_EQ(std::get<Failed>(absurd).fault.kind, FaultKind::implausible);
+  EXPECT_EQ(std::get<FailedEvent>(absurd).fault.kind, FaultKind::implausible);
   lanes.leave(lanes.enter(claim_of("a", 35)), Ending::took_effect);
 }
 
@@ -361,7 +362,7 @@ TEST_F(LanesTest, OfAPairWithAnAbsurdTokenNeitherFenceMoves) {
   for (const auto& [plausible, absurd] : {std::pair{"a", "b"}, std::pair{"c", "a"}}) {
     const Claim far = claim_of(absurd, std::int64_t{1} << 50);
     const Entry entry = lanes.ask({lanes->new_ticket(), Kind::write, {claim_of(plausible, 35), far}}).get();
-    EXPECT_EQ(std::get<Failed>(entry).fault.kind, FaultKind::implausible);
+    EXPECT_EQ(std::get<FailedEvent>(entry).fault.kind, FaultKind::implausible);
   }
   lanes.leave(lanes.enter(claim_of("a", 34)), Ending::took_effect);
   lanes.leave(lanes.enter(claim_of("c", 1)), Ending::took_effect);
@@ -400,7 +401,7 @@ TEST_F(LanesTest, UnderManyThreadsNoTwoTokensAreUnderWayOnOneResource) {
           const Ticket ticket = lanes->new_ticket();
           auto future = lanes.write(ticket, claim_of("r/" + std::to_string(which), token));
           if (random() % 8 == 0 && lanes->withdraw(ticket)) continue;
-          if (!std::holds_alternative<Entered>(future.get())) continue;
+          if (!std::holds_alternative<EnteredEvent>(future.get())) continue;
           ++entered;
           UnderWay& there = under_way[which];
           {

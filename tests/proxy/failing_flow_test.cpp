@@ -97,7 +97,7 @@ class FailingFlowTest : public testing::Test {
     const Ticket ticket = ask.ticket;
     auto entry = lanes_->enter(std::move(ask), [&](Entry told) { late.set_value(std::move(told)); });
     if (!entry) entry = late.get_future().get();
-    EXPECT_TRUE(std::holds_alternative<Entered>(*entry)) << token;
+    EXPECT_TRUE(std::holds_alternative<EnteredEvent>(*entry)) << token;
     return ticket;
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The embedded storage as the state of a lane: the mark, the recorded sequences and the cuts that are owed go
+// The embedded storage as the state of a lane: the mark, the recorded sequences and the pending fencing go
 // through the committer, in one transaction with whatever else waits.
 //
 // Thread-safe.
@@ -10,11 +10,11 @@
 #include "adapters/sqlite/fences/closing_seal.hpp"
 #include "adapters/sqlite/file/committer.hpp"
 #include "guard/store/lane_state.hpp"
-#include "guard/store/owed_cuts.hpp"
+#include "guard/store/pending_fencing.hpp"
 
 namespace fenceguard::sqlite {
 
-class EmbeddedLaneState : public LaneState, public OwedCuts {
+class EmbeddedLaneState : public LaneState, public PendingFencing {
  public:
   // REQUIRES: the committer outlives it.
   EmbeddedLaneState(Committer& committer, const std::string& path, std::int64_t jump_max)
@@ -25,11 +25,11 @@ class EmbeddedLaneState : public LaneState, public OwedCuts {
   void mark_closed(std::string upstream, Done<bool> done) override;
   void record(Claim claim, Done<Ruling> done) override;
 
-  // The cuts: owed_cuts.cpp.
-  void raise(Claim claim, Done<Raised> done) override;
-  void revoke(Resource resource, std::optional<Claim> lease, Done<Closed> done) override;
-  void finish(Claim claim, Done<Closed> done) override;
-  void owed(Resource resource, Done<std::int64_t> done) override;
+  // PendingFencing: pending_fencing.cpp.
+  void raise(Claim claim, Done<RaiseResult> done) override;
+  void revoke(Resource resource, std::optional<Claim> lease, Done<CloseResult> done) override;
+  void finish(Claim claim, Done<CloseResult> done) override;
+  void pending(Resource resource, Done<std::int64_t> done) override;
   void settle(Resource resource, Token token, Done<bool> done) override;
   void waive(Done<bool> done) override;
 

@@ -132,7 +132,7 @@ bool FastRequest::leave_lane() noexcept {
   if (is_write()) {
     // Without a sequence there is nothing to wait for.
     (void)shared_.lanes.leave(*ticket_, ending_of_answer(shared_.answer.status, false, false),
-                              [](const Left&) {});
+                              [](const LeftEvent&) {});
   } else if (!shared_.lanes.end_admitted_read(*ticket_)) {
     return false;
   }
@@ -186,7 +186,7 @@ void FastRequest::release() noexcept {
     }
   }
   upstream_ = {};
-  if (ticket_ && is_write()) (void)shared_.lanes.leave(*ticket_, Ending::unknown, [](const Left&) {});
+  if (ticket_ && is_write()) (void)shared_.lanes.leave(*ticket_, Ending::unknown, [](const LeftEvent&) {});
   if (ticket_ && !is_write()) shared_.lanes.end_read(*ticket_);
   ticket_.reset();
   claim_.reset();

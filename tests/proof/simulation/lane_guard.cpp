@@ -42,14 +42,14 @@ void LaneGuard::arrive(Question question, std::function<void(Reply)> done) {
                            !claims[0].sequence && world_.random.percent(50);
     const auto highest = may_enter ? table_->enter_at_once(ticket, kind, claims[0], now()) : std::nullopt;
     if (highest) {
-      actions.emplace_back(Entered{ticket, {Ruling{Admitted::admitted, *highest, std::nullopt}}});
+      actions.emplace_back(EnteredEvent{ticket, {Ruling{Admitted::admitted, *highest, std::nullopt}}});
     } else {
       table_->ask({ticket, kind, std::move(claims)}, {now(), actions});
     }
   });
 }
 
-void LaneGuard::let_in(const Entered& entered) {
+void LaneGuard::let_in(const EnteredEvent& entered) {
   Asked& asked = asked_.at(entered.ticket);
   asked.rulings = entered.rulings;
   if (asked.question.kind == Kind::revoke) return answer(entered.ticket, {{Answer::admitted}});
@@ -107,14 +107,14 @@ void LaneGuard::end(Ticket ticket, Ending ending) {
   asked.ending = ending;
   feed([&](Actions& actions) {
     if (ending != Ending::unknown && world_.random.percent(50) && table_->end_at_once(ticket)) {
-      actions.emplace_back(Left{ticket, std::nullopt});
+      actions.emplace_back(LeftEvent{ticket, std::nullopt});
     } else {
       table_->ended(ticket, ending, {now(), actions});
     }
   });
 }
 
-void LaneGuard::left(const Left& left) {
+void LaneGuard::left(const LeftEvent& left) {
   const Asked& asked = asked_.at(left.ticket);
   Answer told = Answer::unknown;
   if (!left.fault && asked.ending == Ending::took_effect) told = Answer::admitted;
@@ -226,16 +226,16 @@ void LaneGuard::feed(const std::function<void(Actions&)>& event) {
 
 void LaneGuard::take(const Actions& actions) {
   for (const Action& action : actions) {
-    if (const auto* entered = std::get_if<Entered>(&action)) {
+    if (const auto* entered = std::get_if<EnteredEvent>(&action)) {
       let_in(*entered);
-    } else if (const auto* refused = std::get_if<Refused>(&action)) {
+    } else if (const auto* refused = std::get_if<RefusedEvent>(&action)) {
       const auto count = asked_.at(refused->ticket).question.claims.size();
       Reply reply(count, Told{Answer::unavailable});
       reply.at(refused->claim) = {answer_of(refused->ruling.verdict), refused->ruling.highest};
       answer(refused->ticket, std::move(reply));
-    } else if (const auto* failed = std::get_if<Failed>(&action)) {
+    } else if (const auto* failed = std::get_if<FailedEvent>(&action)) {
       answer_fault(failed->ticket, failed->fault);
-    } else if (const auto* over = std::get_if<Left>(&action)) {
+    } else if (const auto* over = std::get_if<LeftEvent>(&action)) {
       left(*over);
     } else {
       ask_state(action);

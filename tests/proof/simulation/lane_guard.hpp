@@ -51,10 +51,10 @@ class LaneGuard : public Door {
 
   void feed(const std::function<void(proxy::Actions&)>& event);
   void take(const proxy::Actions& actions);
-  void let_in(const proxy::Entered& entered);
+  void let_in(const proxy::EnteredEvent& entered);
   void answer(proxy::Ticket ticket, Reply reply);
   void answer_fault(proxy::Ticket ticket, const Fault& fault);
-  void left(const proxy::Left& left);
+  void left(const proxy::LeftEvent& left);
   void ask_state(const proxy::Action& action);
   [[nodiscard]] Outcome<Ruling> raise(const proxy::Raise& raise);
   template <class T, class Apply, class Answer>

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "adapters/sqlite/file/schema.hpp"
-#include "guard/store/owed_cuts.hpp"
+#include "guard/store/pending_fencing.hpp"
 #include "tests/conformance/temp_dir.hpp"
 #include "tests/sqlite/calls.hpp"
 
@@ -197,103 +197,104 @@ TEST_F(KeptLane, AStorageThatIsOnlyLookedAtKeepsNone) {
   EXPECT_EQ(storage->lane_state(), nullptr);
 }
 
-class KeptCut : public KeptLane {
+class PendingFencingTest : public KeptLane {
  protected:
-  static OwedCuts& cuts(const OpenStorage& storage) {
-    return dynamic_cast<OwedCuts&>(*storage->lane_state());
+  static PendingFencing& fencing(const OpenStorage& storage) {
+    return dynamic_cast<PendingFencing&>(*storage->lane_state());
   }
-  static OwedCuts::Raised raise(const OpenStorage& storage, const Claim& claim) {
-    return wait_for<OwedCuts::Raised>(
-        [&](Done<OwedCuts::Raised> done) { cuts(storage).raise(claim, std::move(done)); });
+  static PendingFencing::RaiseResult raise(const OpenStorage& storage, const Claim& claim) {
+    return wait_for<PendingFencing::RaiseResult>(
+        [&](Done<PendingFencing::RaiseResult> done) { fencing(storage).raise(claim, std::move(done)); });
   }
-  static std::int64_t owed(const OpenStorage& storage) {
+  static std::int64_t pending(const OpenStorage& storage) {
     return wait_for<std::int64_t>(
-        [&](Done<std::int64_t> done) { cuts(storage).owed(Resource{"a"}, std::move(done)); });
+        [&](Done<std::int64_t> done) { fencing(storage).pending(Resource{"a"}, std::move(done)); });
   }
   static std::int64_t revoke(const OpenStorage& storage) {
-    return wait_for<OwedCuts::Closed>(
-               [&](Done<OwedCuts::Closed> done) { cuts(storage).revoke(Resource{"a"}, {}, std::move(done)); })
-        .owed;
+    return wait_for<PendingFencing::CloseResult>([&](Done<PendingFencing::CloseResult> done) {
+             fencing(storage).revoke(Resource{"a"}, {}, std::move(done));
+           })
+        .pending;
   }
-  static OwedCuts::Closed finish(const OpenStorage& storage, const Claim& claim) {
-    return wait_for<OwedCuts::Closed>(
-        [&](Done<OwedCuts::Closed> done) { cuts(storage).finish(claim, std::move(done)); });
+  static PendingFencing::CloseResult finish(const OpenStorage& storage, const Claim& claim) {
+    return wait_for<PendingFencing::CloseResult>(
+        [&](Done<PendingFencing::CloseResult> done) { fencing(storage).finish(claim, std::move(done)); });
   }
   static bool settle(const OpenStorage& storage, std::int64_t token) {
     return wait_for<bool>(
-        [&](Done<bool> done) { cuts(storage).settle(Resource{"a"}, Token{token}, std::move(done)); });
+        [&](Done<bool> done) { fencing(storage).settle(Resource{"a"}, Token{token}, std::move(done)); });
   }
   static Claim of(std::int64_t token, const std::string& holder) {
     return {Resource{"a"}, Token{token}, Holder{holder}, std::nullopt};
   }
 };
 
-TEST_F(KeptCut, IsOwedFromTheRaiseOverAnotherHolderUntilItIsSettled) {
+TEST_F(PendingFencingTest, IsPendingFromRaiseOverAnotherHolderUntilSettled) {
   {
     const OpenStorage storage{path_};
-    EXPECT_EQ(raise(storage, of(34, "x")).owed, 0) << "there was nobody";
-    EXPECT_EQ(raise(storage, of(35, "x")).owed, 0) << "the same holder";
-    EXPECT_EQ(raise(storage, of(36, "y")).owed, 35);
+    EXPECT_EQ(raise(storage, of(34, "x")).pending, 0) << "there was nobody";
+    EXPECT_EQ(raise(storage, of(35, "x")).pending, 0) << "the same holder";
+    EXPECT_EQ(raise(storage, of(36, "y")).pending, 35);
   }
   const OpenStorage storage{path_};
-  EXPECT_EQ(owed(storage), 35) << "the next process finds it";
-  EXPECT_EQ(raise(storage, of(36, "y")).owed, 35) << "an equal claim too";
-  EXPECT_EQ(raise(storage, of(37, "z")).owed, 35) << "the holder in between was not let in";
+  EXPECT_EQ(pending(storage), 35) << "the next process finds it";
+  EXPECT_EQ(raise(storage, of(36, "y")).pending, 35) << "an equal claim too";
+  EXPECT_EQ(raise(storage, of(37, "z")).pending, 35) << "the holder in between was not let in";
   EXPECT_FALSE(settle(storage, 34));
-  EXPECT_EQ(owed(storage), 35);
+  EXPECT_EQ(pending(storage), 35);
   EXPECT_TRUE(settle(storage, 35));
-  EXPECT_EQ(owed(storage), 0);
-  EXPECT_EQ(raise(storage, of(38, "x")).owed, 37);
+  EXPECT_EQ(pending(storage), 0);
+  EXPECT_EQ(raise(storage, of(38, "x")).pending, 37);
 }
 
-TEST_F(KeptCut, TwoHoldersThatSayNoNameAreTwo) {
+TEST_F(PendingFencingTest, TwoHoldersThatSayNoNameAreTwo) {
   const OpenStorage storage{path_};
   (void)raise(storage, of(34, ""));
-  EXPECT_EQ(raise(storage, of(35, "")).owed, 34);
+  EXPECT_EQ(raise(storage, of(35, "")).pending, 34);
 }
 
-TEST_F(KeptCut, ARefusedClaimOwesNothing) {
+TEST_F(PendingFencingTest, RefusedClaimLeavesNothingPending) {
   const OpenStorage storage{path_};
   (void)raise(storage, of(34, "x"));
   for (const auto& claim : {of(33, "y"), of(34, "y")}) {
     const auto raised = raise(storage, claim);
     EXPECT_NE(raised.ruling.verdict, Verdict::admitted);
-    EXPECT_EQ(raised.owed, 0);
+    EXPECT_EQ(raised.pending, 0);
   }
 }
 
-TEST_F(KeptCut, OneThatFinishedIsOwedNothingAndOneThatWasRevokedIs) {
+TEST_F(PendingFencingTest, FinishedHolderIsNotPendingAndRevokedOneIs) {
   const OpenStorage storage{path_};
   (void)raise(storage, of(34, "x"));
   EXPECT_FALSE(finish(storage, of(34, "y")).view.record->closed) << "another holder";
   EXPECT_FALSE(finish(storage, of(33, "x")).view.record->closed) << "late";
   EXPECT_TRUE(finish(storage, of(34, "x")).view.record->closed);
   EXPECT_EQ(revoke(storage), 0) << "it was finished before";
-  EXPECT_EQ(raise(storage, of(35, "y")).owed, 0);
+  EXPECT_EQ(raise(storage, of(35, "y")).pending, 0);
   EXPECT_EQ(revoke(storage), 35);
-  EXPECT_EQ(raise(storage, of(36, "z")).owed, 35);
+  EXPECT_EQ(raise(storage, of(36, "z")).pending, 35);
 }
 
-TEST_F(KeptCut, OneThatWasRevokedAndSettledIsOwedNothing) {
+TEST_F(PendingFencingTest, RevokedAndSettledHolderIsNotPending) {
   const OpenStorage storage{path_};
   (void)raise(storage, of(34, "x"));
   EXPECT_EQ(revoke(storage), 34);
   EXPECT_TRUE(settle(storage, 34));
-  EXPECT_EQ(raise(storage, of(35, "y")).owed, 0);
+  EXPECT_EQ(raise(storage, of(35, "y")).pending, 0);
 }
 
 // By a guard without methods, or a command: who was there may live on.
-TEST_F(KeptCut, OneThatWasRevokedWithoutACutIsOwedToTheNext) {
+TEST_F(PendingFencingTest, HolderRevokedWithoutCutOffIsPendingForTheNext) {
   {
     const OpenStorage storage{path_};
     (void)raise(storage, of(34, "x"));
     EXPECT_TRUE(storage.revoke("a").record->closed);
   }
   const OpenStorage storage{path_};
-  EXPECT_EQ(raise(storage, of(35, "y")).owed, 34);
+  EXPECT_EQ(raise(storage, of(35, "y")).pending, 34);
 }
 
-TEST_F(KeptCut, ThatOneFinishedIsThereForTheNextProcess) {
+TEST_F(PendingFencingTest, NextProcessFindsThatAHolderFinished) {
   {
     const OpenStorage storage{path_};
     (void)raise(storage, of(34, "x"));
@@ -301,10 +302,10 @@ TEST_F(KeptCut, ThatOneFinishedIsThereForTheNextProcess) {
   }
   const OpenStorage storage{path_};
   EXPECT_TRUE(storage.show("a").record->finished);
-  EXPECT_EQ(raise(storage, of(35, "y")).owed, 0);
+  EXPECT_EQ(raise(storage, of(35, "y")).pending, 0);
 }
 
-TEST_F(KeptCut, ADamagedOneIsNotBelieved) {
+TEST_F(PendingFencingTest, DamagedRowIsNotBelieved) {
   {
     const OpenStorage storage{path_};
     (void)raise(storage, of(34, "x"));
@@ -312,7 +313,7 @@ TEST_F(KeptCut, ADamagedOneIsNotBelieved) {
   }
   change(path_, "UPDATE fenceguard_cut SET token = 1");
   const OpenStorage storage{path_};
-  EXPECT_THROW((void)owed(storage), Unavailable);
+  EXPECT_THROW((void)pending(storage), Unavailable);
   EXPECT_THROW((void)raise(storage, of(36, "z")), Unavailable);
 }
 

@@ -1,5 +1,5 @@
-// The rule of the lane where old holders are cut off, one sentence a test: nothing enters while a cut is
-// owed, it is begun once at a time, and what is owed is the store's to say.
+// The rule of the lane where old holders are cut off, one sentence a test: nothing enters while fencing is
+// pending, one cut-off runs at a time, and only the store says what is pending.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,9 +15,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class OwedCut : public testing::Test {
+class PendingFencingInLane : public testing::Test {
  protected:
-  OwedCut() { lanes_.cuts = true; }
+  PendingFencingInLane() { lanes_.cuts_off = true; }
   // The fence is at this token, and what is asked of the store is held from now on.
   void stand(std::int64_t token) {
     lanes_.end(lanes_.write("a", token));
@@ -29,12 +29,12 @@ class OwedCut : public testing::Test {
     lanes_.answer();
     return write;
   }
-  void fail_cut() { lanes_.answer(Fault{FaultKind::unavailable, "no"}); }
+  void fail_cut_off() { lanes_.answer(Fault{FaultKind::unavailable, "no"}); }
 
   LaneDriver lanes_;
 };
 
-TEST_F(OwedCut, BeginsOnceTheHigherTokenIsDurableAndLetsItInAfterwards) {
+TEST_F(PendingFencingInLane, BeginsOnceTheHigherTokenIsDurableAndLetsItInAfterwards) {
   stand(34);
   const Ticket write = lanes_.write("a", 35);
   EXPECT_THAT(lanes_.calls(), ElementsAre("raise a 35"));
@@ -49,7 +49,7 @@ TEST_F(OwedCut, BeginsOnceTheHigherTokenIsDurableAndLetsItInAfterwards) {
   EXPECT_THAT(lanes_.calls(), IsEmpty());
 }
 
-TEST_F(OwedCut, IsNotBegunTwiceHoweverManyAsk) {
+TEST_F(PendingFencingInLane, IsBegunOnceHoweverManyAsk) {
   stand(34);
   const Ticket write = overtake(35);
   const Ticket read = lanes_.ask(Kind::read, {LaneDriver::claim("a", 35)});
@@ -61,7 +61,7 @@ TEST_F(OwedCut, IsNotBegunTwiceHoweverManyAsk) {
   for (const Ticket ticket : {write, read, advance, numbered}) EXPECT_EQ(lanes_.state(ticket), "entered");
 }
 
-TEST_F(OwedCut, RunsBesideTheDrainAndBothAreAwaited) {
+TEST_F(PendingFencingInLane, RunsBesideTheDrainAndBothAreAwaited) {
   stand(34);
   const Ticket old = lanes_.write("a", 34);
   const Ticket write = overtake(35);
@@ -72,7 +72,7 @@ TEST_F(OwedCut, RunsBesideTheDrainAndBothAreAwaited) {
   EXPECT_EQ(lanes_.state(write), "entered");
 }
 
-TEST_F(OwedCut, StaysOwedByTheFirstWhileStillHigherTokensCome) {
+TEST_F(PendingFencingInLane, StaysPendingForTheFirstWhileHigherTokensCome) {
   stand(34);
   const Ticket second = overtake(35);
   const Ticket third = lanes_.write("a", 36);
@@ -85,8 +85,8 @@ TEST_F(OwedCut, StaysOwedByTheFirstWhileStillHigherTokensCome) {
   EXPECT_THAT(lanes_.calls(), IsEmpty()) << "35 was never let in";
 }
 
-// The store may have gone on: once the cut is settled, it says of nobody in between that a cut is owed.
-TEST_F(OwedCut, LetsNobodyInWhoWaitedWhileTheFenceCameToBeUnknown) {
+// The store may have gone on: once the cut-off is settled, no holder in between is pending there.
+TEST_F(PendingFencingInLane, WaitersFailWhenTheFenceBecomesUnknown) {
   stand(34);
   const Ticket second = overtake(35);
   const Ticket third = lanes_.write("a", 36);
@@ -100,7 +100,7 @@ TEST_F(OwedCut, LetsNobodyInWhoWaitedWhileTheFenceCameToBeUnknown) {
   EXPECT_THAT(lanes_.calls(), IsEmpty()) << "35 was never let in";
 }
 
-TEST_F(OwedCut, OfALaterHolderIsAnotherOne) {
+TEST_F(PendingFencingInLane, OfALaterHolderIsBegunAnew) {
   stand(34);
   const Ticket second = overtake(35);
   lanes_.answer();
@@ -113,11 +113,11 @@ TEST_F(OwedCut, OfALaterHolderIsAnotherOne) {
   EXPECT_EQ(lanes_.state(third), "entered");
 }
 
-TEST_F(OwedCut, ThatFailsIsToldToAllThatWaitAndBegunAgainAfterAPause) {
+TEST_F(PendingFencingInLane, FailureIsToldToAllWaitersAndRetriedAfterAPause) {
   stand(34);
   const Ticket write = overtake(35);
   const Ticket numbered = lanes_.write("a", 35, 7);
-  fail_cut();
+  fail_cut_off();
   for (const Ticket ticket : {write, numbered}) EXPECT_EQ(lanes_.state(ticket), "unavailable");
   EXPECT_THAT(lanes_.fault(write).message, HasSubstr("no fence method has succeeded"));
   EXPECT_EQ(lanes_.fault(write).retry_after, Time{1'000});
@@ -130,9 +130,9 @@ TEST_F(OwedCut, ThatFailsIsToldToAllThatWaitAndBegunAgainAfterAPause) {
   EXPECT_EQ(lanes_.state(again), "entered");
 }
 
-TEST_F(OwedCut, IsFoundByTheNextGuardBesideAnEqualClaim) {
+TEST_F(PendingFencingInLane, IsFoundByTheNextGuardBesideAnEqualClaim) {
   lanes_.store["a"].record = Fence{Token{35}, Holder{"h35"}, std::nullopt, false};
-  lanes_.owed["a"] = 34;
+  lanes_.pending_fencing["a"] = 34;
   lanes_.holds = true;
   const Ticket write = lanes_.write("a", 35);
   lanes_.answer();
@@ -142,7 +142,7 @@ TEST_F(OwedCut, IsFoundByTheNextGuardBesideAnEqualClaim) {
   EXPECT_EQ(lanes_.state(write), "entered");
 }
 
-TEST_F(OwedCut, IsBegunAlsoWhileTheLaneIsQuarantined) {
+TEST_F(PendingFencingInLane, IsBegunAlsoWhileTheLaneIsQuarantined) {
   stand(34);
   lanes_.end(lanes_.write("a", 34), Ending::unknown);
   const Ticket write = overtake(35);
@@ -153,7 +153,7 @@ TEST_F(OwedCut, IsBegunAlsoWhileTheLaneIsQuarantined) {
   EXPECT_EQ(lanes_.state(lanes_.write("a", 35)), "entered");
 }
 
-TEST_F(OwedCut, WhoseAskerWentAwayIsBegunByTheNextOne) {
+TEST_F(PendingFencingInLane, IsBegunByTheNextOperationIfTheFirstWithdrew) {
   stand(34);
   const Ticket write = lanes_.write("a", 35);
   ASSERT_TRUE(lanes_.withdraw(write));
@@ -167,7 +167,7 @@ TEST_F(OwedCut, WhoseAskerWentAwayIsBegunByTheNextOne) {
   EXPECT_EQ(lanes_.state(again), "entered");
 }
 
-TEST_F(OwedCut, OfARevokeIsDoneBeforeItIsAnswered) {
+TEST_F(PendingFencingInLane, OfARevokeIsDoneBeforeItIsAnswered) {
   stand(34);
   const Ticket revoke = lanes_.revoke("a");
   lanes_.answer();
@@ -179,7 +179,7 @@ TEST_F(OwedCut, OfARevokeIsDoneBeforeItIsAnswered) {
   EXPECT_EQ(lanes_.state(write), "entered") << "nobody is left to be cut off";
 }
 
-TEST_F(OwedCut, KeepsAPairOutOfBothItsLanes) {
+TEST_F(PendingFencingInLane, KeepsAPairOutOfBothItsLanes) {
   lanes_.end(lanes_.write("b", 5));
   stand(34);
   const Ticket pair = lanes_.ask(Kind::write, {LaneDriver::claim("b", 5), LaneDriver::claim("a", 35)});
@@ -191,7 +191,7 @@ TEST_F(OwedCut, KeepsAPairOutOfBothItsLanes) {
   EXPECT_EQ(lanes_.state(pair), "entered");
 }
 
-TEST_F(OwedCut, IsAskedForAgainWhereFencesAreForgottenMeanwhile) {
+TEST_F(PendingFencingInLane, IsAskedForAgainWhereFencesAreForgottenMeanwhile) {
   stand(34);
   const Ticket write = overtake(35);
   lanes_.forget_fences();

@@ -19,7 +19,7 @@ std::int64_t load(FenceTransaction& transaction, const Resource& resource) {
   const auto token = query.integer(0);
   if (query.integer(1) == checksum(resource, token)) return token;
   throw Unavailable(fmt::format(
-      "what is owed on '{}' is damaged (its checksum is wrong): stop, keep a copy, restore a backup",
+      "the pending fencing of '{}' is damaged (its checksum is wrong): stop, keep a copy, restore a backup",
       resource.name()));
 }
 
@@ -38,8 +38,9 @@ bool is_same_holder(const Holder& a, const Holder& b) {
   return a == b && !a.id().empty();
 }
 
-// What is owed once fence's holder is overtaken: the lowest, because no later one was let in meanwhile.
-std::int64_t owe(FenceTransaction& transaction, const Resource& resource, const std::optional<Fence>& fence) {
+// What is pending once fence's holder is overtaken: the lowest, because no later one entered meanwhile.
+std::int64_t mark_pending(FenceTransaction& transaction, const Resource& resource,
+                          const std::optional<Fence>& fence) {
   const auto before = load(transaction, resource);
   if (before != 0 || !fence || fence->finished) return before;
   store(transaction, resource, fence->token.value());
@@ -48,35 +49,35 @@ std::int64_t owe(FenceTransaction& transaction, const Resource& resource, const 
 
 }  // namespace
 
-void EmbeddedLaneState::raise(Claim claim, Done<Raised> done) {
+void EmbeddedLaneState::raise(Claim claim, Done<RaiseResult> done) {
   claim.sequence.reset();
   auto apply = [claim = std::move(claim),
-                jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<Raised> {
+                jump_max = jump_max_](FenceTransaction& transaction) -> Outcome<RaiseResult> {
     const FenceView before = transaction.view(claim.resource);
     auto ruling = judge_in(transaction, before, claim, jump_max);
     if (!ruling.ok()) return ruling.fault();
     const bool is_overtaken =
         ruling.value().raised && before.record && !is_same_holder(before.record->holder, claim.holder);
-    const auto owed =
-        is_overtaken ? owe(transaction, claim.resource, before.record) : load(transaction, claim.resource);
+    const auto pending = is_overtaken ? mark_pending(transaction, claim.resource, before.record)
+                                      : load(transaction, claim.resource);
     if (ruling.value().changed) transaction.record(claim.resource, *ruling.value().fence);
-    return Raised{std::move(ruling.value()), owed};
+    return RaiseResult{std::move(ruling.value()), pending};
   };
-  submit<Raised>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
+  submit<RaiseResult>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
-void EmbeddedLaneState::revoke(Resource resource, std::optional<Claim> lease, Done<Closed> done) {
+void EmbeddedLaneState::revoke(Resource resource, std::optional<Claim> lease, Done<CloseResult> done) {
   auto apply = [resource = std::move(resource),
-                lease = std::move(lease)](FenceTransaction& transaction) -> Outcome<Closed> {
+                lease = std::move(lease)](FenceTransaction& transaction) -> Outcome<CloseResult> {
     const FenceView before = transaction.view(resource);
-    const auto owed = owe(transaction, resource, before.record);
-    return Closed{revoke_in(transaction, resource, lease), owed};
+    const auto pending = mark_pending(transaction, resource, before.record);
+    return CloseResult{revoke_in(transaction, resource, lease), pending};
   };
-  submit<Closed>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
+  submit<CloseResult>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
-void EmbeddedLaneState::finish(Claim claim, Done<Closed> done) {
-  auto apply = [claim = std::move(claim)](FenceTransaction& transaction) -> Outcome<Closed> {
+void EmbeddedLaneState::finish(Claim claim, Done<CloseResult> done) {
+  auto apply = [claim = std::move(claim)](FenceTransaction& transaction) -> Outcome<CloseResult> {
     FenceView view = transaction.view(claim.resource);
     const bool is_own =
         view.record && view.record->token == claim.token && view.record->holder == claim.holder;
@@ -85,12 +86,12 @@ void EmbeddedLaneState::finish(Claim claim, Done<Closed> done) {
       view.record->finished = true;
       transaction.record(claim.resource, *view.record);
     }
-    return Closed{view, load(transaction, claim.resource)};
+    return CloseResult{view, load(transaction, claim.resource)};
   };
-  submit<Closed>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
+  submit<CloseResult>(committer_, Needs::namespace_row, std::move(apply), std::move(done));
 }
 
-void EmbeddedLaneState::owed(Resource resource, Done<std::int64_t> done) {
+void EmbeddedLaneState::pending(Resource resource, Done<std::int64_t> done) {
   auto apply = [resource = std::move(resource)](FenceTransaction& transaction) -> Outcome<std::int64_t> {
     return load(transaction, resource);
   };
@@ -99,8 +100,8 @@ void EmbeddedLaneState::owed(Resource resource, Done<std::int64_t> done) {
 
 void EmbeddedLaneState::settle(Resource resource, Token token, Done<bool> done) {
   auto apply = [resource = std::move(resource), token](FenceTransaction& transaction) -> Outcome<bool> {
-    const auto owed = load(transaction, resource);
-    const bool is_covered = owed != 0 && owed <= token.value();
+    const auto pending = load(transaction, resource);
+    const bool is_covered = pending != 0 && pending <= token.value();
     if (!is_covered) return false;
     remove(transaction, resource);
     // Of a revoke: nobody is left under it.
@@ -118,9 +119,9 @@ void EmbeddedLaneState::waive(Done<bool> done) {
   const auto apply = [](FenceTransaction& transaction) -> Outcome<bool> {
     auto* connection = transaction.database().handle();
     Statement any{connection, "SELECT 1 FROM fenceguard_cut LIMIT 1"};
-    const bool is_owed = any.bind().step();
-    if (is_owed) Statement{connection, "DELETE FROM fenceguard_cut"}.bind().run();
-    return is_owed;
+    const bool is_pending = any.bind().step();
+    if (is_pending) Statement{connection, "DELETE FROM fenceguard_cut"}.bind().run();
+    return is_pending;
   };
   submit<bool>(committer_, Needs::nothing, apply, std::move(done));
 }
