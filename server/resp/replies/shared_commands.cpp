@@ -31,9 +31,8 @@ std::size_t PlainCommand::send(bool again) {
   return request.size();
 }
 
-std::size_t BatchReply::send(bool again) {
-  const auto& options = context_.options;
-  if (!again) call_ = batch_.call(options.keys, context_.redis.is_cluster(), options.jump_max);
+std::size_t ScriptReply::send(bool again) {
+  if (!again) call_ = make_call(context_.redis.is_cluster());
   context_.redis.send(channel_, slot_, call_, again);
   return call_.rest.size();
 }
@@ -61,14 +60,6 @@ std::string_view BatchReply::fail(const Fault& fault) {
   return answer_;
 }
 
-std::size_t ClaimAdvance::send(bool again) {
-  const auto& options = context_.options;
-  if (!again)
-    call_ = advance_call(claim_->claim, options.keys, context_.redis.is_cluster(), options.jump_max);
-  context_.redis.send(channel_, slot_, call_, again);
-  return call_.rest.size();
-}
-
 PendingReply::Answer ClaimAdvance::replied(std::string_view reply) {
   const auto result = advance_result(claim_->claim, reply);
   if (result.kind == BatchResult::Kind::fault) return fail(result.fault);
@@ -86,8 +77,7 @@ std::string_view ClaimAdvance::fail(const Fault& fault) {
   return PendingReply::fail(fault);
 }
 
-std::size_t FenceShow::send(bool again) {
-  const bool is_cluster = context_.redis.is_cluster();
+ScriptCall FenceShow::make_call(bool is_cluster) {
   const auto& keys = context_.options.keys;
   ScriptCall call;
   call.script = &redis::scripts::look();
@@ -95,8 +85,7 @@ std::size_t FenceShow::send(bool again) {
   add_bulk(call.rest, keys.fence(resource_));
   if (!is_cluster) add_bulk(call.rest, keys.name_space());
   call.words = is_cluster ? 2 : 3;
-  context_.redis.send(channel_, slot_, call, again);
-  return call.rest.size();
+  return call;
 }
 
 // Of {floor, token, holder, sequence, closed}: token, sequence and closed. Of {floor} alone: there is none.

@@ -27,19 +27,32 @@ class PlainCommand final : public PendingReply {
   const bool writes_, is_plain_read_;
 };
 
-class BatchReply final : public PendingReply {
+// One call of a script of the guard's.
+class ScriptReply : public PendingReply {
+ public:
+  std::size_t send(bool again) final;
+  [[nodiscard]] bool may_repeat() const noexcept final { return true; }
+
+ protected:
+  ScriptReply(const RelayContext& context, int slot) : PendingReply{context, Channel::shared, slot} {}
+
+ private:
+  [[nodiscard]] virtual ScriptCall make_call(bool is_cluster) = 0;
+
+  ScriptCall call_;
+};
+
+// A batch takes no more commands once it was sent.
+class BatchReply final : public ScriptReply {
  public:
   BatchReply(const RelayContext& context, CommandBatch batch, int slot)
-      : PendingReply{context, Channel::shared, slot}, batch_{std::move(batch)} {}
+      : ScriptReply{context, slot}, batch_{std::move(batch)} {}
 
   [[nodiscard]] CommandBatch& batch() noexcept { return batch_; }
 
-  // No more commands are added.
-  std::size_t send(bool again) override;
   [[nodiscard]] Answer replied(std::string_view reply) override;
   [[nodiscard]] std::string_view fail(const Fault& fault) override;
   [[nodiscard]] bool writes() const noexcept override { return batch_.writes(); }
-  [[nodiscard]] bool may_repeat() const noexcept override { return true; }
   [[nodiscard]] bool awaits_judged_write() const noexcept override {
     return state() == State::awaited && writes() && batch_.claim();
   }
@@ -48,45 +61,46 @@ class BatchReply final : public PendingReply {
   }
 
  private:
+  [[nodiscard]] ScriptCall make_call(bool is_cluster) override {
+    return batch_.call(context_.options.keys, is_cluster, context_.options.jump_max);
+  }
+
   CommandBatch batch_;
-  ScriptCall call_;
 };
 
 // What follows must not be judged before it.
-class ClaimAdvance final : public PendingReply {
+class ClaimAdvance final : public ScriptReply {
  public:
   // The claim is held in the database when the fence has ruled: one that was refused too, so that its writes
   // are told why.
   ClaimAdvance(const RelayContext& context, int slot, HeldClaimPtr claim, Claims& claims, int database)
-      : PendingReply{context, Channel::shared, slot},
-        claim_{std::move(claim)},
-        claims_{claims},
-        database_{database} {}
+      : ScriptReply{context, slot}, claim_{std::move(claim)}, claims_{claims}, database_{database} {}
 
-  std::size_t send(bool again) override;
   [[nodiscard]] Answer replied(std::string_view reply) override;
   [[nodiscard]] std::string_view fail(const Fault& fault) override;
-  [[nodiscard]] bool may_repeat() const noexcept override { return true; }
   [[nodiscard]] bool is_blocking() const noexcept override { return true; }
   void add_claims(std::vector<HeldClaimPtr>& claims) const override { claims.push_back(claim_); }
 
  private:
+  [[nodiscard]] ScriptCall make_call(bool is_cluster) override {
+    return advance_call(claim_->claim, context_.options.keys, is_cluster, context_.options.jump_max);
+  }
+
   const HeldClaimPtr claim_;
   Claims& claims_;
   const int database_;
-  ScriptCall call_;
 };
 
-class FenceShow final : public PendingReply {
+class FenceShow final : public ScriptReply {
  public:
   FenceShow(const RelayContext& context, int slot, Resource resource)
-      : PendingReply{context, Channel::shared, slot}, resource_{std::move(resource)} {}
+      : ScriptReply{context, slot}, resource_{std::move(resource)} {}
 
-  std::size_t send(bool again) override;
   [[nodiscard]] Answer replied(std::string_view reply) override;
-  [[nodiscard]] bool may_repeat() const noexcept override { return true; }
 
  private:
+  [[nodiscard]] ScriptCall make_call(bool is_cluster) override;
+
   const Resource resource_;
 };
 

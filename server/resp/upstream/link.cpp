@@ -6,6 +6,9 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <new>
+#include <utility>
+
+#include "server/net/client/connect.hpp"
 
 namespace fenceguard::resp {
 namespace {
@@ -48,6 +51,87 @@ Link::Link(net::Loop& loop, redis::Address address, Channel channel, LinkUserPtr
       transport_{net::Socket{loop.context()}} {}
 
 Link::~Link() = default;
+
+void Link::open(std::function<void(const Greeting&)> greeted) {
+  greeted_ = std::move(greeted);
+  try {
+    asio::co_spawn(loop_.context(), run(), asio::detached);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+void Link::decline(std::string why, std::function<void(const Greeting&)> greeted) {
+  greeted_ = std::move(greeted);
+  try {
+    asio::post(loop_.context(),
+               [self = shared_from_this(), why = std::move(why)] { self->end_greeting(std::move(why)); });
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+net::Task<void> Link::run() {
+  const auto self = shared_from_this();
+  try {
+    // Nothing of it comes about within open().
+    co_await loop_.yield();
+    if (state_ == State::closed) co_return;
+    auto error = co_await connect();
+    if (state_ == State::closed) co_return;
+    if (error.empty()) {
+      set_deadline(std::chrono::steady_clock::now() + address_.timeout);
+      Greeter greeter{transport_, buffer_, reader_};
+      error = co_await greeter.greet(address_, takes_replica, greeting_);
+    }
+    if (state_ == State::closed) co_return;
+    if (!error.empty()) co_return end_greeting(std::move(error));
+    state_ = State::ready;
+    set_deadline(net::SteadyTime::max());
+    end_greeting({});
+    if (state_ == State::closed) co_return;
+    schedule_flush();
+    co_await receive_all();
+  } catch (...) {
+    fail("there is no memory for what Redis answered");
+  }
+}
+
+net::Task<net::Transport::Error> Link::connect_to(const net::Endpoint& endpoint) {
+  auto& socket = transport_.socket();
+  net::Transport::Error error;
+  if (socket.is_open()) socket.close(error);
+  error = net::open_socket(socket, endpoint, {.resets = true});
+  if (error) co_return error;
+  socket.non_blocking(true, error);
+  const auto [outcome] = co_await socket.async_connect(endpoint, net::as_result);
+  co_return outcome;
+}
+
+net::Task<std::string> Link::connect() {
+  set_deadline(std::chrono::steady_clock::now() + address_.connect_timeout);
+  const auto& server = address_.endpoints.front();
+  const net::Address address{server.host, static_cast<std::uint16_t>(server.port), server.socket};
+  const auto found = co_await net::resolve(loop_, address, address_.connect_timeout);
+  auto reason = found.error;
+  for (const auto& endpoint : found.endpoints) {
+    if (state_ == State::closed) break;
+    const auto error = co_await connect_to(endpoint);
+    if (!error) co_return std::string{};
+    reason = error.message();
+  }
+  co_return fmt::format("Redis at {} cannot be reached: {}", to_string(server), reason);
+}
+
+void Link::end_greeting(std::string error) {
+  greeting_.error = std::move(error);
+  const auto greeted = std::exchange(greeted_, nullptr);
+  const auto self = shared_from_this();
+  if (greeted) greeted(greeting_);
+  if (!greeting_.error.empty()) fail(greeting_.error);
+}
 
 net::Task<void> Link::receive_all() {
   for (;;) {

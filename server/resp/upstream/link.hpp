@@ -23,13 +23,13 @@
 #include "server/net/read/read_buffer.hpp"
 #include "server/net/transport.hpp"
 #include "server/resp/replies/port.hpp"
-#include "server/resp/wire/reply.hpp"
+#include "server/resp/upstream/greeting.hpp"
 
 namespace fenceguard::resp {
 
 class Link;
 
-// Whoever sent something on a link.
+// Who sent something on a link.
 class LinkUser {
  public:
   virtual ~LinkUser() = default;
@@ -47,17 +47,6 @@ class LinkUser {
   const Link* settles_on_ = nullptr;  // while a link looks who does
 };
 using LinkUserPtr = std::shared_ptr<LinkUser>;
-
-// What the server said when it was greeted.
-struct Greeting {
-  std::string error{};          // why there is no link; empty: there is one
-  bool needs_password = false;  // it refuses everything but AUTH
-  std::string version{};
-  bool is_cluster = false;
-  // The connection's number and address, as the server has them; empty: it did not say.
-  std::string id{}, address{};
-  std::string run_id{};  // of this process, and of no other, at the same address or elsewhere; or empty
-};
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
@@ -125,9 +114,6 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] net::Task<void> run();
   [[nodiscard]] net::Task<std::string> connect();
   [[nodiscard]] net::Task<net::Transport::Error> connect_to(const net::Endpoint& endpoint);
-  [[nodiscard]] net::Task<std::string> greet();
-  // One whole reply; nothing at the end.
-  [[nodiscard]] net::Task<std::optional<std::string>> receive_one();
   [[nodiscard]] net::Task<void> receive_all();
   void end_greeting(std::string error);
   // Which of sent_ is told when it has settled. False: nothing is.
@@ -147,6 +133,8 @@ class Link : public std::enable_shared_from_this<Link> {
   // For what is awaited from here on.
   void renew_deadline();
 
+  // More members than a class should have: what was sent, what of it left, and who is told when it is lost
+  // are one state. Apart, each part would have to ask the others whether the link is closed, at every step.
   net::Loop& loop_;
   const redis::Address address_;
   const Channel channel_;
