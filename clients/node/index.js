@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Lease, now } from './lease.js';
-import { Links } from './link.js';
+import { Side } from './link.js';
 import { Conflict, Held, Lost, Stale, Unavailable, Unknown } from './outcomes.js';
 import { isRead, judge, leaseIn, quote } from './wire.js';
 
@@ -28,7 +28,7 @@ export class Client {
     timeout = DATA_ANSWER_MAX_MS } = {}) {
     if (!(timeout > 0)) throw new RangeError(`timeout is a number of milliseconds above 0, not ${timeout}`);
     this.timeout = timeout;
-    this.#sides = { data: new Links(data, tls), control: new Links(control, tls) };
+    this.#sides = { data: new Side(data, tls), control: new Side(control, tls) };
     this.#bearer = token ? { Authorization: `Bearer ${token}` } : {};
   }
 
@@ -111,10 +111,10 @@ export class Client {
   // The time limit of the data side is the client's.
   async #perform(asked) {
     const call = { limit: this.timeout, ...asked };
-    const links = this.#sides[call.side];
-    const answer = await links.send(call, false).catch((error) => {
+    const side = this.#sides[call.side];
+    const answer = await side.send(call, false).catch((error) => {
       if (!isRead(call) || !(error instanceof Unknown)) throw error;
-      return links.send(call, true).catch((again) => {
+      return side.send(call, true).catch((again) => {
         throw again instanceof Unknown ? as(Unavailable, again) : again;
       });
     });
@@ -123,6 +123,6 @@ export class Client {
   }
 
   close() {
-    Object.values(this.#sides).forEach((links) => links.close());
+    Object.values(this.#sides).forEach((side) => side.close());
   }
 }

@@ -127,7 +127,7 @@ export class Lease {
   }
 
   #fields() {
-    const fields = { 'Fencing-Token': this.token, 'Fencing-Holder': this.#holder };
+    const fields = { 'Fencing-Token': String(this.token), 'Fencing-Holder': this.#holder };
     return this.#signature ? { ...fields, 'Fencing-Signature': this.#signature } : fields;
   }
 

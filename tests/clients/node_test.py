@@ -117,6 +117,10 @@ class NodeClient(support.BinaryTest):
             "FENCEGUARD_POSTGRES_URL": server.url(database), "GUARD_CONTROL": f"http://{guard.control}"})
         self.assertIn("pass 12", told)
 
+    def test_what_node_s_http_makes_of_a_call(self):
+        self.write("http.test.mjs", (HERE / "http.test.js").read_text())
+        self.assertIn("pass 5", self.run_node("--test", "http.test.mjs"))
+
     def test_a_lease_does_not_keep_the_process_alive(self):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(LEAVES_A_LEASE)), "over\n")
