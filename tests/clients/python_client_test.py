@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import pathlib
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import fenceguard
 import fenceguard.aio
@@ -218,6 +222,115 @@ class Asyncio(Running, unittest.IsolatedAsyncioTestCase):
             await asyncio.gather(writing, return_exceptions=True)
             await lease.write("2")
             self.assertEqual(await lease.read(), b"2")
+
+
+EMPTY = b"HTTP/1.1 200 OK\r\nFencing-Verdict: admitted\r\nContent-Length: 0\r\n\r\n"
+
+
+class KeptConnections(unittest.TestCase):
+    """What http.client and asyncio make of a call, told by servers of the test's own."""
+
+    def outcomes(self, kind, url, *calls, **options):
+        """What each call on a lease of one client ends with."""
+        async def call_all():
+            told = []
+            with kind(data=url, control=url, token="bearer", **options) as client:
+                lease = client.adopt("a", 1, "h")
+                for call in calls:
+                    try:
+                        answer = call(lease)
+                        told.append(await answer if kind is fenceguard.aio.Client else answer)
+                    except fenceguard.FenceguardError as error:
+                        told.append(type(error).__name__)
+            return told
+        return asyncio.run(call_all())
+
+    def test_no_request_but_a_read_is_sent_twice(self):
+        half = b"HTTP/1.1 200 OK\r\nFencing-Ver"
+        methods, kinds = ("PUT", "POST", "DELETE", "MOVE", "OPTIONS", "GET"), (fenceguard.Client, fenceguard.aio.Client)
+        for method, end, kind in itertools.product(methods, ("end", "reset", "half"), kinds):
+            seen = []
+
+            def serve(link, end=end, seen=seen):
+                with link:
+                    while received := link.recv(65536):
+                        seen.append(received.partition(b" ")[0].decode())
+                        if len(seen) != 2:
+                            link.sendall(EMPTY)
+                            continue
+                        if end == "half":
+                            link.sendall(half)
+                        if end == "reset":
+                            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        return
+            with self.subTest(method=method, end=end, kind=kind), Listener(serve) as listener:
+                is_read = method == "GET"
+                told = self.outcomes(kind, listener.url, lambda lease: lease.write(b""),
+                                     lambda lease: lease.read() if is_read else lease.send(method))
+                self.assertEqual(told[1], b"" if is_read else "Unknown")
+                self.assertEqual(seen, ["PUT", method] + [method] * is_read)
+
+    def test_neither_an_end_nor_an_unasked_answer_meets_the_next_write(self):
+        """Either has arrived before the next write; that goes over a connection of its own."""
+        for unasked, kind in itertools.product((b"", EMPTY.replace(b"admitted", b"duplicate")),
+                                               (fenceguard.Client, fenceguard.aio.Client)):
+            is_out = threading.Event()
+
+            def serve(link, unasked=unasked, is_out=is_out):
+                with link:
+                    link.recv(65536)
+                    link.sendall(EMPTY)
+                    is_taken.wait(support.LIMIT_S)
+                    link.sendall(unasked)
+                    if not unasked:
+                        link.shutdown(socket.SHUT_RDWR)
+                    is_out.set()
+                    link.recv(65536)
+            is_taken = threading.Event()
+
+            def write_later(lease):
+                is_taken.set()
+                is_out.wait(support.LIMIT_S)
+                return lease.write(b"")
+            with self.subTest(unasked=unasked, kind=kind), Listener(serve) as listener:
+                told = self.outcomes(kind, listener.url, lambda lease: lease.write(b""), write_later)
+                self.assertEqual([answer.verdict for answer in told], ["admitted", "admitted"])
+
+    def test_neither_redirect_nor_proxy_of_the_environment_is_followed(self):
+        seen = []
+
+        def serve_other(link):
+            with link:
+                seen.append(link.recv(65536))
+
+        with Listener(serve_other) as other, unittest.mock.patch.dict(
+                os.environ, {name: other.url for name in ("HTTP_PROXY", "http_proxy")}):
+            def serve(link):
+                with link:
+                    while link.recv(65536):
+                        link.sendall(b"HTTP/1.1 307 There\r\nContent-Length: 0\r\n"
+                                     b"Location: %s/\r\n\r\n" % other.url.encode())
+            for kind in (fenceguard.Client, fenceguard.aio.Client):
+                with self.subTest(kind=kind), Listener(serve) as listener:
+                    told = self.outcomes(kind, listener.url, lambda lease: lease.write(b""), lambda lease: lease.read(),
+                                         lambda lease: lease.renew())
+                    self.assertEqual(told, ["Misdirected"] * 3)
+        self.assertEqual(seen, [])
+
+    def test_an_answer_that_trickles_is_not_waited_for_beyond_the_limit(self):
+        def serve(link):
+            with link, contextlib.suppress(OSError):
+                link.recv(65536)
+                for octet in EMPTY * 1000:
+                    link.sendall(bytes([octet]))
+                    if is_over.wait(0.05):
+                        return
+        for kind in (fenceguard.Client, fenceguard.aio.Client):
+            is_over = threading.Event()
+            with self.subTest(kind=kind), Listener(serve) as listener:
+                told = self.outcomes(kind, listener.url, lambda lease: lease.write(b""), timeout=0.3)
+                is_over.set()
+                self.assertIn(told, (["Unknown"], ["Unavailable"]))  # that where even the connection took so long
 
 
 class BadInput(unittest.TestCase):

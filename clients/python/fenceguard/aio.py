@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import http.client
+import io
 import ssl
 import time
 
 from . import core, wire
 from .outcomes import Conflict, FenceguardError, Stale, Unavailable, Unknown
+
+HEAD_BYTES_MAX = 65536
 
 
 class Client(core.Calls):
@@ -61,82 +65,86 @@ class Client(core.Calls):
     async def _send(self, call):
         deadline = time.monotonic() + call.limit
         message = call.encode(self._places[call.side][1])
-        await asyncio.sleep(0)  # what has arrived on a kept connection is seen in the loop's next two turns
-        await asyncio.sleep(0)
-        link = self._kept(call.side) or await self._connect(call)
+        link, is_kept = await self._kept(call.side) or await self._connect(call), False
         try:
-            return await asyncio.wait_for(link.ask(call.method, message), max(0.001, deadline - time.monotonic()))
+            limit = max(0.001, deadline - time.monotonic())
+            answer, is_kept = await asyncio.wait_for(link.ask(call.method, message), limit)
+            return answer
         except asyncio.TimeoutError as error:
             raise Unknown(f"{call.method} {call.resource}: no whole answer in time", resource=call.resource) from error
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, http.client.HTTPException) as error:
+            raise wire.fault_of(call, error) from error
         finally:
-            if link.is_quiet:
+            if is_kept:
                 self._idle[call.side].append((link, time.monotonic()))
             else:
                 link.close()
 
-    def _kept(self, side):
+    async def _kept(self, side):
         while self._idle[side]:
-            link, since = self._idle[side].pop()
-            if link.is_quiet and time.monotonic() - since < core.IDLE_MAX_S:
+            (link, since), is_quiet = self._idle[side].pop(), False
+            try:
+                is_quiet = await link.is_quiet() and time.monotonic() - since < core.IDLE_MAX_S
+            finally:
+                if not is_quiet:
+                    link.close()
+            if is_quiet:
                 return link
-            link.close()
         return None
 
     async def _connect(self, call):
         (name, port), host, is_tls = self._places[call.side]
         tls = (self._tls or ssl.create_default_context()) if is_tls else None
         try:
-            connecting = asyncio.get_running_loop().create_connection(_Link, name, port, ssl=tls)
-            return (await asyncio.wait_for(connecting, min(core.CONNECT_MAX_S, call.limit)))[1]
+            connecting = asyncio.open_connection(name, port, ssl=tls, limit=HEAD_BYTES_MAX)
+            return _Link(*await asyncio.wait_for(connecting, min(core.CONNECT_MAX_S, call.limit)))
         except (OSError, asyncio.TimeoutError) as error:
             raise Unavailable(f"{host}: {error or 'no connection in time'}", resource=call.resource) from error
 
 
-class _Link(asyncio.Protocol):
-    """A connection. is_quiet: it may be used, for no answer is awaited and nothing else has come."""
+class _Link:
+    """A connection. Heads of answers are read by http.client; bodies here, because it knows no stream of asyncio's."""
 
-    def connection_made(self, transport):
-        self.transport, self.is_open, self._answer, self._unasked = transport, True, None, []
+    def __init__(self, reader, writer):
+        self._reader, self._writer = reader, writer
+        self.close = writer.transport.abort
 
-    @property
-    def is_quiet(self):
-        return self.is_open and self._answer is None and not self._unasked and not self.transport.is_closing()
-
-    def close(self):
-        self.transport.abort()
+    async def is_quiet(self):
+        """Whether nothing has come unasked, not even the end. What has arrived is read in the loop's next two turns."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ahead = asyncio.ensure_future(self._reader.read(1))
+        await asyncio.sleep(0)
+        is_quiet = ahead.cancel()
+        await asyncio.gather(ahead, return_exceptions=True)
+        return is_quiet and not self._writer.is_closing()
 
     async def ask(self, method, message):
-        if not self.is_open:
-            raise Unavailable("the connection was closed before anything was sent")
-        self._answer, self._reader = asyncio.get_running_loop().create_future(), wire.read_answer(method)
-        next(self._reader)
-        self.transport.write(message)
-        pieces, self._unasked = self._unasked, []
-        for piece in pieces:
-            self.data_received(piece)
-        answer = await self._answer
-        self.is_open = self.is_open and answer.is_kept
-        self._answer = None
-        return answer
+        """The answer, and whether the connection can be used again."""
+        self._writer.write(message)
+        response = wire.Response(io.BytesIO(await self._read_head()), method)
+        if response.chunked:
+            body = b"".join([chunk async for chunk in self._read_chunks()])
+        elif response.length is None:
+            body = await self._reader.read()
+        else:
+            body = await self._reader.readexactly(response.length)
+        return response.answer(body), not response.will_close
 
-    def data_received(self, piece):
-        if self._answer is None or self._answer.done():
-            self._unasked.append(piece)
-            return
+    async def _read_head(self):
         try:
-            self._reader.send(piece)
-        except StopIteration as end:
-            self._answer.set_result(end.value)
-        except FenceguardError as fault:
-            self._answer.set_exception(fault)
+            head = await self._reader.readexactly(5)
+        except asyncio.IncompleteReadError as end:
+            return end.partial
+        if head == b"HTTP/":
+            head += await self._reader.readuntil(b"\r\n\r\n")
+        return head if head[8:10] != b" 1" else await self._read_head()
 
-    def eof_received(self):
-        self.data_received(b"")
-
-    def connection_lost(self, error):
-        self.is_open = False
-        if self._answer and not self._answer.done():
-            self._answer.set_exception(Unknown(f"the connection ended before the answer did: {error or 'closed'}"))
+    async def _read_chunks(self):
+        size = 1
+        while size:
+            size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
+            yield (await self._reader.readexactly(size + 2))[:size]
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """The blocking client. A Client may be used by many threads; each lease is renewed by a thread of its own."""
 
 import contextlib
+import http.client
 import os
 import socket
 import ssl
@@ -8,7 +9,7 @@ import threading
 import time
 
 from . import core, wire
-from .outcomes import Conflict, FenceguardError, Stale, Unavailable, Unknown
+from .outcomes import Conflict, FenceguardError, Stale, Unavailable
 
 
 class Client(core.Calls):
@@ -56,22 +57,16 @@ class Client(core.Calls):
     def _send(self, call):
         deadline = time.monotonic() + call.limit
         message = call.encode(self._places[call.side][1])
-        link = self._kept(call.side) or self._connect(call)
-        reader = wire.read_answer(call.method)
-        next(reader)
-        is_kept = False
+        link, is_kept = self._kept(call.side) or self._connect(call), False
         try:
-            link.settimeout(max(0.001, deadline - time.monotonic()))
-            link.sendall(message)
-            while True:
-                link.settimeout(max(0.001, deadline - time.monotonic()))
-                reader.send(link.recv(65536))
-        except StopIteration as end:
-            is_kept = end.value.is_kept
-            return end.value
-        except OSError as error:
-            told = f"{call.method} {call.resource}: no whole answer: {error}"
-            raise Unknown(told, resource=call.resource) from error
+            link.sock.settimeout(max(0.001, deadline - time.monotonic()))
+            link.send(message)
+            response = wire.Response(wire.Received(link.sock, deadline), call.method)
+            answer = response.answer(response.read())
+            is_kept = not response.will_close
+            return answer
+        except (OSError, http.client.HTTPException) as error:
+            raise wire.fault_of(call, error) from error
         finally:
             if is_kept:
                 self._idle[call.side].append((link, time.monotonic()))
@@ -86,9 +81,9 @@ class Client(core.Calls):
             with contextlib.suppress(IndexError):  # another thread took it
                 link, since = self._idle[side].pop()
                 try:
-                    link.settimeout(0)
+                    link.sock.settimeout(0)
                     if time.monotonic() - since < core.IDLE_MAX_S:
-                        socket.socket.recv(link, 1, socket.MSG_PEEK)
+                        socket.socket.recv(link.sock, 1, socket.MSG_PEEK)
                 except BlockingIOError:
                     return link
                 except OSError:
@@ -98,13 +93,15 @@ class Client(core.Calls):
 
     def _connect(self, call):
         address, host, is_tls = self._places[call.side]
+        limit = min(core.CONNECT_MAX_S, call.limit)
+        link = (http.client.HTTPSConnection(*address, timeout=limit, context=self._tls or ssl.create_default_context())
+                if is_tls else http.client.HTTPConnection(*address, timeout=limit))
+        link.auto_open = 0  # so that it connects here alone
         try:
-            link = socket.create_connection(address, min(core.CONNECT_MAX_S, call.limit))
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if is_tls:
-                link = (self._tls or ssl.create_default_context()).wrap_socket(link, server_hostname=address[0])
+            link.connect()
             return link
         except OSError as error:
+            link.close()
             raise Unavailable(f"{host}: {error}", resource=call.resource) from error
 
 

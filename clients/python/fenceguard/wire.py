@@ -1,13 +1,15 @@
-"""HTTP/1.1 as bytes, and what an answer means (the table is in clients/README.md). No socket."""
+"""Calls and answers by http.client, and what an answer means (the table is in clients/README.md)."""
 
 import dataclasses
+import http.client
+import io
 import json
+import time
 import urllib.parse
 
 from . import outcomes
 from .outcomes import Lost, Misdirected, Rejected, Unauthorized, Unavailable, Unknown
 
-HEAD_BYTES_MAX = 65536
 PROBLEM = "urn:fenceguard:problem:"
 NAMED = {kind.__name__.lower(): kind for kind in (outcomes.Stale, outcomes.Conflict, outcomes.Held, Lost, Unavailable,
                                                   Unknown)}
@@ -48,11 +50,6 @@ class Answer:
     def verdict(self):
         return self.headers.get("fencing-verdict")
 
-    @property
-    def is_kept(self):
-        """The connection may be used again."""
-        return self.headers.get("connection", "").lower() != "close"
-
 
 def place(url):
     """(host, port), what Host says, and whether it is TLS."""
@@ -67,67 +64,54 @@ def quote(resource):
     return urllib.parse.quote(resource, safe="/")
 
 
-def read_answer(method):
-    """A generator that is sent pieces as they arrive (b'' is the end) and returns the Answer."""
-    status, rest = 100, bytearray()
-    while status < 200:
-        while b"\r\n\r\n" not in rest:
-            if rest[:5] != b"HTTP/"[:len(rest)] or len(rest) > HEAD_BYTES_MAX:
-                raise Misdirected("what answers speaks no HTTP", found="other")
-            yield from _more(rest)
-        first, *lines = _take(rest, rest.index(b"\r\n\r\n"), 4).decode("latin-1").split("\r\n")
-        status = int(first[9:12]) if first[9:12].isdigit() and first[:5] == "HTTP/" else 0
-        if status < 100:
-            raise Misdirected("what answers speaks no HTTP", found="other")
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    if method == "HEAD" or status in (204, 304):
-        body = b""
-    elif "chunked" in headers.get("transfer-encoding", "").lower():
-        body = yield from _read_chunks(rest)
-    elif headers.get("content-length", "").isdigit():
-        body = yield from _read(rest, int(headers["content-length"]))
-    else:
-        if "fencing-verdict" in headers:
+class Received(io.RawIOBase):
+    """What a socket receives until a deadline, of time.monotonic()."""
+
+    def __init__(self, sock, deadline):
+        self._sock, self._deadline = sock, deadline
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self._sock.settimeout(max(0.001, self._deadline - time.monotonic()))
+        return self._sock.recv_into(buffer)
+
+
+class _Lines(io.BufferedReader):
+    """Lines that are whole: http.client takes a head that ends early for a whole one."""
+
+    def readline(self, limit=-1):
+        line = super().readline(limit)
+        if not line.endswith(b"\n"):
+            raise Unknown("the connection ended before the answer did")
+        return line
+
+
+class Response(http.client.HTTPResponse):
+    """The answer in a raw stream, once its head is whole. It raises what is none."""
+
+    def __init__(self, raw, method):
+        self.makefile = lambda _mode: _Lines(raw)
+        super().__init__(self, method=method)
+        first = self.fp.peek(5)[:5]
+        if first != b"HTTP/"[:len(first)]:
+            raise http.client.BadStatusLine("no HTTP")
+        while self.headers is None or self.status < 200:
+            self.headers = None
+            self.begin()
+        if self.length is None and not self.chunked and "Fencing-Verdict" in self.headers:
             raise Unknown("an answer without a length: whether it is whole is not known")
-        while piece := (yield):
-            rest += piece
-        body = bytes(rest)
-    if rest:
-        headers["connection"] = "close"  # more came than was asked for
-    return Answer(status, headers, body)
+
+    def answer(self, body):
+        return Answer(self.status, {name.lower(): value for name, value in self.getheaders()}, body)
 
 
-def _read_chunks(rest):
-    body, count = bytearray(), 1
-    while count:
-        while b"\r\n" not in rest:
-            yield from _more(rest)
-        try:
-            count = int(_take(rest, rest.index(b"\r\n"), 2).split(b";")[0], 16)
-        except ValueError:
-            raise Unknown("an answer that is malformed") from None
-        body += yield from _read(rest, count, 2)
-    return bytes(body)
-
-
-def _read(rest, count, end=0):
-    while len(rest) < count + end:
-        yield from _more(rest)
-    return _take(rest, count, end)
-
-
-def _take(rest, count, end=0):
-    """The first bytes, which are removed together with those that end them."""
-    taken = bytes(rest[:count])
-    del rest[:count + end]
-    return taken
-
-
-def _more(rest):
-    piece = yield
-    if not piece:
-        raise Unknown("the connection ended before the answer did")
-    rest += piece
+def fault_of(call, error):
+    """What an error means that a connection ended with after the call was sent."""
+    if isinstance(error, (http.client.BadStatusLine, http.client.UnknownProtocol)):
+        return Misdirected("what answers speaks no HTTP", resource=call.resource, found="other")
+    return Unknown(f"{call.method} {call.resource}: no whole answer: {error}", resource=call.resource)
 
 
 def _members(answer):
