@@ -200,7 +200,7 @@ std::optional<Statements> scan(const char* text, std::size_t size, bool is_whole
 
 }  // namespace
 
-Statements look_at(const std::string& text) {
+Statements classify_statements(const std::string& text) {
   constexpr std::size_t beginning = 2048;
   // Of a single statement only the beginning counts, and the scanner takes many times the memory of a text.
   const auto last = text.find_last_not_of("; \t\r\n");

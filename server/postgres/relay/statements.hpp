@@ -24,6 +24,14 @@ enum class Kind : std::uint8_t {
   refused,          // see Statements::why
 };
 
+// Of these the text of a prepared statement is kept.
+[[nodiscard]] constexpr bool keeps_text(Kind kind) noexcept {
+  return kind != Kind::ordinary && kind != Kind::call && kind != Kind::rollback_to;
+}
+[[nodiscard]] constexpr bool is_transaction_control(Kind kind) noexcept {
+  return kind == Kind::begin || kind == Kind::end || kind == Kind::chain;
+}
+
 // Between two statements of a text: in bytes, and how many statements are in front of it.
 struct Place {
   std::size_t at = 0, statements = 0;
@@ -46,6 +54,6 @@ struct Statements {
   const char* why = nullptr;     // a sentence, where one is refused
 };
 
-[[nodiscard]] Statements look_at(const std::string& text);
+[[nodiscard]] Statements classify_statements(const std::string& text);
 
 }  // namespace fenceguard::pgwire

@@ -59,6 +59,12 @@ void add_error(std::string& out, const Report& report) {
   add_message(out, 'E', body);
 }
 
+std::string fatal_error(std::string_view state, std::string_view message, std::string_view hint) {
+  std::string out;
+  add_error(out, {.severity = "FATAL", .state = state, .message = message, .hint = hint});
+  return out;
+}
+
 std::optional<std::string_view> field_of(std::string_view body, char code) noexcept {
   while (!body.empty() && body.front() != '\0') {
     const char found = body.front();

@@ -29,6 +29,9 @@ struct Report {
   std::string_view hint{};
 };
 void add_error(std::string& out, const Report& report);
+// With which a session ends.
+[[nodiscard]] std::string fatal_error(std::string_view state, std::string_view message,
+                                      std::string_view hint = {});
 // A field of an error or a notice; nothing where it has none.
 [[nodiscard]] std::optional<std::string_view> field_of(std::string_view body, char code) noexcept;
 // Characters of ours in a text of the client's, and how many of its own are in front of them.

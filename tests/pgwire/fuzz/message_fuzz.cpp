@@ -63,9 +63,9 @@ void read_as_error(std::string_view body, std::size_t shift) {
 // Statements are counted alike whether text of ours stands in front or not.
 void read_as_text(const std::string& text) {
   if (text.find('\0') != std::string::npos) return;
-  const auto found = look_at(text);
+  const auto found = classify_statements(text);
   if (found.is_broken) return;
-  const auto behind = look_at("SELECT 1;" + text);
+  const auto behind = classify_statements("SELECT 1;" + text);
   if (behind.is_broken || behind.count != found.count + 1)
     violated("other statements behind one of ours", text);
   if (behind.has_control != found.has_control) violated("control is seen or not by where it stands", text);

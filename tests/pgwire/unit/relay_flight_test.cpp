@@ -366,6 +366,18 @@ TEST_F(RelayTest, CopyDataOfNoCopyAsksForTheAnswersThatItWaitsFor) {
   }
 }
 
+// The COPY fails at what was sent behind it: its data stays kept back, and nothing is asked for twice.
+TEST_F(RelayTest, CopyDataBehindWhatMakesTheCopyFailStaysKeptBack) {
+  begin_fenced();
+  client({parse("", "copy t from stdin"), bind("", ""), execute(), bind("", ""), execute(), {'d', "1\n"}});
+  EXPECT_EQ(sent().back(), (Message{'H', ""}));
+  server(joined(opening_answers(), {{'1', ""}, {'2', ""}, {'G', std::string(3, '\0')}}));
+  EXPECT_EQ(sent(), Messages{});
+  EXPECT_FALSE(relay->has_relayed_all());
+  server({error("08P01")});
+  EXPECT_EQ(sent(), (Messages{{'d', "1\n"}}));
+}
+
 TEST_F(RelayTest, SyncBehindWhatMakesACopyFailIsNotSwallowed) {
   begin_fenced();
   client({parse("", "copy t from stdin"), bind("", ""), execute(), parse("", "select 1"), bind("", ""),

@@ -36,7 +36,7 @@ TEST(StatementsTest, FirstWordsTellWhatBecomesOfATransaction) {
       {"set \"Default_Transaction_Read_Only\" = off", Kind::refused},
       {"set U&\"d\\0061\" = off", Kind::refused}};
   for (const auto& [text, kind] : cases) {
-    const auto found = look_at(text);
+    const auto found = classify_statements(text);
     EXPECT_EQ(found.kind, kind) << text;
     EXPECT_EQ(found.count, 1u) << text;
     EXPECT_EQ(found.why != nullptr, kind == Kind::refused) << text;
@@ -46,58 +46,58 @@ TEST(StatementsTest, FirstWordsTellWhatBecomesOfATransaction) {
 TEST(StatementsTest, SemicolonsInTextsAndCommentsSeparateNothing) {
   for (const auto* text : {"select ';commit;'", "select $a$;commit;$a$", "select 1 /* ;commit; */",
                            "select E'\\';commit;'", "select \"a;commit;\"", "select 1 -- ;commit;\n"}) {
-    EXPECT_EQ(look_at(text).count, 1u) << text;
-    EXPECT_FALSE(look_at(text).has_control) << text;
+    EXPECT_EQ(classify_statements(text).count, 1u) << text;
+    EXPECT_FALSE(classify_statements(text).has_control) << text;
   }
 }
 
 TEST(StatementsTest, ControlAmongSeveralIsSeen) {
   for (const auto* text : {"select 1; commit", "begin; select 1", "select '\\'; commit; --'", "a;;/**/end;b"})
-    EXPECT_TRUE(look_at(text).has_control && look_at(text).count > 1) << text;
-  const auto savepoints = look_at("savepoint a; rollback to a; rollback to a; release a");
+    EXPECT_TRUE(classify_statements(text).has_control && classify_statements(text).count > 1) << text;
+  const auto savepoints = classify_statements("savepoint a; rollback to a; rollback to a; release a");
   EXPECT_FALSE(savepoints.has_control);
   EXPECT_EQ(savepoints.rollbacks_to, 2u);
 }
 
 TEST(StatementsTest, RefusedOneAmongSeveralIsSeen) {
-  EXPECT_NE(look_at("select 1; prepare transaction 'x'").why, nullptr);
+  EXPECT_NE(classify_statements("select 1; prepare transaction 'x'").why, nullptr);
 }
 
 TEST(StatementsTest, TextThatTheScannerDoesNotReadIsBroken) {
   for (const auto* text : {"select 'a", "select /* a", "select $a$ b", "select \"a", "commit; select E'\\"})
-    EXPECT_TRUE(look_at(text).is_broken) << text;
+    EXPECT_TRUE(classify_statements(text).is_broken) << text;
 }
 
 // White space from PostgreSQL 16 on, between the parts of a string, too.
 TEST(StatementsTest, VerticalTabHidesNothing) {
   for (const auto* text :
        {"\vcommit", "commit\v", "select 1;\vcommit;\vselect 2", "select E'a'\v\n'\\' , '; commit; --'"}) {
-    const auto found = look_at(text);
+    const auto found = classify_statements(text);
     EXPECT_TRUE(found.is_broken || found.has_control) << text;
   }
   for (const auto* text :
        {"select '\v'", "select $$\v$$", "select \"\v\"", "select 1 -- \v", "select /*\v*/ 1"})
-    EXPECT_FALSE(look_at(text).is_broken) << text;
+    EXPECT_FALSE(classify_statements(text).is_broken) << text;
 }
 
 TEST(StatementsTest, NothingIsNoStatement) {
-  for (const auto* text : {"", ";", " /* a */ -- b"}) EXPECT_EQ(look_at(text).count, 0u) << text;
+  for (const auto* text : {"", ";", " /* a */ -- b"}) EXPECT_EQ(classify_statements(text).count, 0u) << text;
 }
 
 TEST(StatementsTest, LastModeCounts) {
-  EXPECT_TRUE(look_at("begin isolation level read committed, read only").says_read_only);
-  EXPECT_TRUE(look_at("begin read only, read write").says_read_write);
-  EXPECT_FALSE(look_at("begin isolation level read committed").says_read_only);
-  EXPECT_TRUE(look_at("set a = 1; set transaction read only; select 1").says_read_only);
-  EXPECT_FALSE(look_at("insert into t values (1); set transaction read only").says_read_only);
+  EXPECT_TRUE(classify_statements("begin isolation level read committed, read only").says_read_only);
+  EXPECT_TRUE(classify_statements("begin read only, read write").says_read_write);
+  EXPECT_FALSE(classify_statements("begin isolation level read committed").says_read_only);
+  EXPECT_TRUE(classify_statements("set a = 1; set transaction read only; select 1").says_read_only);
+  EXPECT_FALSE(classify_statements("insert into t values (1); set transaction read only").says_read_only);
 }
 
 TEST(StatementsTest, LongTextIsReadByItsBeginning) {
   std::string text = "insert into a values ('";
   text.append(1'000'000, 'x');
-  EXPECT_EQ(look_at(text + "')").kind, Kind::ordinary);
-  EXPECT_EQ(look_at("commit /*" + text + "*/").kind, Kind::end);
-  EXPECT_TRUE(look_at(text + "'; commit").has_control);
+  EXPECT_EQ(classify_statements(text + "')").kind, Kind::ordinary);
+  EXPECT_EQ(classify_statements("commit /*" + text + "*/").kind, Kind::end);
+  EXPECT_TRUE(classify_statements(text + "'; commit").has_control);
 }
 
 // However many there are, the word that is cut off at the end of the beginning is not taken for a whole one.
@@ -108,8 +108,8 @@ TEST(StatementsTest, CommentsAreNoWords) {
   cut.append(2046 - cut.size(), ' ');
   cut += "commit";
   cut.append(3'000, ' ');
-  EXPECT_EQ(look_at(cut).kind, Kind::end);
-  const auto behind = look_at(comments + "--" + std::string(4'100, 'x') + "\ncall writes()");
+  EXPECT_EQ(classify_statements(cut).kind, Kind::end);
+  const auto behind = classify_statements(comments + "--" + std::string(4'100, 'x') + "\ncall writes()");
   EXPECT_EQ(behind.count, 1u);
   EXPECT_EQ(behind.kind, Kind::call);
 }
@@ -117,7 +117,7 @@ TEST(StatementsTest, CommentsAreNoWords) {
 TEST(StatementsTest, MoreModesThanAreLookedAtAreRefused) {
   std::string text = "set session characteristics as transaction";
   for (int i = 0; i < 15; ++i) text += " read only";
-  EXPECT_EQ(look_at(text + " read write").kind, Kind::refused);
+  EXPECT_EQ(classify_statements(text + " read write").kind, Kind::refused);
 }
 
 }  // namespace
