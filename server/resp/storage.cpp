@@ -48,7 +48,7 @@ class RespStorage : public Storage, public ServedStorage {
   }
 
  private:
-  const std::shared_ptr<std::atomic<bool>> may_evict_;  // null: nobody asks
+  const std::shared_ptr<std::atomic<bool>> may_evict_;  // null: that is not looked at
   const std::unique_ptr<Storage> storage_;
   const redis::Address address_;
   const std::string lock_pattern_;

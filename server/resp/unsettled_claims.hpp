@@ -37,7 +37,7 @@ class UnsettledClaims {
       if (const auto found = keys_.find(key); found != keys_.end()) keys_.erase(found);
     count_ = keys_.size();
   }
-  // but: those of whoever asks are not counted.
+  // but: the caller's own, which are not counted.
   [[nodiscard]] bool contains(int database, const Claim& claim, const std::vector<Key>& but) const {
     if (count_ == 0) return false;
     const Key key{database, claim.resource.name(), claim.token.value()};

@@ -196,7 +196,7 @@ class Memory(RespTest):
             self.assertEqual(client.call("DEL", *words), 1)
             self.assertFailure(client.call("NOSUCH", *words), "ERR unknown command")
 
-    def test_what_one_request_took_is_given_back_while_the_client_stays(self):
+    def test_memory_of_one_request_is_freed_while_client_stays(self):
         clients = [self.client(self.guard) for _ in range(8)]
         with self.takes_at_most(150):
             for client in clients:
@@ -206,7 +206,7 @@ class Memory(RespTest):
                 self.assertEqual([client.read() for _ in range(3)], ["OK", "QUEUED", ["OK"]])
                 self.assertEqual(client.calls(("PING",), ("GET", "seen")), ["PONG", "yes"])
 
-    def test_many_words_behind_a_pipeline_are_not_read_again_at_each_reply(self):
+    def test_words_behind_a_pipeline_are_read_once(self):
         data = encoded("SET", "seen", "yes")
         client = self.claimed(self.guard, "seen", 1)
         pipeline = encoded("GET", "seen") * 4_000 + encoded("MSET", *["seen", "yes"] * 100_000) + data
@@ -370,7 +370,7 @@ class Connections(RespTest):
             wait_until(lambda: "cmd=xread" not in self.server.cli("CLIENT", "LIST"), what="an end of what waits for nobody")
             wait_until(lambda: not self.has_clients(sidecar), what="an end of its connection")
 
-    def test_client_that_goes_while_the_server_says_nothing_leaves_nothing(self):
+    def test_client_that_leaves_a_silent_server_leaves_nothing(self):
         server = self.own_server()
         self.initialise(server)
         sidecar = self.sidecar("--body-timeout", "1s", url=server.url("/0?timeout=2m"))

@@ -167,7 +167,7 @@ class RedisPy(ClientTest):
                     pipeline.execute()
         self.assertEqual(client.get("{a}n"), b"2")
 
-    def test_a_pool_of_connections_that_say_fence_writes_until_a_newer_holder_comes(self):
+    def test_pool_that_says_fence_writes_until_a_newer_holder(self):
         client = self.fenced_client()
         self.assertTrue(client.set("{a}n", 1))
         client.connection_pool.disconnect()

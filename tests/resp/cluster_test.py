@@ -125,7 +125,7 @@ class RespCluster(support.BinaryTest):
         self.assertRegex(self.refused(link, "SET", "{r3}:k", "late"), "^STALE token=5 highest=6 ")
         self.assertEqual(link.call("GET", "{r3}:k"), "3")
 
-    def test_replies_of_several_nodes_come_in_the_order_of_the_requests(self):
+    def test_replies_of_several_nodes_keep_the_order_of_requests(self):
         link = self.link()
         for name in "abcdefgh":
             link.call("FENCE", name, 5, "h")
@@ -209,7 +209,7 @@ class RespCluster(support.BinaryTest):
             for each in (node, target):
                 each.cli("CLUSTER", "SETSLOT", slot, "STABLE")
 
-    def test_a_command_without_keys_does_not_overtake_one_whose_slot_has_moved(self):
+    def test_keyless_command_does_not_overtake_one_of_a_moved_slot(self):
         node, target = self.two_nodes()
         (moving,), (there,) = self.names_of(node, 1), self.names_of(target, 1)
         client, other, third = self.claimed(moving), self.client(), self.client()
@@ -243,7 +243,7 @@ class RespCluster(support.BinaryTest):
             self.assertIsNone(third.call("GET", f"{{{another}}}nothing"))
         self.assertEqual([client.read(), client.read()], [101, 5001])
 
-    def test_replies_are_told_apart_while_slots_move_between_nodes_of_different_speed(self):
+    def test_replies_match_while_slots_move_to_slower_nodes(self):
         """Pipelines over several nodes, one of which stops again and again; what each command answers names its key."""
         names = [name for node in self.cluster.nodes for name in self.names_of(node, 2)]
         stop, mistakes, answers = threading.Event(), [], [0, 0]
@@ -292,7 +292,7 @@ class RespCluster(support.BinaryTest):
         self.assertGreater(answers[False], 100)
         print(f"{answers[False]} answers, {answers[True]} failures", flush=True)
 
-    def test_while_a_slot_is_moved_nothing_is_lost_and_no_stale_write_lands(self):
+    def test_slot_migration_loses_nothing_and_admits_no_stale_write(self):
         """A writer and those that take over from it go on while the slot of their list goes round the nodes."""
         resource, tokens, told = "moving", iter(range(1, 10_000)), {}
         stop, lock, mistakes = threading.Event(), threading.Lock(), []

@@ -238,7 +238,7 @@ class Commands(RespTest):
         self.assertFailure(client.call("EVAL", script, 1, "r"), "STALE token=5 highest=6 resource=r")
         self.assertEqual(self.redis().call("GET", "r"), "1")
 
-    def test_reads_pass_unless_all_is_refused_and_writes_only_where_all_is_allowed(self):
+    def test_unfenced_reads_and_writes_follow_the_setting(self):
         reads = [("GET", "u"), ("MGET", "u", "v"), ("SCAN", 0), ("DBSIZE",), ("XREAD", "STREAMS", "u", 0)]
         writes = [("SET", "u", 1), ("MSET", "u", 1, "v", 1), ("DEL", "u"), ("BLPOP", "u", 0.01), ("BLPOP", "u", 0)]
         read, refuse = self.client(self.sidecar()), self.client(self.sidecar("--unfenced", "refuse"))
@@ -452,7 +452,7 @@ class Users(RespTest):
         self.assertFailure(client.call("AUTH", "alice", "wrong"), "WRONGPASS ")
         return client.call("ACL", "WHOAMI")
 
-    def test_a_password_that_was_changed_opens_no_connection_of_others(self):
+    def test_changed_password_opens_no_connection_of_others(self):
         server = self.own_server(password=SECRET)
         guard = self.guard_of(server)
         server.cli("ACL", "SETUSER", "alice", "on", ">old", "~*", "+@all")

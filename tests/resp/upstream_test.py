@@ -239,7 +239,7 @@ class Late(RespTest):
                 self.assertEqual([client.read() for client in again], ["OK"] * len(again))
                 self.assertEqual(self.server.cli("GET", "r"), "newer")
 
-    def test_where_no_connection_may_be_ended_the_settle_time_is_waited_for(self):
+    def test_settle_time_is_waited_where_no_connection_may_be_ended(self):
         """Others go on meanwhile, and so does the next holder."""
         self.server.cli("ACL", "SETUSER", "app", "on", ">p", "~*", "+@all", "-client|kill")
         guard = self.lagging("--settle", "3s", user="app:p@")
@@ -384,7 +384,7 @@ class Becoming(RespTest):
             self.assertNotIsInstance(client.calls(*writes)[-1], Failure)
             client.close()
 
-    def test_a_value_that_reads_like_the_refusal_of_a_replica_is_a_value(self):
+    def test_value_like_a_replica_error_is_a_value(self):
         client = self.claimed(self.sidecar(), "r", 5)
         text = "x\r\n-READONLY You can't write against a read only replica."
         words = [("RPUSH", "r", text), ("LRANGE", "r", 0, -1), ("LPOP", "r", 1)]

@@ -38,7 +38,7 @@ bool Relay::is_answering() const noexcept {
 bool Relay::is_held() const noexcept {
   const auto& login = state_.login;
   return state_.is_ending || state_.pause != ClientState::Pause::none || state_.replies.is_full() ||
-         state_.own.subscriptions().awaited() >= state_.context.options.owed_max ||
+         state_.own.subscriptions().awaited() >= state_.context.options.pending_max ||
          (!login.is_bound() && login.is_binding());
 }
 

@@ -30,7 +30,7 @@ std::string SidecarClaims::begin(redis::Arguments words, Claims& claims, int dat
           "LOST the lease of token {} is over, and this connection's has {}; start again from the read, "
           "and say FENCE.BEGIN with that",
           words[1].substr(0, 20), to_string(present));
-      // Whoever was let in because its program is young enough says that its work is not.
+      // The client was let in because its program is young enough, and says now that its work is not.
       if (lost_.empty()) lost_ = text;
       return text;
     }

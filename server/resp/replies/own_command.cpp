@@ -58,7 +58,7 @@ PendingReply::Answer OwnCommand::replied(std::string_view reply) {
 std::string_view OwnCommand::end(std::string_view reply) {
   if (kind_ == Kind::watches && reply == ok_reply) connection_.begin_watch(slot_);
   if (!leads_elsewhere(reply)) return reply;
-  // A script can answer with what it likes: nobody is led elsewhere by it.
+  // A script can answer with what it likes: its reply redirects no client.
   if (kind_ != Kind::runs_script && reply.starts_with("-MOVED "))
     context_.redis.redirect(slot_, error_of(reply));
   return refuse(keys_move);

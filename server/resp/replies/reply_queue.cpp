@@ -89,7 +89,7 @@ bool ReplyQueue::is_full() const noexcept {
   const bool is_repeating = not_run_ > 0 || is_repeat_awaited_;
   const auto& last = *pending_.back();
   return is_repeating || wants_quiet_ || (last.is_blocking() && last.state_ != State::ready) ||
-         size >= options.owed_max || bytes_ + size * reply_bytes_ >= options.owed_bytes_max;
+         size >= options.pending_max || bytes_ + size * reply_bytes_ >= options.pending_bytes_max;
 }
 
 bool ReplyQueue::awaits_others() const noexcept {

@@ -71,7 +71,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void send(const LinkUserPtr& user, std::string_view bytes, std::size_t replies, bool waits);
   // with_text: whether or not the server was sent the script on this link before.
   void send(const LinkUserPtr& user, const ScriptCall& call, bool is_asked, bool with_text);
-  // Nobody is told of what was sent and not answered.
+  // Without a word to the users of what was sent and not answered.
   void close() noexcept;
   // Ends it; the users of what was sent and not answered are told why, at once or when it has settled. Takes
   // no memory, or they would wait for ever where there is none.
@@ -84,7 +84,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void explain(std::string why) { settles_why_ = std::move(why); }
   // It has settled: what was lost takes effect no more.
   void tell_settled() noexcept;
-  // Nobody is told, and it does not settle.
+  // Likewise, and it does not settle.
   void forget() noexcept;
 
   // Since when it is ready and nothing is under way on it.

@@ -34,7 +34,7 @@ class SharedRequests {
   // Where the next request goes by an error 'MOVED ...' or 'ASK ...'; by none: where its slot is.
   void redirect(std::string_view error);
 
-  // A reply has come, or will not. False: it is that of an ASKING, and nobody's.
+  // A reply has come, or will not. False: it is that of an ASKING of ours.
   [[nodiscard]] bool end_awaited() noexcept;
   // Of one that is the client's.
   void note_reply() {

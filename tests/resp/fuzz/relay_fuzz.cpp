@@ -167,7 +167,7 @@ class Play {
     const auto choice = input_.byte();
     options_.commands = some_commands();
     options_.permissions.unfenced = (choice & 1) != 0 ? Unfenced::refuse : Unfenced::read;
-    options_.owed_max = 8;
+    options_.pending_max = 8;
     options_.queue_bytes_max = 4'096;
     port_.in_cluster = (choice & 2) != 0;
     port_.binds_later = (choice & 4) != 0;
@@ -202,7 +202,7 @@ class Play {
     client_.offer();
     client_.check_answers();
     // A run of the script is one of what is owed, and has up to 64 replies.
-    if (relay_.pending() > options_.owed_max + 2) violated("more is owed than may be", "");
+    if (relay_.pending() > options_.pending_max + 2) violated("more is owed than may be", "");
     port_.seen.clear();
     port_.prepared.clear();
     port_.slept_ms.clear();

@@ -177,7 +177,7 @@ class LossTest(HoldCase):
         self.assertGreater(self.token(), token)
         self.assertEqual(self.client(self.guard).call("APPEND", KEY, "b"), 2)
 
-    def test_namespace_that_has_forgotten_does_not_keep_the_holder_out(self):
+    def test_uninitialised_namespace_does_not_keep_the_holder_out(self):
         client = self.client(self.guard)
         self.assertEqual(client.call("APPEND", KEY, "a"), 1)
         self.server.cli("FLUSHALL")
@@ -207,7 +207,7 @@ class LossTest(HoldCase):
 
 
 class TlsTest(HoldCase):
-    def test_clients_with_tls_write_as_the_leader_and_end_when_it_is_lost(self):
+    def test_tls_clients_write_as_the_leader_and_end_with_it(self):
         certificates = Certificates(self.folder)
         certificates.sign("server")
         sidecar = self.hold(*LATE, "--tls-certificate", certificates.file("server"), "--tls-key", certificates.key("server"))
@@ -452,7 +452,7 @@ class HoldForTest(AccountCase):
                 wait_until(lambda: not support.is_alive(run), what="a command that has ended")
                 os.remove(os.path.join(self.folder, "run"))
 
-    def test_command_ends_with_its_lease_though_the_sidecar_stands_still(self):
+    def test_command_ends_with_its_lease_while_sidecar_is_stopped(self):
         runs = pathlib.Path(self.folder, "runs")
         runs.touch()
         processes = lambda: runs.read_text(encoding="utf-8").split()  # noqa: E731  pylint: disable=unnecessary-lambda-assignment

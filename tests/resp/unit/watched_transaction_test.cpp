@@ -157,7 +157,7 @@ TEST_F(ATransaction, AForgottenScriptIsSentWithItsText) {
   EXPECT_TRUE(driver_.reply(admitted).with_text);
 }
 
-TEST_F(ATransaction, LostBeforeItsCommandsWereSentIsUnavailableAndBehindThemUnknown) {
+TEST_F(ATransaction, LossBeforeCommandsIsUnavailableAndAfterThemUnknown) {
   begin({{"SET", "{a}:x", "1"}});
   (void)driver_.reply("+OK\r\n");
   driver_.lose(Channel::own, true);
