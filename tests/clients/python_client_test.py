@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import fenceguard.aio
 import fenceguard.core
 import postgres_server
 import support
+from certificates import Certificates
 from fault_proxy import Listener
 from upstream_server import Server as Upstream
 
@@ -135,6 +137,32 @@ class Threads(Running):
         lease.release()
         waiting.join(support.LIMIT_S)
         self.assertFalse(waiting.is_alive())
+
+
+class OverTls(support.BinaryTest):
+    def test_the_data_side_with_an_authority_of_ours_alone(self):
+        certificates = Certificates(self.folder)
+        certificates.sign("guard")
+        guard = self.serve("--tls-certificate", certificates.file("guard"), "--tls-key", certificates.key("guard"))
+        data = "https://" + guard.data.replace("127.0.0.1", "localhost")
+
+        async def write_thrice(kind, tls):
+            with kind(data, guard.url, tls=tls) as client:
+                lease, told = client.acquire(kind.__module__ + str(bool(tls)), ttl=60), []
+                lease = await lease if kind is fenceguard.aio.Client else lease
+                for _ in range(3):
+                    answer = lease.write("1")
+                    told.append(await answer if kind is fenceguard.aio.Client else answer)
+                given_back = lease.release()
+                if kind is fenceguard.aio.Client:
+                    await given_back
+                return [answer.verdict for answer in told]
+        for kind in (fenceguard.Client, fenceguard.aio.Client):
+            tls = ssl.create_default_context(cafile=certificates.file("ca"))
+            self.assertEqual(asyncio.run(write_thrice(kind, tls)), ["admitted"] * 3)
+        for kind in (fenceguard.Client, fenceguard.aio.Client):
+            with self.subTest(kind=kind), self.assertRaises(fenceguard.Unavailable):
+                asyncio.run(write_thrice(kind, None))
 
 
 class InFrontOfAStorage(support.BinaryTest):
