@@ -7,6 +7,7 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
+import asleep
 import postgres_server
 import support
 
@@ -41,12 +42,12 @@ class JavaClientTest(support.BinaryTest):
         cls.database = postgres_server.Server()
         cls.addClassCleanup(cls.database.remove)
 
-    def java(self, *words):
-        return subprocess.run(["java", "-XX:TieredStopAtLevel=1", "-cp", *words], capture_output=True, text=True,
+    def java(self, *words, inside=()):
+        return subprocess.run([*inside, "java", "-XX:TieredStopAtLevel=1", "-cp", *words], capture_output=True, text=True,
                               check=False, timeout=support.LIMIT_S, cwd=self.folder, env=support.environment())
 
-    def expect_passed(self, *words):
-        done = self.java(CLASS_PATH, "JavaClientTest", *words)
+    def expect_passed(self, *words, **options):
+        done = self.java(CLASS_PATH, "JavaClientTest", *words, **options)
         self.assertEqual((done.returncode, done.stdout), (0, "passed\n"), done.stderr)
 
     def sides(self):
@@ -88,6 +89,11 @@ class JavaClientTest(support.BinaryTest):
 
     def test_tasks_of_shedlock_have_a_token(self):
         self.expect_passed("shedlock", *self.sides())
+
+    def test_a_lease_is_lost_where_the_machine_slept_past_its_term(self):
+        """The time that the machine was up, as the system tells it, is an hour later from one line to the next."""
+        uptime = self.write("uptime", "1000.00 0.00\n")
+        self.expect_passed("sleep", *self.sides(), uptime, inside=asleep.inside(self, uptime))
 
     def test_one_client_serves_many_threads(self):
         self.expect_passed("threads", *self.sides())

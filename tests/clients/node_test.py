@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import unittest
 
+import asleep
 import postgres_server
 import support
 from certificates import Certificates
@@ -33,6 +34,13 @@ await lease.write('1');
 console.log('blocked');
 fs.readSync(0, Buffer.alloc(1));
 console.log(await lease.write('2'));
+"""
+SLEEPS_PAST_THE_TERM = """
+import fs from 'node:fs';
+const lease = await client.acquire('a', {ttl: 600_000});
+const before = lease.isLost;
+fs.writeFileSync('uptime', '4600.00 0.00\\n');
+console.log(before, lease.isLost, lease.reason, lease.signal.aborted);
 """
 ABORTS = """
 import net from 'node:net';
@@ -76,8 +84,8 @@ class NodeClient(support.BinaryTest):
     def start_guard(self):
         self.server = self.serve("--storage", "sqlite:guard.db")
 
-    def run_node(self, *arguments, env=None):
-        done = subprocess.run(["node", *arguments], cwd=self.folder, env=support.environment(env), text=True,
+    def run_node(self, *arguments, env=None, inside=()):
+        done = subprocess.run([*inside, "node", *arguments], cwd=self.folder, env=support.environment(env), text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                               timeout=RUN_MAX_S)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -128,6 +136,13 @@ class NodeClient(support.BinaryTest):
     def test_a_lease_is_lost_where_the_loop_was_blocked_past_its_term(self):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(BLOCKS_PAST_THE_TERM)), "true expired true\n")
+
+    def test_a_lease_is_lost_where_the_machine_slept_past_its_term(self):
+        """The time that the machine was up, as the system tells it, is an hour later from one line to the next."""
+        self.start_guard()
+        self.write("uptime", "1000.00 0.00\n")
+        inside = asleep.inside(self, self.path("uptime"))
+        self.assertEqual(self.run_node(self.program(SLEEPS_PAST_THE_TERM), inside=inside), "false true expired true\n")
 
     def test_a_signal_makes_unknown_what_was_sent_and_withholds_what_was_not(self):
         self.start_guard()

@@ -7,6 +7,8 @@ import io.github.fenceguard.FenceguardException.Unknown;
 import io.github.fenceguard.Lease;
 import io.github.fenceguard.jdbc.Fence;
 import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.ResultSet;
@@ -40,6 +42,7 @@ public final class JavaClientTest {
       case "ended" -> ended(arguments[1], arguments[2]);
       case "locales" -> locales(client(arguments));
       case "shedlock" -> shedlock(client(arguments));
+      case "sleep" -> sleep(client(arguments), Path.of(arguments[3]));
       case "threads" -> threads(client(arguments));
       default -> throw new IllegalArgumentException(arguments[0]);
     }
@@ -63,6 +66,14 @@ public final class JavaClientTest {
       throw error;
     }
     throw new AssertionError("wanted " + kind + ", seen " + seen);
+  }
+
+  private static void sleep(Client client, Path uptime) throws Exception {
+    try (Lease lease = client.acquire("a", Duration.ofMinutes(10), Duration.ZERO)) {
+      expect(false, lease.isLost());
+      Files.writeString(uptime, "4600.00 0.00\n");
+      expect(Optional.of(Lease.End.EXPIRED), lease.awaitLost(Duration.ZERO));
+    }
   }
 
   private static void jdbc(String url) throws Exception {

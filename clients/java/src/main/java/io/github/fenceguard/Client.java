@@ -88,15 +88,15 @@ public final class Client {
   /** As acquire(); a lease that is not renewed ends with its time to live. */
   public Lease acquire(String resource, Duration ttl, Duration wait, boolean isRenewed) {
     String holder = UUID.randomUUID().toString().replace("-", "");
-    long overAt = System.nanoTime() + wait.toNanos();
+    long overAt = Clock.now() + wait.toNanos();
     boolean isUncertain = false;
     while (true) {
       try {
-        Lease lease = ask(resource, ttl, Math.max(0, overAt - System.nanoTime()), holder);
+        Lease lease = ask(resource, ttl, Math.max(0, overAt - Clock.now()), holder);
         if (isRenewed) lease.startRenewal();
         return lease;
       } catch (Held | Lost | Unavailable | Unknown fault) {
-        long left = overAt - System.nanoTime();
+        long left = overAt - Clock.now();
         if (left <= 0 && (isUncertain || !(fault instanceof Unknown))) {
           boolean mayStand = isUncertain && fault instanceof Unavailable;
           throw mayStand ? new Unknown("a lease may stand: " + fault.getMessage(), Facts.NONE) : fault;
@@ -122,10 +122,10 @@ public final class Client {
     // Not String.format(), which writes numbers with the digits of the default locale.
     String wish = "{\"resource\":" + quoted(resource) + ",\"ttl_ms\":" + ttl.toMillis() + ",\"wait_ms\":" + waitMs
         + ",\"holder\":\"" + holder + "\"}";
-    long sentAt = System.nanoTime();
+    long sentAt = Clock.now();
     HttpResponse<byte[]> answer = control("POST", null, resource, Map.of(), wish, ANSWER_MAX.plusMillis(waitMs));
     Lease lease = new Lease(this, resource, Call.lease(answer), ttl, sentAt);
-    if (answer.statusCode() == 200 || System.nanoTime() - sentAt > ttl.toNanos() / 3) {
+    if (answer.statusCode() == 200 || Clock.now() - sentAt > ttl.toNanos() / 3) {
       try {
         lease.renew();
       } catch (FenceguardException fault) {

@@ -17,7 +17,6 @@ import java.util.concurrent.TimeoutException;
 /**
  * A lock that is held, renewed every third of its time to live until close(). Whether a write is still good is the
  * guard's to judge: isLost() says when to stop, and a lost lease may write for as long as no higher token was seen.
- * Time stands still for it while the machine sleeps, because Java has no other clock.
  */
 public final class Lease implements AutoCloseable {
   /** Why a lease is lost. */
@@ -33,7 +32,7 @@ public final class Lease implements AutoCloseable {
   private final Duration ttl; // null: granted elsewhere
   private final CompletableFuture<End> lost = new CompletableFuture<>();
   private volatile String signature;
-  private volatile long sentAt; // of the last renewal that succeeded, by System.nanoTime()
+  private volatile long sentAt; // of the last renewal that succeeded, by Clock.now()
   private volatile long overAt;
 
   Lease(Client client, String resource, Map<String, String> grant, Duration ttl, long sentAt) {
@@ -60,7 +59,7 @@ public final class Lease implements AutoCloseable {
 
   /** Looks at the clock, so that a process that was stopped knows when it goes on. */
   public boolean isLost() {
-    if (ttl != null && System.nanoTime() - overAt >= 0) lost.complete(End.EXPIRED);
+    if (ttl != null && Clock.now() - overAt >= 0) lost.complete(End.EXPIRED);
     return lost.isDone();
   }
 
@@ -72,8 +71,8 @@ public final class Lease implements AutoCloseable {
 
   /** Waits for the loss, up to limit; empty if it did not come. */
   public Optional<End> awaitLost(Duration limit) throws InterruptedException {
-    long until = System.nanoTime() + limit.toNanos();
-    while (!isLost() && System.nanoTime() - until < 0) awaitUntil(until);
+    long until = Clock.now() + limit.toNanos();
+    while (!isLost() && Clock.now() - until < 0) awaitUntil(until);
     return Optional.ofNullable(lost.getNow(null));
   }
 
@@ -120,7 +119,7 @@ public final class Lease implements AutoCloseable {
   /** As renew(), with another time to live until the next one. */
   public void renew(Duration asked) {
     boolean wasLost = isLost();
-    long now = System.nanoTime();
+    long now = Clock.now();
     long limit = Math.min(asked.toMillis() / 3, RENEWAL_MAX.toMillis());
     String wish = "{\"ttl_ms\":" + asked.toMillis() + "}";
     try {
@@ -170,12 +169,12 @@ public final class Lease implements AutoCloseable {
     try {
       while (!isLost()) {
         awaitUntil(dueAt);
-        if (System.nanoTime() - dueAt < 0 || isLost()) continue;
+        if (Clock.now() - dueAt < 0 || isLost()) continue;
         try {
           renew();
           dueAt = sentAt + ttl.toNanos() / 3;
         } catch (FenceguardException again) {
-          dueAt = System.nanoTime() + ttl.toNanos() / 20;
+          dueAt = Clock.now() + ttl.toNanos() / 20;
         }
       }
     } catch (InterruptedException ended) {
@@ -185,7 +184,7 @@ public final class Lease implements AutoCloseable {
 
   /** Until then, the end of the term, or the loss. */
   private void awaitUntil(long moment) throws InterruptedException {
-    long now = System.nanoTime();
+    long now = Clock.now();
     long left = Math.min(moment - now, ttl == null ? Long.MAX_VALUE : overAt - now);
     try {
       lost.get(Math.max(1, left), TimeUnit.NANOSECONDS);
