@@ -2,9 +2,9 @@
 
 // The fast path: plain requests that are answered without a coroutine, by a handler that can. A session
 // offers each plain request (PlainRequest) that has come whole; the handler begins an exchange with it, or
-// leaves it. What the exchange cannot do itself, at any point, it gives back: then a coroutine serves the
-// same request from its first byte, as it serves any other, and takes over what was begun. So a request means
-// the same on both ways, and nothing is decided twice.
+// leaves it. What the exchange cannot do itself, at any point, it gives back: then a coroutine goes on with
+// the same request, as it was read here, and takes over what was begun. So a request means the same on both
+// ways, and nothing is read or decided twice.
 //
 // Thread safety: the connection's thread only.
 
@@ -25,6 +25,8 @@ namespace fenceguard::http {
 // unfinished when it is released.
 class FastExchange {
  public:
+  // After begin() has returned it: a coroutine must go on at once, as after fall_back().
+  [[nodiscard]] virtual bool is_given_back() const noexcept { return false; }
   // The last call.
   virtual void release() noexcept = 0;
 

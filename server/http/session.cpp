@@ -63,7 +63,7 @@ Task<void> Session::run() {
     if (service_->tls && !has_shaken_hands_) goes_on_ = co_await shake_hands();
     if (owes_answer_) co_await pay_answer();
     while (goes_on_ && !is_fast) {
-      is_fast = fast_.enter();
+      is_fast = !has_head_ && fast_.enter();
       if (!is_fast) goes_on_ = co_await serve_request();
     }
     if (is_lingering_) co_await connection_.linger();
@@ -107,22 +107,28 @@ void Session::finish() {
   service_->counter.leave();
 }
 
-Task<bool> Session::serve_request() {
+Task<std::optional<Rejection>> Session::read_head() {
   HeadScanner scanner;
   body_.expect_head();
   is_head_ = false;
-  const auto refused = co_await await_head(scanner);
+  auto refused = co_await await_head(scanner);
   stop_waiting();
-  if (refused) {
-    if (refused->status == 0) co_return false;
-    co_return co_await respond_refusal(*refused);
-  }
+  if (refused) co_return refused;
   auto& buffer = connection_.buffer();
   RequestReader& reader = reader_.emplace(service_->limits.body_bytes_max);
-  const auto refusal = reader.read_head(buffer.view().substr(scanner.skip(), scanner.end() - scanner.skip()));
+  refused = reader.read_head(buffer.view().substr(scanner.skip(), scanner.end() - scanner.skip()));
   buffer.consume(scanner.end());
   is_head_ = reader.request().method == "HEAD";
-  if (refusal) co_return co_await respond_refusal(*refusal);
+  co_return refused;
+}
+
+Task<bool> Session::serve_request() {
+  if (!std::exchange(has_head_, false)) {
+    const auto refused = co_await read_head();
+    if (refused && refused->status == 0) co_return false;
+    if (refused) co_return co_await respond_refusal(*refused);
+  }
+  RequestReader& reader = *reader_;
   keeps_alive_ = reader.wants_keep_alive();
   is_http_1_0_ = reader.is_http_1_0();
   reader.request().local_socket = service_->is_local;
@@ -326,6 +332,12 @@ void Session::begin_plain(const PlainRequest& request) noexcept {
   is_http_1_0_ = false;
   keeps_alive_ = true;
   body_.expect_nothing();
+}
+
+void Session::keep_plain(const PlainRequest& request) {
+  reader_.emplace(service_->limits.body_bytes_max).take_head(request);
+  connection_.buffer().consume(request.bytes - request.body.size());
+  has_head_ = true;
 }
 
 FastSession::Owner::Next Session::next_after_answer(bool is_sent) noexcept {

@@ -154,6 +154,7 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   void begin_waiting() override;
   void stop_waiting() override;
   void begin_plain(const PlainRequest& request) noexcept override;
+  void keep_plain(const PlainRequest& request) override;
   [[nodiscard]] Next next_after_answer(bool is_sent) noexcept override;
   void spawn(bool owes_answer) noexcept override;
   void finish() override;
@@ -168,7 +169,8 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   Task<bool> serve_stream();
   // The present answer, which has a feed: session_feed.cpp.
   Task<bool> serve_feed();
-  // Why no head came; a status of 0: no answer is due.
+  // Reads the next head. Why none came; a status of 0: no answer is due.
+  Task<std::optional<Rejection>> read_head();
   Task<std::optional<Rejection>> await_head(HeadScanner& scanner);
   Task<void> pay_answer();
   Task<std::optional<Rejection>> read_body();
@@ -204,6 +206,7 @@ class Session final : public net::Session, public PendingRequest::Owner, public 
   bool is_lingering_ = false;  // ends by our decision: the client may still be sending
   bool has_shaken_hands_ = false;
   bool owes_answer_ = false;  // its rest is in out_
+  bool has_head_ = false;     // reader_ holds the next request's
   FastSession fast_{*this};
 };
 

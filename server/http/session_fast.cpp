@@ -118,7 +118,9 @@ void FastSession::serve() {
   owner_.begin_plain(request);
   request_bytes_ = request.bytes;
   exchange_ = owner_.fast_handler()->begin(request, *this);
-  if (!exchange_) return fall_back();
+  if (!exchange_) return give_up(request, true);
+  // It was plain, and has to wait for others: the next one may not have to.
+  if (exchange_->is_given_back()) return give_up(request, false);
   loop().in_flight.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -192,10 +194,31 @@ void FastSession::end_answer(bool is_sent) noexcept {
 }
 
 void FastSession::fall_back() noexcept {
-  if (exchange_) loop().in_flight.fetch_sub(1, std::memory_order_relaxed);
-  slow_left_ = 1U << fall_backs_;
-  fall_backs_ = std::min(fall_backs_ + 1, fall_backs_max);
+  if (exchange_) {
+    loop().in_flight.fetch_sub(1, std::memory_order_relaxed);
+    try {
+      // It is in the buffer still, as it was when it was begun.
+      PlainRequest request;
+      (void)request.read(owner_.connection().buffer().view(), owner_.limits().header_bytes_max);
+      return give_up(request, true);
+    } catch (...) {
+      return owner_.finish();
+    }
+  }
+  skip_some();
+  ++slow_left_;  // this one is among them
   leave(false);
+}
+
+void FastSession::give_up(const PlainRequest& request, bool is_odd) {
+  owner_.keep_plain(request);
+  if (is_odd) skip_some();
+  leave(false);
+}
+
+void FastSession::skip_some() noexcept {
+  slow_left_ = (1U << fall_backs_) - 1;
+  fall_backs_ = std::min(fall_backs_ + 1, fall_backs_max);
 }
 
 void FastSession::leave(bool owes_answer) noexcept {

@@ -41,11 +41,13 @@ class FastSession final : public net::Poller::Watcher, public net::Poller::Defer
     virtual void stop_waiting() = 0;
     // request, which has come to its end, is the present one.
     virtual void begin_plain(const PlainRequest& request) noexcept = 0;
+    // Takes the head of the present one over, for a coroutine, and out of the connection's buffer.
+    virtual void keep_plain(const PlainRequest& request) = 0;
     [[nodiscard]] virtual Framing frame(bool closes) = 0;
     [[nodiscard]] virtual std::string& out() noexcept = 0;
     [[nodiscard]] virtual Next next_after_answer(bool is_sent) noexcept = 0;
-    // Goes on in a coroutine, with the next request. Or first of all with the rest of the present answer,
-    // which is in out().
+    // Goes on in a coroutine, with the request that was kept or the next one. Or first of all with the rest
+    // of the present answer, which is in out().
     virtual void spawn(bool owes_answer) noexcept = 0;
     virtual void finish() = 0;
   };
@@ -86,6 +88,9 @@ class FastSession final : public net::Poller::Watcher, public net::Poller::Defer
   void read();
   void serve();
   void end_answer(bool is_sent) noexcept;
+  // Has a coroutine serve the present request, which was read. is_odd: so it may be with the next ones.
+  void give_up(const PlainRequest& request, bool is_odd);
+  void skip_some() noexcept;
 
   void wait();
   [[nodiscard]] bool is_last() const noexcept;

@@ -96,7 +96,7 @@ class StreamHandler {
   // Whether begin() takes any request.
   [[nodiscard]] virtual bool has_fast_path() const noexcept { return false; }
   // Begins to answer a request on the fast path. Null: nothing was begun, and serve() is called for it. What
-  // request shows stays where it is for as long as the exchange lasts. Must not block.
+  // request shows stays where it is until the exchange ends or is given back. Must not block.
   [[nodiscard]] virtual FastExchangePtr begin(const PlainRequest& /*request*/, FastClient& /*client*/) {
     return nullptr;
   }

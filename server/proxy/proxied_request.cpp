@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "server/data/problem.hpp"
+#include "server/data/resource_path.hpp"
 #include "server/proxy/responses.hpp"
 #include "server/proxy/write_ending.hpp"
 
@@ -41,11 +42,24 @@ std::string_view what_came_of(UpstreamOutcome seen) noexcept {
 
 void ProxiedRequest::adopt(BegunRequest begun) {
   upstream_request_.adopt(std::move(begun.upstream));
-  if (begun.ticket) permit_.adopt(*begun.ticket, begun.is_write, stream_.loop());
-  has_entered_write_ = begun.ticket && begun.is_write;
-  ruling_.highest = begun.highest;
+  const bool is_write = begun.method.kind != Method::Kind::read;
+  has_entered_ = begun.ticket.has_value();
+  has_entered_write_ = has_entered_ && is_write;
+  if (has_entered_) permit_.adopt(*begun.ticket, is_write, stream_.loop());
+  if (has_entered_) ruling_ = {Verdict::admitted, begun.highest, std::nullopt};
   begun_ = begun.begun_at;
-  is_adopted_ = true;
+  head_ = std::move(begun.composed);
+  is_composed_ = true;
+  // A plain path is its own encoding.
+  const std::string_view named = stream_.request().target;
+  const auto path = named.substr(0, named.find('?'));
+  auto resource = begun.claim ? begun.claim->resource
+                              : Resource::parse(fenced_part(path.substr(1), context_.resource_depth)).value();
+  operation_ =
+      Operation{.method = begun.method,
+                .target = {std::move(resource), std::string{path}, std::string{named.substr(path.size())}},
+                .is_alone = context_.resource_depth == 0 && begun.method.reaches_members};
+  if (begun.claim) operation_->claims.push_back(std::move(*begun.claim));
 }
 
 net::Task<void> ProxiedRequest::run() {
@@ -71,16 +85,15 @@ net::Task<void> ProxiedRequest::run() {
 net::Task<void> ProxiedRequest::serve() {
   // g++ 12 goes wrong where a co_await stands within another expression, or is given a temporary by value:
   // each stands in a statement of its own here.
-  bool is_done = co_await reject();
+  bool is_done = false;
+  if (!operation_) is_done = co_await reject();
   if (is_done) co_return;
   if (stream_.has_body() && !stream_.take_whole_body(body_)) {
     is_done = co_await read_small_body();
     if (is_done) co_return;
   }
-  if (!is_adopted_) begun_ = steady_clock::now();
-  if (is_fenced() && is_adopted_) {
-    ruling_ = {Verdict::admitted, ruling_.highest, std::nullopt};
-  } else if (is_fenced()) {
+  if (!is_composed_) begun_ = steady_clock::now();
+  if (is_fenced() && !has_entered_) {
     is_done = co_await enter();
     if (is_done) co_return;
   }
@@ -177,12 +190,8 @@ OutgoingRequest ProxiedRequest::compose() {
   BodyFraming framing{!body_.empty() || !is_whole_, body_.size()};
   if (!is_whole_) framing.bytes = stream_.body_bytes();
   const bool is_chunked = framing.has_body && !framing.bytes;
-  head_.reserve(1024);
-  write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
-                     pool_.options().origin, framing);
-  if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
-  const bool is_copied = is_whole_ && body_.size() <= net::Transport::copied_bytes_max;
-  if (is_copied) head_.append(body_);
+  const bool is_copied = is_composed_ || (is_whole_ && body_.size() <= net::Transport::copied_bytes_max);
+  if (!is_composed_) write_head(framing, is_copied);
   std::function<bool()> overtaken;
   if (operation_->is_write() && !is_whole_) overtaken = [this] { return is_overtaken(); };
   return {.head = head_,
@@ -200,6 +209,15 @@ OutgoingRequest ProxiedRequest::compose() {
           .is_last = asks_to_close(operation_->method, framing),
           .may_repeat = is_whole_ && !operation_->is_write(),
           .drops_cache_rules = is_fenced() && !operation_->is_write()};
+}
+
+void ProxiedRequest::write_head(const BodyFraming& framing, bool is_body_copied) {
+  head_.reserve(1024);
+  write_request_head(head_, *operation_, stream_.request().fields, {stream_.peer(), stream_.is_tls()},
+                     pool_.options().origin, framing);
+  const bool is_chunked = framing.has_body && !framing.bytes;
+  if (is_chunked && !body_.empty()) write_chunk_line(head_, body_.size(), true);
+  if (is_body_copied) head_.append(body_);
 }
 
 net::Task<void> ProxiedRequest::write() {

@@ -22,8 +22,10 @@ namespace fenceguard::proxy {
 // What was begun of a request on the fast path.
 struct BegunRequest {
   BegunUpstream upstream;
-  std::optional<Ticket> ticket;  // it has entered its lane by it; none: it has no claim
-  bool is_write = false;
+  std::optional<Ticket> ticket;  // it has entered its lane by it
+  Method method;
+  std::optional<Claim> claim;
+  std::string composed;      // for the upstream, all of it
   std::int64_t highest = 0;  // token of its resource, as it entered
   std::chrono::steady_clock::time_point begun_at{};
 };
@@ -57,6 +59,7 @@ class ProxiedRequest {
   [[nodiscard]] net::Task<void> finish_streamed(std::string_view rest);
 
   [[nodiscard]] OutgoingRequest compose();
+  void write_head(const BodyFraming& framing, bool is_body_copied);
   [[nodiscard]] bool is_overtaken() const;
   void note_entered(const EnteredEvent& entered);
   // False: the answer to a fenced read may hold what a newer token wrote, and must not be passed on.
@@ -87,15 +90,16 @@ class ProxiedRequest {
   LanePermit permit_;  // ends after upstream_request_, which resets what is still on its way
   UpstreamRequest upstream_request_;
   std::optional<Operation> operation_;
-  Ruling ruling_;  // of the own claim
-  std::string head_;
+  Ruling ruling_;     // of the own claim
+  std::string head_;  // and the body too, where that is small
   std::string body_;
   std::chrono::steady_clock::time_point begun_{};
   bool is_whole_ = true;  // body_ is all of the body
   bool is_client_gone_ = false;
+  bool has_entered_ = false;  // before it came here
   bool has_entered_write_ = false;
   bool is_answered_ = false;  // or begun to be
-  bool is_adopted_ = false;   // from the fast path
+  bool is_composed_ = false;  // as is what was begun, with its body
 };
 
 }  // namespace fenceguard::proxy

@@ -93,7 +93,11 @@ class ProxyService::Impl : public http::StreamHandler {
     // Not in the coroutine's frame, which is dear where it is large.
     const auto flow =
         std::make_unique<ProxiedRequest>(context_, lanes_, share_of(stream.loop()).pool, stream);
-    if (const auto begun = stream.take_begun()) flow->adopt(static_cast<FastRequest&>(*begun).take());
+    if (const auto begun = stream.take_begun()) {
+      flow->adopt(static_cast<FastRequest&>(*begun).take());
+    } else {
+      parsed_.fetch_add(1, std::memory_order_relaxed);
+    }
     co_await flow->run();
   }
 
@@ -109,6 +113,13 @@ class ProxyService::Impl : public http::StreamHandler {
     const std::lock_guard lock{mutex_};
     std::uint64_t sum = 0;
     for (const auto& [loop, shared] : loops_) sum += shared->fast.served();
+    return sum;
+  }
+
+  [[nodiscard]] std::uint64_t parsed() {
+    const std::lock_guard lock{mutex_};
+    std::uint64_t sum = parsed_.load(std::memory_order_relaxed);
+    for (const auto& [loop, shared] : loops_) sum += shared->fast.parsed();
     return sum;
   }
 
@@ -134,7 +145,8 @@ class ProxyService::Impl : public http::StreamHandler {
   LaneScheduler& lanes_;
   const UpstreamOptions options_;
   const std::uint64_t number_ = ++services;
-  std::mutex mutex_;  // guards the next two
+  std::atomic<std::uint64_t> parsed_{0};  // by coroutines
+  std::mutex mutex_;                      // guards the next two
   net::SteadyTime cut_at_ = net::SteadyTime::max();
   // They outlive the server, whose loops they keep.
   std::unordered_map<net::Loop*, std::unique_ptr<PerLoop>> loops_;
@@ -178,6 +190,10 @@ std::int64_t ProxyService::in_flight() const noexcept {
 
 std::uint64_t ProxyService::served_fast() const {
   return impl_->served_fast();
+}
+
+std::uint64_t ProxyService::parsed() const {
+  return impl_->parsed();
 }
 
 std::optional<Fault> ProxyService::quarantine(std::string_view resource) const {

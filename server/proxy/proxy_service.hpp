@@ -35,6 +35,8 @@ class ProxyService : public DataService {
 
   // How many requests were answered without a coroutine.
   [[nodiscard]] std::uint64_t served_fast() const;
+  // How many times a request was read into an operation, on either way: once each.
+  [[nodiscard]] std::uint64_t parsed() const;
 
  private:
   class Impl;

@@ -114,6 +114,14 @@ std::optional<Rejection> RequestReader::read_head(std::string_view block) {
   return check_head();
 }
 
+void RequestReader::take_head(const PlainRequest& plain) {
+  is_plain_ = true;
+  plain_body_bytes_ = plain.body.size();
+  request_.method = plain.method;
+  request_.target.append(plain.path).append(plain.query);
+  for (const auto& [name, value] : plain.fields()) request_.fields.add(std::string{name}, std::string{value});
+}
+
 std::optional<Rejection> RequestReader::check_head() const {
   if (hosts_ > 1) return Rejection{400, "Host is repeated"};
   if (hosts_ == 0 && version_ >= 11) return Rejection{400, "Host is missing"};

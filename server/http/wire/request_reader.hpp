@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "server/http/wire/message.hpp"
+#include "server/http/wire/plain_request.hpp"
 #include "server/http/wire/rejection.hpp"
 
 namespace fenceguard::http {
@@ -45,13 +46,17 @@ class RequestReader final : private boost::beast::http::basic_parser<true> {
 
   // Reads a whole header block, its empty line included. A refusal: it is not a request that may be answered.
   [[nodiscard]] std::optional<Rejection> read_head(std::string_view block);
+  // Takes over a head that was read as a plain one, in place of read_head(). REQUIRES: plain has been read.
+  void take_head(const PlainRequest& plain);
 
-  // After read_head() without a refusal.
+  // After read_head() without a refusal, or take_head().
   [[nodiscard]] Request& request() noexcept { return request_; }
-  [[nodiscard]] bool wants_keep_alive() const { return keep_alive(); }
+  [[nodiscard]] bool wants_keep_alive() const { return is_plain_ || keep_alive(); }
   [[nodiscard]] bool is_http_1_0() const noexcept { return version_ == 10; }
   [[nodiscard]] bool is_chunked() const noexcept { return transfer_encodings_ > 0; }
-  [[nodiscard]] std::uint64_t body_bytes() const { return content_length().value_or(0); }
+  [[nodiscard]] std::uint64_t body_bytes() const {
+    return is_plain_ ? plain_body_bytes_ : content_length().value_or(0);
+  }
   [[nodiscard]] bool has_body() const { return is_chunked() || body_bytes() > 0; }
   [[nodiscard]] bool expects_continue() const noexcept { return expects_continue_; }
 
@@ -80,6 +85,8 @@ class RequestReader final : private boost::beast::http::basic_parser<true> {
   unsigned content_lengths_ = 0;
   unsigned transfer_encodings_ = 0;
   bool expects_continue_ = false;
+  bool is_plain_ = false;
+  std::uint64_t plain_body_bytes_ = 0;
 };
 
 }  // namespace fenceguard::http

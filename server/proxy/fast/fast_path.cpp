@@ -80,9 +80,9 @@ http::FastExchangePtr FastPath::begin(const http::PlainRequest& request, http::F
                      request.fields(), {client.peer(), client.is_tls()}, shared_.pool.options().origin,
                      {request.has_body(), request.body.size()});
   out.append(request.body);
-  if (fast->begin(*method, std::move(claim), client)) return http::FastExchangePtr{fast.release()};
-  fast.release()->release();
-  return nullptr;
+  shared_.parsed.fetch_add(1, std::memory_order_relaxed);
+  fast->begin(*method, std::move(claim), client);
+  return http::FastExchangePtr{fast.release()};
 }
 
 std::unique_ptr<FastRequest> FastPath::make_request() {

@@ -6,7 +6,7 @@
 // something to a proxy but Host, Content-Length and Connection: keep-alive, and a claim of token and holder,
 // or none.
 //
-// Thread safety: the loop's thread only, but for served().
+// Thread safety: the loop's thread only, but for served() and parsed().
 
 #include <cstdint>
 #include <memory>
@@ -31,6 +31,10 @@ class FastPath {
   // Requests that were answered here.
   [[nodiscard]] std::uint64_t served() const noexcept {
     return shared_.served.load(std::memory_order_relaxed);
+  }
+  // Requests that were read and composed here: what was not answered goes on as it is.
+  [[nodiscard]] std::uint64_t parsed() const noexcept {
+    return shared_.parsed.load(std::memory_order_relaxed);
   }
 
  private:

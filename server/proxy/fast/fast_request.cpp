@@ -15,7 +15,7 @@ constexpr std::size_t spare_max = 1024;
 
 }  // namespace
 
-bool FastRequest::begin(const Method& method, std::optional<Claim> claim, http::FastClient& client) {
+void FastRequest::begin(const Method& method, std::optional<Claim> claim, http::FastClient& client) {
   client_ = &client;
   method_ = method;
   claim_ = std::move(claim);
@@ -23,12 +23,12 @@ bool FastRequest::begin(const Method& method, std::optional<Claim> claim, http::
   if (claim_) {
     const auto ticket = shared_.lanes.new_ticket();
     const auto highest = shared_.lanes.enter_at_once(ticket, is_write() ? Kind::write : Kind::read, *claim_);
-    if (!highest) return false;
+    is_given_back_ = !highest;
+    if (!highest) return;
     ticket_ = ticket;
     highest_ = *highest;
   }
   client.loop().poller().defer(*this);
-  return true;
 }
 
 void FastRequest::run_deferred() noexcept {
@@ -169,7 +169,12 @@ void FastRequest::fall_back() noexcept {
 BegunRequest FastRequest::take() {
   if (upstream_.connection) upstream_.connection->release();
   if (upstream_.connection) upstream_.connection->set_writes({});
-  return {std::exchange(upstream_, {}), std::exchange(ticket_, std::nullopt), is_write(), highest_,
+  return {std::exchange(upstream_, {}),
+          std::exchange(ticket_, std::nullopt),
+          method_,
+          std::exchange(claim_, std::nullopt),
+          std::exchange(outgoing_, {}),
+          highest_,
           begun_at_};
 }
 

@@ -2,8 +2,9 @@
 
 // FastRequest: one plain request without a coroutine: let through its lane, sent over an idle connection to
 // the upstream, answered from one read. What is not so simple it gives back: no idle connection, an answer in
-// parts or in chunks, an end that is not known, a deadline, a fence that has changed. A ProxiedRequest goes
-// on then with the lane's ticket and the connection, so that every ending but the plain one is decided there.
+// parts or in chunks, an end that is not known, a deadline, a fence that must be raised, or has changed. A
+// ProxiedRequest goes on then with what was read and composed, the lane's ticket and the connection, so that
+// every ending but the plain one is decided there.
 //
 // A write leaves its lane before its client hears of it, and as over only where a complete answer says so.
 // One that is dropped has its connection reset first, and leaves as unknown.
@@ -39,6 +40,7 @@ struct FastShared {
   ResponseHead answer{};                              // the one that is being read
   std::vector<std::unique_ptr<FastRequest>> spare{};  // whose memory is used again
   std::atomic<std::uint64_t> served{0};
+  std::atomic<std::uint64_t> parsed{0};
 };
 
 class FastRequest final : public http::FastExchange,
@@ -48,14 +50,15 @@ class FastRequest final : public http::FastExchange,
   explicit FastRequest(FastShared& shared) : shared_{shared} {}
 
   // Lets it enter its lane, where it has a claim, and sends what outgoing() holds at the end of the batch.
-  // False: it does not enter at once, and nothing was begun.
-  [[nodiscard]] bool begin(const Method& method, std::optional<Claim> claim, http::FastClient& client);
+  // Where it does not enter at once, it is given back.
+  void begin(const Method& method, std::optional<Claim> claim, http::FastClient& client);
   // Where the bytes for the upstream are written, all of them.
   [[nodiscard]] std::string& outgoing() noexcept { return outgoing_; }
 
   // For a ProxiedRequest, which goes on with it.
   [[nodiscard]] BegunRequest take();
 
+  [[nodiscard]] bool is_given_back() const noexcept override { return is_given_back_; }
   void release() noexcept override;
   void run_deferred() noexcept override;
   void upstream_ready() noexcept override;

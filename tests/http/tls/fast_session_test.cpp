@@ -31,8 +31,14 @@ struct Counts {
 // Answers with a body, or gives the request back.
 class GatedExchange final : public FastExchange, public net::Poller::Deferred {
  public:
-  GatedExchange(Counts& counts, std::string body, bool falls_back, FastClient& client)
-      : counts_{counts}, body_{std::move(body)}, falls_back_{falls_back}, client_{client} {}
+  GatedExchange(Counts& counts, std::string body, bool falls_back, FastClient& client, bool is_given_back)
+      : counts_{counts},
+        body_{std::move(body)},
+        falls_back_{falls_back},
+        client_{client},
+        is_given_back_{is_given_back} {}
+
+  [[nodiscard]] bool is_given_back() const noexcept override { return is_given_back_; }
 
   void release() noexcept override {
     counts_.released.fetch_add(1);
@@ -51,12 +57,19 @@ class GatedExchange final : public FastExchange, public net::Poller::Deferred {
   const std::string body_;
   const bool falls_back_;
   FastClient& client_;
+  const bool is_given_back_;
 };
 
 // Begins every plain request, and ends it when the gate is open: the answer is padding and the path.
 class GatedStreams : public EchoStreams {
  public:
-  enum class Ending { answered, given_back_and_thrown, given_back_and_left };
+  enum class Ending {
+    answered,
+    given_back_at_once,
+    given_back_and_served,
+    given_back_and_thrown,
+    given_back_and_left
+  };
 
   explicit GatedStreams(Ending ending = Ending::answered) : ending_{ending} {}
 
@@ -64,7 +77,9 @@ class GatedStreams : public EchoStreams {
   [[nodiscard]] FastExchangePtr begin(const PlainRequest& request, FastClient& client) override {
     counts.begun.fetch_add(1);
     auto exchange = std::make_unique<GatedExchange>(counts, padding + std::string{request.path},
-                                                    ending_ != Ending::answered, client);
+                                                    ending_ != Ending::answered, client,
+                                                    ending_ == Ending::given_back_at_once);
+    if (exchange->is_given_back()) return FastExchangePtr{exchange.release()};
     const std::scoped_lock lock{mutex_};
     if (is_open_) {
       client.loop().poller().defer(*exchange);
@@ -76,7 +91,9 @@ class GatedStreams : public EchoStreams {
   }
   [[nodiscard]] Task<void> serve(Stream& stream) override {
     counts.served_slowly.fetch_add(1);
-    if (ending_ == Ending::answered) return EchoStreams::serve(stream);
+    const bool is_served = ending_ != Ending::given_back_and_thrown && ending_ != Ending::given_back_and_left;
+    if (is_served) (void)stream.take_begun();
+    if (is_served) return EchoStreams::serve(stream);
     if (ending_ == Ending::given_back_and_thrown) throw std::bad_alloc{};
     return []() -> Task<void> { co_return; }();
   }
@@ -191,6 +208,28 @@ TEST_F(FastSessionTest, WhatWasBegunIsReleasedBeforeTheClientHearsThatItFailed) 
     EXPECT_EQ(client.receive().status, 500U);
     EXPECT_EQ(failing.counts.begun, 1);
     EXPECT_EQ(failing.counts.released, 1);
+  }
+}
+
+// A coroutine has its head and its body as they came, and what came behind it stays for the next one.
+TEST_F(FastSessionTest, RequestThatIsGivenBackIsServedWithWhatWasRead) {
+  using Ending = GatedStreams::Ending;
+  for (const auto ending : {Ending::given_back_at_once, Ending::given_back_and_served}) {
+    GatedStreams given_back{ending};
+    Server own{1};
+    RawClient client{own.listen("127.0.0.1:0", given_back, {})};
+    ASSERT_TRUE(client.send(
+        "PUT /a?b=c HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nfour" + request("/next") +
+        "PUT /odd HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nodd\r\n0\r\n\r\n"));
+    const auto first = client.receive();
+    EXPECT_NE(first.body.find("/a?b=c"), std::string::npos) << first.body;
+    EXPECT_NE(first.body.find("four"), std::string::npos) << first.body;
+    const auto next = client.receive();
+    EXPECT_NE(next.body.find("/next"), std::string::npos) << next.body;
+    const auto odd = client.receive();
+    EXPECT_NE(odd.body.find("odd"), std::string::npos) << odd.body;
+    EXPECT_EQ(given_back.counts.served_slowly, 3);
+    EXPECT_EQ(given_back.counts.released, given_back.counts.begun);
   }
 }
 

@@ -3,6 +3,8 @@
 //
 // The input: a byte that says what is read, one that says how it is cut, then the bytes.
 
+#include <algorithm>
+
 #include "server/http/wire/chunk_reader.hpp"
 #include "server/http/wire/plain_request.hpp"
 #include "server/http/wire/request_reader.hpp"
@@ -62,6 +64,14 @@ void read_request(std::string_view data, std::size_t step) {
     ++field;
   }
   require(field == request.fields.end(), "a field is left out", data);
+  http::RequestReader taken{body_bytes_max};
+  taken.take_head(plain);
+  require(taken.request().method == request.method && taken.request().target == request.target &&
+              std::ranges::equal(taken.request().fields, request.fields),
+          "taken over as another request", data);
+  require(taken.wants_keep_alive() && !taken.is_chunked() && !taken.is_http_1_0() &&
+              !taken.expects_continue() && taken.body_bytes() == reader.body_bytes(),
+          "taken over with another framing", data);
 }
 
 // Feeds reader what data holds, step bytes more at a time, and gives it again what it did not take.

@@ -21,6 +21,35 @@ TEST_F(FastPathTest, APlainRequestIsServedByItAndAnyOtherIsNot) {
   EXPECT_EQ(served_fast(), 1U);
 }
 
+// It raises its fence, which takes a commit and so a coroutine; what was read and composed goes with it.
+TEST_F(FastPathTest, FirstWriteOfAHolderIsParsedOnce) {
+  auto& service = fast_.guarded().service();
+  const auto path = next_path();
+  const auto before = service.parsed();
+  auto client = fast_.guarded().connect();
+  for (const auto next : {token, token + 1}) {
+    ASSERT_TRUE(client.send(bytes_of("PUT", path, claim(next), "first") +
+                            bytes_of("PUT", path, claim(next), "second")));
+    EXPECT_LT(client.receive().status, 300U);
+    EXPECT_EQ(client.receive().status, 204U);
+  }
+  EXPECT_EQ(service.parsed() - before, 4U);
+  std::vector<std::string> bodies;
+  for (const auto& event : fast_.upstream().applied()) bodies.push_back(event.body);
+  EXPECT_THAT(bodies, testing::ElementsAre("first", "second", "first", "second"));
+}
+
+// Neither is what goes on as a coroutine for what came of the upstream.
+TEST_F(FastPathTest, RequestThatIsGivenBackLaterIsParsedOnce) {
+  auto& service = fast_.guarded().service();
+  for (const auto* words : {"drop", "half", "hold=20ms", "status=200 body=70000"}) {
+    const auto before = service.parsed();
+    const auto path = next_path();
+    EXPECT_TRUE(expect_same(script_of(request("PUT", path, words)), path)) << words;
+    EXPECT_EQ(service.parsed() - before, 2U) << words << ": one before it, which prepares";
+  }
+}
+
 TEST_F(FastPathTest, ATraceIsPassedOnAsItCameOnBothWays) {
   const std::string trace =
       "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
