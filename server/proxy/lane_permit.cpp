@@ -2,57 +2,95 @@
 
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 namespace fenceguard::proxy {
-namespace {
 
-// Held while an answer is brought to a pass and its loop, which both may end once they have it.
-std::mutex telling;
+class LanePermit::Reply : public std::enable_shared_from_this<Reply> {
+ public:
+  Reply(LanePermit& permit, Kind kind)
+      : lanes_{permit.lanes_},
+        ticket_{permit.ticket_},
+        is_write_{kind == Kind::write},
+        permit_{&permit},
+        loop_{permit.loop_} {}
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
 
-}  // namespace
+  // No permit is left to send a write that entered.
+  ~Reply() {
+    if (!entry_ || !std::holds_alternative<EnteredEvent>(*entry_)) return;
+    if (is_write_) {
+      (void)lanes_.leave(ticket_, Ending::unknown, [](const LeftEvent&) {});
+    } else {
+      lanes_.end_read(ticket_);
+    }
+  }
+
+  // Any thread, once for each question.
+  void tell(Entry entry) noexcept { tell(entry_, std::move(entry)); }
+  void tell(LeftEvent left) noexcept { tell(left_, std::move(left)); }
+
+  // The permit ends. What is told later stays here.
+  void abandon() noexcept {
+    const std::scoped_lock lock{mutex_};
+    permit_ = nullptr;
+    loop_ = nullptr;
+  }
+
+  // Of an answer that has been told, once.
+  [[nodiscard]] std::optional<Entry> take_entry() noexcept { return std::exchange(entry_, std::nullopt); }
+  [[nodiscard]] std::optional<LeftEvent> take_left() noexcept { return std::exchange(left_, std::nullopt); }
+
+ private:
+  template <class Answer>
+  void tell(std::optional<Answer>& place, Answer answer) noexcept {
+    const std::scoped_lock lock{mutex_};
+    place = std::move(answer);
+    if (loop_ == nullptr) return;
+    loop_->post([reply = shared_from_this()] {
+      if (reply->permit_ != nullptr) reply->permit_->take_reply(*reply);
+    });
+  }
+
+  LaneScheduler& lanes_;
+  const Ticket ticket_;
+  const bool is_write_;
+  LanePermit* permit_;  // the loop's thread only
+  std::mutex mutex_;    // guards the rest until it is told
+  net::Loop* loop_;     // null: no permit is there, and perhaps no loop
+  std::optional<Entry> entry_;
+  std::optional<LeftEvent> left_;
+};
 
 LanePermit::~LanePermit() {
-  if (is_waiting_) end_waiting();
+  if (is_entering_) (void)lanes_.withdraw(ticket_);
+  if (reply_) reply_->abandon();
   if (is_inside_) (void)lanes_.leave(ticket_, Ending::unknown, [](const LeftEvent&) {});
   if (is_reading_) lanes_.end_read(ticket_);
 }
 
-// No coroutine waits for the answer any more.
-void LanePermit::end_waiting() {
-  if (!is_leaving_ && lanes_.withdraw(ticket_)) return;
-  // The answer comes here. A loop that goes on would find nothing in this place any more.
-  if (!loop_->context().stopped()) std::terminate();
-  while (!has_answer()) std::this_thread::yield();
-  if (!is_leaving_) take_entry(*entry_);
+void LanePermit::take_reply(Reply& reply) {
+  if (is_entering_) {
+    is_entering_ = false;
+    entry_ = reply.take_entry();
+    take_entry(*entry_);
+  } else {
+    fault_ = std::move(reply.take_left()->fault);
+  }
+  is_told_ = true;
+  wakeup_.wake();
 }
 
-// On any thread. Once it is posted the pass may be gone.
-template <class Told>
-void LanePermit::take_answer(std::optional<Told>& taken, Told told) noexcept {
-  const std::scoped_lock lock{telling};
-  taken = std::move(told);
-  loop_->post([this] {
-    is_told_ = true;
-    is_waiting_ = false;
-    if (!is_leaving_) take_entry(*entry_);
-    wakeup_.wake();
-  });
-}
-
-bool LanePermit::has_answer() const {
-  const std::scoped_lock lock{telling};
-  return is_leaving_ ? left_.has_value() : entry_.has_value();
-}
-
-std::optional<Entry> LanePermit::enter(Kind kind, std::vector<Claim> claims, http::Stream& stream) {
-  loop_ = &stream.loop();
+std::optional<Entry> LanePermit::enter(Kind kind, std::vector<Claim> claims, net::Loop& loop) {
+  loop_ = &loop;
   is_write_ = kind == Kind::write;
   ticket_ = lanes_.new_ticket();
+  reply_ = std::make_shared<Reply>(*this, kind);
   // Told on any thread, perhaps before enter() has returned.
   auto entry = lanes_.enter({ticket_, kind, std::move(claims)},
-                            [this](Entry told) { take_answer(entry_, std::move(told)); });
-  is_waiting_ = !entry;
+                            [reply = reply_](Entry told) { reply->tell(std::move(told)); });
+  is_entering_ = !entry;
   if (entry) take_entry(*entry);
   return entry;
 }
@@ -89,22 +127,22 @@ void LanePermit::client_gone() {
   // Where it comes too late, the answer is on its way.
   is_withdrawn_ = lanes_.withdraw(ticket_);
   if (!is_withdrawn_) return;
-  is_waiting_ = false;
+  is_entering_ = false;
   wakeup_.wake();
 }
 
 bool LanePermit::leave(Ending ending) {
   is_told_ = false;
-  auto left = lanes_.leave(ticket_, ending, [this](LeftEvent told) { take_answer(left_, std::move(told)); });
+  if (!reply_) reply_ = std::make_shared<Reply>(*this, Kind::write);
+  auto left =
+      lanes_.leave(ticket_, ending, [reply = reply_](LeftEvent told) { reply->tell(std::move(told)); });
   is_inside_ = false;
-  is_leaving_ = is_waiting_ = !left;
   if (left) fault_ = std::move(left->fault);
-  return !is_leaving_;
+  return left.has_value();
 }
 
 net::Task<void> LanePermit::wait_left() {
   while (!is_told_) co_await wakeup_.wait();
-  fault_ = std::move(left_->fault);
 }
 
 }  // namespace fenceguard::proxy

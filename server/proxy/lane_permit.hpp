@@ -3,8 +3,16 @@
 // LanePermit: one operation's way through its lane, for a coroutine: in, with a wait where one is needed, and
 // out. A write that has entered and whose end was not reported goes out as unknown.
 //
+// The lanes answer on any thread, perhaps when the permit has ended. So they answer to a Reply, which
+// outlives it:
+//   told, then the loop looks: the permit takes the answer on the loop's thread.
+//   told, the permit ends, the loop looks or has stopped: the reply leaves the lane where it had entered.
+//   the permit ends, then told: likewise, on the thread that told.
+// The permit ends on the loop's thread, or when the loop runs no more.
+//
 // Thread safety: the loop's thread only.
 
+#include <memory>
 #include <optional>
 
 #include "server/http/stream.hpp"
@@ -18,13 +26,13 @@ class LanePermit {
  public:
   explicit LanePermit(LaneScheduler& lanes) : lanes_{lanes} {}
   // If a write is still in the lane, nothing can deliver it any more: REQUIRES that. What waits to enter is
-  // withdrawn. An answer that is on its way to here, to a loop that goes on, ends the process.
+  // withdrawn, or leaves as soon as it has entered.
   ~LanePermit();
   LanePermit(const LanePermit&) = delete;
   LanePermit& operator=(const LanePermit&) = delete;
 
   // Asks to enter. Nothing: wait_entered() tells.
-  [[nodiscard]] std::optional<Entry> enter(Kind kind, std::vector<Claim> claims, http::Stream& stream);
+  [[nodiscard]] std::optional<Entry> enter(Kind kind, std::vector<Claim> claims, net::Loop& loop);
   // An operation that has entered by this ticket, and has not left.
   void adopt(Ticket ticket, bool is_write, net::Loop& loop) noexcept;
   // Nothing: the client went away, and the operation is withdrawn.
@@ -42,10 +50,9 @@ class LanePermit {
   [[nodiscard]] const std::optional<Fault>& fault() const noexcept { return fault_; }
 
  private:
-  template <class Told>
-  void take_answer(std::optional<Told>& taken, Told told) noexcept;
-  [[nodiscard]] bool has_answer() const;
-  void end_waiting();
+  class Reply;
+
+  void take_reply(Reply& reply);
   void take_entry(const Entry& entry) noexcept;
   void client_gone();
 
@@ -53,12 +60,11 @@ class LanePermit {
   net::Loop* loop_ = nullptr;
   net::Wakeup wakeup_;
   Ticket ticket_ = 0;
-  std::optional<Entry> entry_;     // told by another thread
-  std::optional<LeftEvent> left_;  // likewise
+  std::shared_ptr<Reply> reply_;
+  std::optional<Entry> entry_;
   std::optional<Fault> fault_;
   bool is_write_ = false;
-  bool is_waiting_ = false;  // for an answer of the lanes
-  bool is_leaving_ = false;  // and that is the answer to leave()
+  bool is_entering_ = false;  // waits to
   bool is_told_ = false;
   bool is_withdrawn_ = false;
   bool is_inside_ = false;

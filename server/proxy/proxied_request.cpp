@@ -145,7 +145,7 @@ net::Task<bool> ProxiedRequest::read_small_body() {
 
 net::Task<bool> ProxiedRequest::enter() {
   const auto kind = operation_->is_write() ? Kind::write : Kind::read;
-  auto entry = permit_.enter(kind, operation_->claims, stream_);
+  auto entry = permit_.enter(kind, operation_->claims, stream_.loop());
   if (!entry) {
     entry = co_await permit_.wait_entered(stream_);
     if (!entry) {
