@@ -139,13 +139,20 @@ bool Session::is_full() noexcept {
 }
 
 // While nothing is read from the client its end does not come through. False: it has gone, and what it sent
-// last waits for others, or for a server that does not answer.
+// last waits for others, or for a server that does not answer. By a timer and not by the connection's
+// deadline, which would end what is being sent to a client that is only slow.
 net::Task<bool> Session::wait_for_room() {
+  const auto is_due = std::make_shared<bool>();
   for (auto left = shared_->context.limits.body_max; is_full();) {
-    connection_.set_deadline(client_look_after);
+    *is_due = false;
+    net::Timer timer{connection_.loop().context()};
+    timer.expires_after(client_look_after);
+    timer.async_wait([this, is_due, self = shared_from_this()](const boost::system::error_code& error) {
+      *is_due = !error;
+      if (!error) connection_.wakeup().wake();
+    });
     co_await connection_.wakeup().wait();
-    const bool is_gone = connection_.is_late() && connection_.transport().is_hung_up();
-    connection_.clear_deadline();
+    const bool is_gone = *is_due && connection_.transport().is_hung_up();
     if (is_gone) left -= client_look_after;
     if (is_gone && (!relay_.is_answering() || left.count() <= 0)) co_return false;
   }
