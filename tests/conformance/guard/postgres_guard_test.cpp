@@ -3,7 +3,7 @@
 #include "adapters/postgres/guard.hpp"
 #include "adapters/postgres/pqxx_versions.hpp"
 #include "tests/conformance/guard/guard_suite.hpp"
-#include "tests/postgres/guard/database.hpp"
+#include "tests/postgres/database.hpp"
 
 namespace fenceguard::test {
 namespace {

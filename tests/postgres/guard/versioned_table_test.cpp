@@ -11,7 +11,7 @@
 #include "guard/error.hpp"
 #include "tests/conformance/scale.hpp"
 #include "tests/judge_cases.hpp"
-#include "tests/postgres/guard/database.hpp"
+#include "tests/postgres/database.hpp"
 
 namespace fenceguard::test {
 namespace {

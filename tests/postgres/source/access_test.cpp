@@ -98,15 +98,15 @@ TEST_P(Application, WhatIsForAdministratorsIsRefusedToOthersAndSaysSo) {
 
 // The session's defaults are not the source's.
 TEST_P(Application, ARolesDefaultsDoNotChangeWhatHappens) {
-  run_sql(database_.name(),
-          fmt::format("ALTER ROLE application IN DATABASE {0} SET default_transaction_isolation = "
-                      "'serializable'; ALTER ROLE application IN DATABASE {0} SET "
-                      "default_transaction_read_only = on; ALTER ROLE application IN DATABASE {0} "
-                      "SET idle_in_transaction_session_timeout = '4s'; ALTER ROLE application IN "
-                      "DATABASE {0} SET idle_session_timeout = '4s'; ALTER ROLE application IN "
-                      "DATABASE {0} SET synchronous_commit = off; ALTER ROLE application IN "
-                      "DATABASE {0} SET statement_timeout = '4s'",
-                      database_.name()));
+  database_.run(
+      fmt::format("ALTER ROLE application IN DATABASE {0} SET default_transaction_isolation = "
+                  "'serializable'; ALTER ROLE application IN DATABASE {0} SET "
+                  "default_transaction_read_only = on; ALTER ROLE application IN DATABASE {0} "
+                  "SET idle_in_transaction_session_timeout = '4s'; ALTER ROLE application IN "
+                  "DATABASE {0} SET idle_session_timeout = '4s'; ALTER ROLE application IN "
+                  "DATABASE {0} SET synchronous_commit = off; ALTER ROLE application IN "
+                  "DATABASE {0} SET statement_timeout = '4s'",
+                  database_.name()));
   const auto source = postgres::open_source(database_.url(GetParam(), "application"));
   const auto other = postgres::open_source(database_.url(GetParam(), "application"));
   const auto grant = source->wait_acquire(r_, Holder{"a"}, {.ttl = ttl});

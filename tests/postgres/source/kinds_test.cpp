@@ -21,7 +21,7 @@ const Holder a{"a"};
 const Holder b{"b"};
 
 std::string keeper_of(const Database& database) {
-  return database.run("SELECT keeper_pid FROM fenceguard.leases WHERE resource = 'accounts/42'");
+  return database.ask("SELECT keeper_pid FROM fenceguard.leases WHERE resource = 'accounts/42'");
 }
 
 void terminate(const Database& database, const std::string& pid) {
@@ -90,7 +90,7 @@ TEST_P(SessionLease, AHolderThatAsksTwiceAtOnceGetsOneTokenTwice) {
       threads.emplace_back([&] { grant = here->wait_acquire(r, a, {.ttl = ttl, .wait = ttl}); });
     }
     EXPECT_TRUE(eventually([&] {
-      return database_.run(
+      return database_.ask(
                  "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = "
                  "current_database()") == "2";
     }));
@@ -105,7 +105,7 @@ TEST_P(SessionLease, AHolderThatAsksTwiceAtOnceGetsOneTokenTwice) {
 TEST_P(SessionLease, AReleaseElsewhereEndsTheLeaseAtTheNextRenewal) {
   const auto here = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, ttl));
-  EXPECT_EQ(database_.run(
+  EXPECT_EQ(database_.ask(
                 fmt::format("SELECT fenceguard.release('accounts/42', {}, 'a')", grant.claim.token.value())),
             "t");
   EXPECT_EQ(here->renew(grant.claim, ttl), Renewal::lost);
@@ -118,11 +118,11 @@ TEST_P(SessionLease, NothingIsLeftOnTheServerWhenTheSourceIsGone) {
     (void)here->try_acquire(r, a, ttl);
   }
   EXPECT_TRUE(eventually([&] {
-    return database_.run(
+    return database_.ask(
                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
                "pid <> pg_backend_pid()") == "0";
   }));
-  EXPECT_EQ(database_.run("SELECT count(*) FROM fenceguard.lease"), "0");
+  EXPECT_EQ(database_.ask("SELECT count(*) FROM fenceguard.lease"), "0");
 }
 
 INSTANTIATE_TEST_SUITE_P(Postgres, SessionLease, testing::Values("?lock=row", "?lock=advisory"));

@@ -64,7 +64,7 @@ TEST_F(Pooled, AWaiterThatCannotListenGetsTheLockWhenTheTimeToLiveItMetIsOver) {
   ASSERT_TRUE(next);
   EXPECT_GT(next->claim.token, grant.claim.token);
   EXPECT_LT(BootClock::now() - begin, Ms{10'000});
-  EXPECT_EQ(database_.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = "
+  EXPECT_EQ(database_.ask("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = "
                           "current_database()"),
             "0");
 }
@@ -82,7 +82,7 @@ TEST_F(Pooled, AHeldRowPinsAConnectionOfThePoolAndWorks) {
   std::optional<Grant> next;
   std::jthread waiter{[&] { next = there->wait_acquire(r, b, {.ttl = ttl, .wait = ttl}); }};
   ASSERT_TRUE(eventually([&] {
-    return database_.run(
+    return database_.ask(
                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = "
                "current_database()") == "1";
   }));
@@ -105,7 +105,7 @@ TEST_F(Pooled, AStopEndsAWaitForARow) {
     next = there->wait_acquire(r, b, {.ttl = ttl, .wait = ttl, .holder = {}, .stop = stop.get_token()});
   }};
   const auto waiting = [&] {
-    return database_.run(
+    return database_.ask(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = "
         "current_database()");
   };

@@ -73,7 +73,7 @@ TEST_P(Restart, AWaiterOutlastsACrash) {
     }
   }};
   EXPECT_TRUE(eventually([&] {
-    return database_->run(
+    return database_->ask(
                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND (query LIKE "
                "'LISTEN%' OR wait_event_type = 'Lock')") == "1";
   }));

@@ -20,13 +20,13 @@ const Holder a{"a"};
 
 // How many sessions of the database say that they listen.
 std::string listeners(const Database& database) {
-  return database.run(
+  return database.ask(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE "
       "'LISTEN%'");
 }
 
 std::string waiting_at_locks(const Database& database) {
-  return database.run(
+  return database.ask(
       "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
       "wait_event_type = 'Lock'");
 }
@@ -43,7 +43,7 @@ class Waiting : public testing::TestWithParam<const char*> {
   // The waiter asks once more when it listens; an ask on its way could be answered behind a later release.
   bool are_quiet() {
     return !is_by_ttl() || eventually([&] {
-      return database_.run(
+      return database_.ask(
                  "SELECT count(*) FROM pg_stat_activity listener JOIN pg_stat_activity asker USING (datname, "
                  "application_name) WHERE datname = current_database() AND application_name = 'fenceguard' "
                  "AND listener.query LIKE 'LISTEN%' AND asker.query NOT LIKE 'LISTEN%' AND asker.state = "
@@ -131,7 +131,7 @@ TEST(WaitingByTtl, ManyThreadsShareOneConnectionAndDoNotPoll) {
     });
   }
   const auto transactions = [&] {
-    return std::stoll(database.run(
+    return std::stoll(database.ask(
         "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"));
   };
   ASSERT_TRUE(eventually([&] { return listeners(database) == "1"; }));

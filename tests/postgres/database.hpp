@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "adapters/postgres/fences/schema.hpp"
+#include "guard/source/url.hpp"
 #include "tests/postgres/installation.hpp"
 #include "tests/process/eventually.hpp"
 
@@ -25,7 +26,8 @@ class Database {
  public:
   using Fences = postgres::test::Fences;
 
-  explicit Database(Fences fences) : name_{fmt::format("test_{}_{}", getpid(), ++count())} {
+  explicit Database(Fences fences = Fences::installed)
+      : name_{fmt::format("test_{}_{}", getpid(), ++count())} {
     postgres::test::create_database(name_, fences);
   }
 
@@ -47,6 +49,12 @@ class Database {
                        port.empty() ? server_setting("PORT") : port, name_);
   }
 
+  // parameters: '?lock=row'. port: of what stands before the server.
+  [[nodiscard]] Url url(const std::string& parameters = "", const std::string& user = "postgres",
+                        const std::string& port = server_setting("PORT")) const {
+    return Url::parse(fmt::format("postgres://{}@127.0.0.1:{}/{}{}", user, port, name_, parameters));
+  }
+
   [[nodiscard]] std::unique_ptr<pqxx::connection> connect(const std::string& port = "") const {
     return std::make_unique<pqxx::connection>(conninfo(port));
   }
@@ -57,7 +65,7 @@ class Database {
     return pqxx::nontransaction{*connection}.exec(sql);
   }
 
-  // The first field.
+  // The first field; nothing where there is none.
   [[nodiscard]] std::string ask(const std::string& sql) const {
     const auto rows = run(sql);
     return rows.empty() ? "" : rows[0][0].c_str();
