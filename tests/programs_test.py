@@ -1,6 +1,8 @@
 """Each test of a program that several ctest entries share is run by one of them: none is lost, none runs twice.
 
-An entry may run in several forms, such as with the extension in C: then by one entry at most in each form.
+An entry may run in several forms, such as with the extension in C: then by one entry at most in each form. And no name of
+ours is two things in a program, as two classes of one name would be, of which the linker takes one without a word: then some
+function of theirs has two sizes.
 """
 
 import collections
@@ -35,7 +37,7 @@ def entries_of_programs():
     entries = collections.defaultdict(list)
     for test in json.loads(said("ctest", "--show-only=json-v1"))["tests"]:
         properties = {entry["name"]: entry["value"] for entry in test["properties"]}
-        form = [word for word in properties.get("ENVIRONMENT", []) if not word.startswith("GTEST_")]
+        form = [word for word in properties.get("ENVIRONMENT", []) if word.startswith("FENCEGUARD_")]
         programs = [word for word in test.get("command", []) if word.startswith(f"{BUILD}/tests/")]
         if programs and "GTEST_SHARD_INDEX" not in "".join(properties.get("ENVIRONMENT", [])).replace("INDEX=0", ""):
             last = test["command"][-1]
@@ -55,6 +57,17 @@ def faults(tests, selected):
     return lines
 
 
+def sizes(program):
+    """By each name of ours that several objects may define, the sizes that it has in them."""
+    names = collections.defaultdict(set)
+    inputs = said("ninja", "-t", "query", os.path.relpath(program, BUILD)).split()
+    for line in said("nm", "--portability", "--defined-only", *(word for word in inputs if word.endswith(".o"))).split("\n"):
+        name, kind, *numbers = (line.split() + ["", ""])[:4]
+        if kind in ("W", "V", "u") and "fenceguard" in name:
+            names[name].add(numbers[-1])
+    return names
+
+
 class Programs(unittest.TestCase):
     def test_each_test_is_run_by_one_entry(self):
         programs = entries_of_programs()
@@ -65,6 +78,13 @@ class Programs(unittest.TestCase):
                 tests = tests_of(program)
                 self.assertEqual(len(tests), len(set(tests)))
                 self.assertEqual(faults(tests, selected), [])
+
+    def test_no_name_is_two_things(self):
+        for program in entries_of_programs():
+            with self.subTest(program=os.path.basename(program)):
+                names = sizes(program)
+                self.assertTrue(names)
+                self.assertEqual([name for name, its in names.items() if len(its) > 1], [])
 
     def test_finds_what_is_lost_and_what_runs_twice(self):
         once, again = ("a", ()), ("again_a", ("FORM=2",))

@@ -40,7 +40,7 @@ void fail_calls(const Database& database, int count, const std::string& state) {
       count, state));
 }
 
-TEST(DatabaseFences, AConnectionLostAtCommitIsUnknownCommittedOrNot) {
+TEST(DatabaseFencesFault, AConnectionLostAtCommitIsUnknownCommittedOrNot) {
   // Shows that an end which was not seen is neither a yes nor a no; by a proxy that cuts the connection at
   // COMMIT, before and after the server has seen it.
   const Database database;
@@ -66,7 +66,7 @@ TEST(DatabaseFences, AConnectionLostAtCommitIsUnknownCommittedOrNot) {
   EXPECT_EQ(ending(*storage, claim("a", token)), "admitted");
 }
 
-TEST(DatabaseFences, AConnectionLostBeforeCommitIsUnavailableAndMovesNothing) {
+TEST(DatabaseFencesFault, AConnectionLostBeforeCommitIsUnavailableAndMovesNothing) {
   const Database database;
   Proxy proxy{server_port()};
   const auto storage = open_storage(database.url(proxy.port()), {});
@@ -78,7 +78,7 @@ TEST(DatabaseFences, AConnectionLostBeforeCommitIsUnavailableAndMovesNothing) {
   EXPECT_EQ(ending(*storage, claim("a", 1)), "admitted");
 }
 
-TEST(DatabaseFences, AConnectionThatBrokeWhileItWasIdleIsOpenedAgain) {
+TEST(DatabaseFencesFault, AConnectionThatBrokeWhileItWasIdleIsOpenedAgain) {
   const Database database;
   const auto storage = database.open();
   for (int token = 1; token <= 20; ++token) {
@@ -90,7 +90,7 @@ TEST(DatabaseFences, AConnectionThatBrokeWhileItWasIdleIsOpenedAgain) {
   }
 }
 
-TEST(DatabaseFences, AnAdvanceThatWasRolledBackByTheServerIsMadeAgain) {
+TEST(DatabaseFencesFault, AnAdvanceThatWasRolledBackByTheServerIsMadeAgain) {
   for (const auto* state : {"40001", "40P01"}) {
     const Database database;
     fail_calls(database, 3, state);
@@ -100,7 +100,7 @@ TEST(DatabaseFences, AnAdvanceThatWasRolledBackByTheServerIsMadeAgain) {
   }
 }
 
-TEST(DatabaseFences, ButNotForEver) {
+TEST(DatabaseFencesFault, ButNotForEver) {
   const Database database;
   fail_calls(database, 1000, "40001");
   const auto storage = database.open();
@@ -108,7 +108,7 @@ TEST(DatabaseFences, ButNotForEver) {
   EXPECT_EQ(database.run("SELECT last_value FROM calls"), "4");
 }
 
-TEST(DatabaseFences, NoOtherFailureIsTriedAgain) {
+TEST(DatabaseFencesFault, NoOtherFailureIsTriedAgain) {
   const std::pair<const char*, const char*> cases[] = {{"57P01", "unavailable"}, {"XX000", "unavailable"},
                                                        {"53100", "unavailable"}, {"55P03", "unavailable"},
                                                        {"42501", "unavailable"}, {"ZF004", "implausible"}};
@@ -121,7 +121,7 @@ TEST(DatabaseFences, NoOtherFailureIsTriedAgain) {
   }
 }
 
-TEST(DatabaseFences, ItsEndAnswersWhatStillWaits) {
+TEST(DatabaseFencesFault, ItsEndAnswersWhatStillWaits) {
   // Shows that a store ends although an advance waits in the database for longer than anybody would.
   const Database database;
   database.set("fenceguard.drain", "10min");
@@ -145,7 +145,7 @@ TEST(DatabaseFences, ItsEndAnswersWhatStillWaits) {
   open_write.commit();
 }
 
-TEST(DatabaseFences, AMessageIsOneLineAndNamesNoPassword) {
+TEST(DatabaseFencesFault, AMessageIsOneLineAndNamesNoPassword) {
   const Database database;
   Url url = database.url();
   url.password = "tr0ub4dor";
