@@ -42,8 +42,8 @@ Client::Connection Client::connection() {
     session = living_session();
     session->wait_until_connected();
   }
-  const auto tenure = session->tenure();
-  return {std::move(session), tenure};
+  const auto generation = session->generation();
+  return {std::move(session), generation};
 }
 
 }  // namespace fenceguard::zookeeper

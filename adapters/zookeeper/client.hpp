@@ -26,15 +26,15 @@ class Client {
   explicit Client(std::string_view url);
   explicit Client(Address address);
 
-  // A session, connected a moment ago, and the number of its connection, see Session::tenure(): what was seen
-  // under one tenure may have been undone in the next, by a restored backup.
+  // A session, connected a moment ago, and the number of its connection, see Session::generation(): what was
+  // seen under one generation may have been undone in the next, by a restored backup.
   struct Connection {
     std::shared_ptr<Session> session;
-    std::uint64_t tenure = 0;
+    std::uint64_t generation = 0;
 
     // Over this connection, or not at all: Unavailable where it broke meanwhile.
     [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops) const {
-      return session->begin_multi(ops, tenure);
+      return session->begin_multi(ops, generation);
     }
     MultiAnswer multi(const std::vector<Op>& ops) const { return begin_multi(ops).get(); }
   };

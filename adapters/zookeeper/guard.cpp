@@ -146,14 +146,15 @@ Guard::Guard(Client& client, GuardOptions options)
 // Judges all claims. False if it must be done again by what the ensemble says: a cached fence refuses no
 // claim.
 bool Guard::look(Attempt& attempt, bool is_cache_trusted) {
-  auto cached = is_cache_trusted ? cache_.find(attempt.connection.tenure, attempt.resources) : std::nullopt;
+  auto cached =
+      is_cache_trusted ? cache_.find(attempt.connection.generation, attempt.resources) : std::nullopt;
   attempt.is_from_cache = cached.has_value();
   attempt.versioned_fences =
       cached ? *std::move(cached) : read_fences(attempt.connection, client_.paths(), attempt.resources);
   attempt.rulings.clear();
   for (std::size_t i = 0; i < attempt.resources.size(); ++i) {
     if (!attempt.is_from_cache)
-      cache_.put(attempt.connection.tenure, attempt.resources[i], attempt.versioned_fences[i]);
+      cache_.put(attempt.connection.generation, attempt.resources[i], attempt.versioned_fences[i]);
     attempt.rulings.push_back(judge(attempt.versioned_fences[i].view, attempt.request.claims[i]));
   }
   return !attempt.is_from_cache || std::ranges::all_of(attempt.rulings, is_admitted);
@@ -183,7 +184,7 @@ void Guard::remember(const Attempt& attempt) {
     if (versioned_fence.version == any_version) {
       cache_.forget(attempt.resources[i]);
     } else {
-      cache_.put(attempt.connection.tenure, attempt.resources[i], versioned_fence);
+      cache_.put(attempt.connection.generation, attempt.resources[i], versioned_fence);
     }
   }
 }

@@ -188,8 +188,8 @@ Session::State Session::state() const noexcept {
   return handle_->state();
 }
 
-std::uint64_t Session::tenure() const noexcept {
-  return handle_->tenure();
+std::uint64_t Session::generation() const noexcept {
+  return handle_->generation();
 }
 
 std::chrono::milliseconds Session::session_timeout() const {
@@ -250,9 +250,10 @@ Pending<Answer> Session::begin_remove(const std::string& path, std::int32_t vers
   });
 }
 
-Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops, std::optional<std::uint64_t> tenure) {
+Pending<MultiAnswer> Session::begin_multi(const std::vector<Op>& ops,
+                                          std::optional<std::uint64_t> generation) {
   auto multi = std::make_unique<Calls::Multi>(*handle_, ops);
-  multi->tenure = tenure;
+  multi->generation = generation;
   auto& sent = *multi;
   return handle_->begin<MultiAnswer>(std::move(multi), [&](auto&) {
     return zoo_amulti(handle_->get(), static_cast<int>(sent.ops.size()), sent.sent.data(),

@@ -59,7 +59,7 @@ class Session {
 
   [[nodiscard]] State state() const noexcept;
   // The present connection's number, never the same twice in a process; 0 while it is not connected.
-  [[nodiscard]] std::uint64_t tenure() const noexcept;
+  [[nodiscard]] std::uint64_t generation() const noexcept;
   // What was agreed with the server, once connected.
   [[nodiscard]] std::chrono::milliseconds session_timeout() const;
   [[nodiscard]] std::int64_t id() const;
@@ -76,10 +76,10 @@ class Session {
   [[nodiscard]] Pending<Answer> begin_set(const std::string& path, const std::string& data,
                                           std::int32_t version = any_version);
   [[nodiscard]] Pending<Answer> begin_remove(const std::string& path, std::int32_t version = any_version);
-  // With a tenure over that connection alone: Unavailable where the session has another by now. What was read
-  // before may have been undone between the two, by a restored backup.
+  // With a generation over that connection alone: Unavailable where the session has another by now. What was
+  // read before may have been undone between the two, by a restored backup.
   [[nodiscard]] Pending<MultiAnswer> begin_multi(const std::vector<Op>& ops,
-                                                 std::optional<std::uint64_t> tenure = {});
+                                                 std::optional<std::uint64_t> generation = {});
 
   // The same, waiting.
   Answer get(const std::string& path, Watch watch = {}) { return begin_get(path, std::move(watch)).get(); }
@@ -96,8 +96,8 @@ class Session {
   Answer remove(const std::string& path, std::int32_t version = any_version) {
     return begin_remove(path, version).get();
   }
-  MultiAnswer multi(const std::vector<Op>& ops, std::optional<std::uint64_t> tenure = {}) {
-    return begin_multi(ops, tenure).get();
+  MultiAnswer multi(const std::vector<Op>& ops, std::optional<std::uint64_t> generation = {}) {
+    return begin_multi(ops, generation).get();
   }
 
   // Makes path and what is above it, each in mode; what exists stays as it is. Throws as a write does.

@@ -76,7 +76,7 @@ class ZooKeeperSource : public TokenSource, public LeaseLister, public LockKeys 
   [[nodiscard]] Attempt::Parts parts() { return {sessions_, calls_, leases_, cleaner_, watcher_}; }
   [[nodiscard]] std::optional<Grant> again(const Resource& resource, const Holder& holder, Ms ttl);
   [[nodiscard]] std::optional<Ms> confirm(const HeldLease& lease, Ms ttl);
-  [[nodiscard]] Release remove_contender(const std::string& path, const HeldLease* own);
+  [[nodiscard]] Release remove_entry(const std::string& path, const HeldLease* own);
   void call_same_holder(const Claim& claim);
   [[nodiscard]] bool is_still_held(const Resource& resource);
   void remember_before(const Resource& resource, const std::string& path);
@@ -212,7 +212,7 @@ Release ZooKeeperSource::release(const Claim& claim) {
   const auto lease = leases_.release(claim);
   if (!lease) return Release::not_held;
   try {
-    return remove_contender(lease->entry.path, &*lease);
+    return remove_entry(lease->entry.path, &*lease);
   } catch (const Error&) {
     cleaner_.remove(lease->entry);
     throw;
@@ -223,13 +223,13 @@ Release ZooKeeperSource::end(const Resource& resource) {
   const auto lock = calls_.lock_of(resource);
   const auto head = sessions_.healed(
       [&](const ConnectionGeneration& generation) { return calls_.head(*generation.session, lock); });
-  return head ? remove_contender(head->entry, nullptr) : Release::not_held;
+  return head ? remove_entry(head->entry, nullptr) : Release::not_held;
 }
 
 // No other node ever has this path, so it may be asked for again where the answer was lost. own: whose it is,
 // if it is ours; once that session is over, the node was lost with it, and once its connection broke before
 // anything was sent, the lease was lost by that.
-Release ZooKeeperSource::remove_contender(const std::string& path, const HeldLease* own) {
+Release ZooKeeperSource::remove_entry(const std::string& path, const HeldLease* own) {
   bool may_be_done = false;
   return sessions_.healed([&](const ConnectionGeneration& generation) {
     if (own != nullptr && generation.session != own->entry.session.lock()) return Release::not_held;

@@ -17,7 +17,7 @@ class LockKeys {
   virtual ~LockKeys() = default;
   // The token of the holder whose key (etcd) or node (ZooKeeper) this is, whatever lock it is of; nothing: it
   // does not hold its lock. Rises where the source is raised meanwhile: read once in a tenure, and keep it.
-  // Throws InvalidInput for what is no contender's key.
+  // Throws InvalidInput for what is not the key of a queue entry.
   [[nodiscard]] virtual std::optional<Token> token_of_key(const std::string& key) = 0;
 };
 

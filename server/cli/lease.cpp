@@ -97,7 +97,8 @@ int acquire(const Settings& settings) {
     const std::string why = taken.refusal ? to_string(*taken.refusal) : "held";
     if (settings.is_on("json"))
       Report{}.add("resource", settings.text("resource")).add("verdict", why).print(true);
-    complain(taken.refusal ? fmt::format("the guard refused the claim as {}", why) : "held by somebody else");
+    complain(taken.refusal ? fmt::format("the guard refused the claim as {}", why)
+                           : "held by another holder");
     return exit_refused;
   }
   std::optional<EndingSignals> signals;
@@ -130,7 +131,7 @@ int renew(const Settings& settings) {
   if (source->lives_by_connection() && is_held(*source, claim_of(settings))) {
     complain("held, and nothing to renew: it lives as long as the process that took it, whatever the time");
   } else if (source->lives_by_connection() || source->renew(claim_of(settings), ttl) == Renewal::lost) {
-    complain("lost: the lease expired, was released, or belongs to somebody else");
+    complain("lost: the lease expired, was released, or belongs to another holder");
     return exit_refused;
   }
   if (settings.is_on("json")) claim_report(claim_of(settings)).add_number("ttl_ms", ttl.count()).print(true);
@@ -148,7 +149,7 @@ int release(const Settings& settings) {
     return exit_refused;
   }
   if (source->lives_by_connection() || source->release(claim_of(settings)) == Release::not_held) {
-    complain("not held: the lease expired, was released before, or belongs to somebody else");
+    complain("not held: the lease expired, was released before, or belongs to another holder");
     return exit_refused;
   }
   if (settings.is_on("json")) claim_report(claim_of(settings)).add_flag("released", true).print(true);
@@ -166,7 +167,7 @@ int show(const Settings& settings) {
   require_one_way(settings);
   const auto record = open_source(settings)->show(settings.resource());
   if (!record) {
-    complain("not found: nobody holds a lease of this resource");
+    complain("not found: this resource has no lease");
     return exit_refused;
   }
   lease_report(*record).print(settings.is_on("json"));
@@ -192,7 +193,7 @@ int token(const Settings& settings) {
   }
   if (!found) {
     complain(settings.is_given("key") ? "not held: this key does not have its lock, or is gone"
-                                      : "not found: nobody holds a lease of this resource");
+                                      : "not found: this resource has no lease");
     return exit_refused;
   }
   if (settings.is_given("token") && settings.token() != *found) {

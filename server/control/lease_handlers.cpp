@@ -56,7 +56,7 @@ std::variant<Claim, http::Response> read_claim(const Resource& resource, const h
 }
 
 http::Response lost(const Claim& claim) {
-  ProblemDetails details{"This lease expired, was ended, or is somebody else's."};
+  ProblemDetails details{"This lease expired, was ended, or belongs to another holder."};
   details.resource = &claim.resource;
   details.token = claim.token;
   return to_response(Problem::lost, details);
@@ -108,7 +108,7 @@ http::Response answer_ask(LeaseService::Answer answer, const Resource& resource,
     return response;
   }
   if (const auto* held = std::get_if<Held>(&answer)) {
-    ProblemDetails details{"Somebody else holds this lock. Ask again later, or wait with wait_ms."};
+    ProblemDetails details{"Another holder has this lock. Ask again later, or wait with wait_ms."};
     details.resource = &resource;
     auto response = to_response(Problem::held, details);
     response.fields.add("Retry-After", retry_after_seconds(held->retry_after));
@@ -175,7 +175,7 @@ void LeaseHandlers::show(const Resource& resource, http::Reply reply) {
     const auto asked_at = BootClock::now();
     const auto lease = context_.source->show(resource);
     if (lease) return json_response(200, lease_body(*lease, *context_.source, asked_at));
-    ProblemDetails details{"Nobody holds this lock."};
+    ProblemDetails details{"This lock is not held."};
     details.resource = &resource;
     return to_response(Problem::not_found, details);
   });

@@ -194,7 +194,7 @@ Finding look_at_access(const Address& address) {
   if (is_open && !address.tls.is_on) {
     return {Level::warning, check,
             found +
-                ": whoever reaches it can write past every fence; switch both on (auth enable, "
+                ": every client that reaches it can bypass the fences; switch both on (auth enable, "
                 "--cert-file)"};
   }
   if (!address.tls.is_on)

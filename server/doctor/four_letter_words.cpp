@@ -10,7 +10,7 @@
 namespace fenceguard::zookeeper {
 namespace {
 
-constexpr int patience_ms = 3'000;
+constexpr int timeout_ms = 3'000;
 constexpr std::size_t answer_bytes_max = 1 << 20;
 
 struct CloseSocket {
@@ -20,7 +20,7 @@ struct CloseSocket {
 
 bool is_ready(int descriptor, short events) {
   pollfd polled{descriptor, events, 0};
-  return poll(&polled, 1, patience_ms) == 1;
+  return poll(&polled, 1, timeout_ms) == 1;
 }
 
 bool is_connected(int descriptor, const addrinfo& to) {

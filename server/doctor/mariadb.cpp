@@ -266,7 +266,7 @@ Finding Examination::look_at_schema(const char* name) {
         connection_.run(fmt::format("SELECT n.version, n.floor_token FROM {} n", table("namespace")));
     if (rows.empty()) {
       return {Level::danger, name,
-              "the fences have no floor, and no state is not a licence: run 'fenceguard fence init'"};
+              "namespace not initialised (no floor): claims are refused; run 'fenceguard fence init'"};
     }
     return {Level::ok, name,
             fmt::format("version {}, floor {}", rows[0][0].value_or(""), rows[0][1].value_or(""))};

@@ -182,11 +182,12 @@ bool is_loopback_only(std::string_view addresses) {
   return count > 0;
 }
 
-// A fence keeps nobody out who writes round it.
+// A fence cannot stop a client that bypasses it.
 Finding look_at_reach(ProbedServer& server) {
   constexpr auto check = "reach";
   constexpr auto advice =
-      "whoever writes there goes round every fence; set requirepass, or 'ACL setuser default off' and a user "
+      "a client that writes there bypasses every fence; set requirepass, or 'ACL setuser default off' and a "
+      "user "
       "whose password only guards and services that carry claims know";
   const auto is_open = server.lets_in_without_password();
   if (!is_open) return {Level::warning, check, "whether a password is needed could not be tried"};

@@ -17,7 +17,7 @@ namespace {
 
 using Level = Finding::Level;
 // A server logs what the others agreed on a moment later.
-constexpr std::chrono::seconds sync_patience{3};
+constexpr std::chrono::seconds sync_timeout{3};
 constexpr std::chrono::milliseconds look_again{50};
 
 constexpr std::string_view allow_words = "4lw.commands.whitelist=srvr,conf,mntr in its zoo.cfg shows it";
@@ -63,7 +63,7 @@ Finding look_at_server(const std::string& host) {
 // REQUIRES: a transaction was just sent to the ensemble.
 Finding look_at_sync(const std::string& host) {
   const auto check = "durability " + host;
-  const auto deadline = std::chrono::steady_clock::now() + sync_patience;
+  const auto deadline = std::chrono::steady_clock::now() + sync_timeout;
   for (;;) {
     const auto answer = ask_server(host, "mntr");
     const auto count = answer ? after(*answer, "zk_cnt_fsynctime\t") : std::nullopt;
@@ -114,11 +114,12 @@ Finding look_at_acl(const Address& address) {
   constexpr auto check = "access";
   if (address.user.empty()) {
     return {Level::warning, check,
-            "without a user every node is open: whoever reaches the servers can write fences and end "
+            "without a user every node is open: any client that reaches the servers can write fences and end "
             "locks; use zookeeper://USER:PASSWORD@..."};
   }
   if (address.acl == Acl::open)
-    return {Level::warning, check, "acl=open: whoever reaches the servers can write fences and end locks"};
+    return {Level::warning, check,
+            "acl=open: any client that reaches the servers can write fences and end locks"};
   return {Level::ok, check, fmt::format("nodes belong to the user {}", address.user)};
 }
 

@@ -258,11 +258,11 @@ bool LeaseQueue::begin_revert(WaitQueue& queue, Actions& actions) {
     const auto same = queue.by_holder.find(claim.holder);
     if (same != queue.by_holder.end()) {
       // The same holder has asked again meanwhile: the debt is that ask's, and it need not wait for itself.
-      const AskId heir_id = *same->second.rbegin();
-      Entry& heir = asks_.at(heir_id);
-      if (!heir.pending_release || heir.pending_release->token < claim.token)
-        heir.pending_release = std::move(claim);
-      move_to_front(queue, heir_id);
+      const AskId successor_id = *same->second.rbegin();
+      Entry& successor = asks_.at(successor_id);
+      if (!successor.pending_release || successor.pending_release->token < claim.token)
+        successor.pending_release = std::move(claim);
+      move_to_front(queue, successor_id);
       continue;
     }
     queue.is_busy = true;

@@ -168,6 +168,6 @@ END
 CREATE /*M! OR REPLACE */ PROCEDURE require_floor(floor_token BIGINT)
 NO SQL
 IF floor_token IS NULL THEN
-  SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'the fences have no floor, and no state is not a licence: run fenceguard fence init';
+  SIGNAL SQLSTATE 'ZF008' SET MESSAGE_TEXT = 'namespace not initialised (no floor): claims are refused; run fenceguard fence init';
 END IF
 //

@@ -240,7 +240,7 @@ begin
   if not found then
     raise exception 'the fences have no floor: the table fenceguard.floor is empty'
       using errcode = 'object_not_in_prerequisite_state',
-        hint = 'No state is not a licence. Restore it, or run ''fenceguard fence init --storage postgres://...''.';
+        hint = 'Namespace not initialised: claims are refused. Restore the floor, or run ''fenceguard fence init --storage postgres://...''.';
   end if;
   verdict := fenceguard.judge(fence.token, fence.holder, fence.sequence, fence.closed, fence.floor,
                               token, holder, sequence);

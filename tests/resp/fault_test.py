@@ -191,7 +191,7 @@ class Storage(FaultTest):
             return None
 
     def test_everything_is_flushed(self):
-        """Then there is no state, and no state is not a licence: nothing is written until 'fence init' was run."""
+        """The namespace is then not initialised: nothing is written until 'fence init' was run."""
         guards = [self.start_guard(self.server.url())]
         redis = self.redis()
         refused = 0

@@ -1,7 +1,7 @@
 #pragma once
 
 // LockName: under which keys a resource's lock is: our own, or those of a foreign 'etcdctl lock NAME'
-// (?lock_key=). A contender's key is NAME, a slash, and the hexadecimal number of its lease.
+// (?lock_key=). A queue entry's key is NAME, a slash, and the hexadecimal number of its lease.
 //
 // Values; thread-safe.
 
@@ -26,10 +26,10 @@ class LockName {
   // InvalidInput where the pattern makes a key of ours out of the resource.
   [[nodiscard]] std::string of(const Resource& resource) const;
 
-  // The key of a contender.
+  // The key of an entry.
   [[nodiscard]] std::string key_of(const Resource& resource, std::int64_t lease) const;
 
-  // Whose lock a contender's key is of, as of() names it; nothing: no resource's.
+  // Whose lock an entry's key is of, as of() names it; nothing: no resource's.
   [[nodiscard]] std::optional<Resource> resource_of(std::string_view key) const;
   // What the keys of the locks of all resources that start with prefix are among.
   [[nodiscard]] Op all_of(const std::string& prefix) const;

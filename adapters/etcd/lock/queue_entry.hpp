@@ -25,7 +25,7 @@ struct QueueEntry {
   // One of ours, and not waiting: what it was granted does not change any more.
   [[nodiscard]] bool is_granted() const noexcept { return offset.has_value(); }
 
-  // present_offset: the namespace's, for a contender without its own. Throws Unavailable where the numbers
+  // present_offset: the namespace's, for an entry without its own. Throws Unavailable where the numbers
   // are used up.
   [[nodiscard]] Token token(std::int64_t present_offset) const;
 };

@@ -152,7 +152,7 @@ class Http::Handle {
   }
 
   // How long to sleep at most, in milliseconds: no longer than until the next call is due, and some time.
-  static int patience(const Following& following) {
+  static int poll_ms(const Following& following) {
     const auto most =
         following.meanwhile.call ? std::min(following.meanwhile.every, look_at_clock) : look_at_clock;
     return static_cast<int>(std::clamp(following.time_max, std::chrono::milliseconds{1}, most).count());
@@ -272,7 +272,7 @@ Http::Reply Http::Handle::follow(const Request& request, const Following& follow
       called_at = BootClock::now();
       if (!following.meanwhile.call()) break;
     }
-    curl_multi_poll(multi.get(), nullptr, 0, patience(following), nullptr);
+    curl_multi_poll(multi.get(), nullptr, 0, poll_ms(following), nullptr);
   }
   return {Reply::Ending::answered, 0, {}, {}};
 }

@@ -114,7 +114,7 @@ StoreStatus status_of(Connection& connection) {
   }
   if (floor == "-1") {
     status.state = StoreState::uninitialised;
-    status.reason = "the fences have no floor, and no state is not a licence: run 'fenceguard fence init'";
+    status.reason = "namespace not initialised (no floor): claims are refused; run 'fenceguard fence init'";
   } else if (rows.at(0).at(3) != "0" && rows.at(0).at(3) != "OFF") {
     status.state = StoreState::failed;
     status.reason = "this server is read_only: go to the primary";

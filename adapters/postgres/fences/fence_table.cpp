@@ -143,7 +143,8 @@ StoreStatus status_in(pqxx::transaction_base& tx) {
   if (row[0].is_null()) {
     status.state = StoreState::uninitialised;
     status.reason =
-        "the fences have no floor, and no state is not a licence: restore the table fenceguard.floor, or run "
+        "namespace not initialised (no floor): claims are refused; restore the table fenceguard.floor, or "
+        "run "
         "'fenceguard fence init'";
   } else if (row[4].as<bool>()) {
     status.state = StoreState::failed;

@@ -35,9 +35,9 @@ std::chrono::nanoseconds worked() {
 Committer::Committer(Open open, const std::string& path)
     : open_{std::move(open)},
       not_initialised_{
-          fmt::format("no state was found in {0}, and an empty store is not a licence: run 'fenceguard fence "
-                      "init --storage "
-                      "sqlite:{0}' with --source, or --floor N (or start 'fenceguard serve' with --init)",
+          fmt::format("no state was found in {0} (namespace not initialised: claims are refused): run "
+                      "'fenceguard fence init --storage sqlite:{0}' with --source, or --floor N (or start "
+                      "'fenceguard serve' with --init)",
                       path)},
       transaction_{open_()} {
   publish();

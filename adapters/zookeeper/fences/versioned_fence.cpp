@@ -234,7 +234,7 @@ bool is_plausible_to_all(const Namespace& in, const Claim& claim, std::int64_t j
   return false;
 }
 
-std::optional<std::vector<VersionedFence>> FenceCache::find(std::uint64_t tenure,
+std::optional<std::vector<VersionedFence>> FenceCache::find(std::uint64_t generation,
                                                             std::span<const Resource> resources) {
   std::vector<VersionedFence> found;
   const std::scoped_lock lock{mutex_};
@@ -243,23 +243,25 @@ std::optional<std::vector<VersionedFence>> FenceCache::find(std::uint64_t tenure
     if (at == index_.end()) return std::nullopt;
     const auto& entry = *at->second;
     // A fence that was seen under an older floor may have been compacted since, and created again.
-    if (entry.tenure != tenure || entry.versioned_fence.floor_version != floor_version_) return std::nullopt;
+    if (entry.generation != generation || entry.versioned_fence.floor_version != floor_version_)
+      return std::nullopt;
     found.push_back(entry.versioned_fence);
-    found.back().mark = mark_tenure_ == tenure ? mark_ : std::nullopt;
+    found.back().mark = mark_generation_ == generation ? mark_ : std::nullopt;
     entries_.splice(entries_.begin(), entries_, at->second);
   }
   return found;
 }
 
-void FenceCache::put(std::uint64_t tenure, const Resource& resource, const VersionedFence& versioned_fence) {
+void FenceCache::put(std::uint64_t generation, const Resource& resource,
+                     const VersionedFence& versioned_fence) {
   const std::scoped_lock lock{mutex_};
   highest_ = std::max(highest_, versioned_fence.view.highest());
   floor_version_ = versioned_fence.floor_version;
   mark_ = versioned_fence.mark;
-  mark_tenure_ = tenure;
+  mark_generation_ = generation;
   if (const auto at = index_.find(resource); at != index_.end()) {
     at->second->versioned_fence = versioned_fence;
-    at->second->tenure = tenure;
+    at->second->generation = generation;
     entries_.splice(entries_.begin(), entries_, at->second);
     return;
   }
@@ -268,7 +270,7 @@ void FenceCache::put(std::uint64_t tenure, const Resource& resource, const Versi
     index_.erase(entries_.back().resource);
     entries_.pop_back();
   }
-  entries_.push_front({resource, versioned_fence, tenure});
+  entries_.push_front({resource, versioned_fence, generation});
   index_.emplace(resource, entries_.begin());
 }
 

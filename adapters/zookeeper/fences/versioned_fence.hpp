@@ -107,11 +107,11 @@ class FenceCache {
   // Remembers at most so many fences.
   explicit FenceCache(std::size_t entries_max) : entries_max_{entries_max} {}
 
-  // What was seen of the resources under this tenure and the newest floor; nothing unless of all of them.
-  [[nodiscard]] std::optional<std::vector<VersionedFence>> find(std::uint64_t tenure,
+  // What was seen of the resources under this generation and the newest floor; nothing unless of all of them.
+  [[nodiscard]] std::optional<std::vector<VersionedFence>> find(std::uint64_t generation,
                                                                 std::span<const Resource> resources);
-  // REQUIRES: it was read or written through a connection of this tenure.
-  void put(std::uint64_t tenure, const Resource& resource, const VersionedFence& versioned_fence);
+  // REQUIRES: it was read or written through a connection of this generation.
+  void put(std::uint64_t generation, const Resource& resource, const VersionedFence& versioned_fence);
   void forget(const Resource& resource);
 
   // The highest token that was ever put, floors included; 0 if none.
@@ -122,7 +122,7 @@ class FenceCache {
   struct Entry {
     Resource resource;
     VersionedFence versioned_fence;
-    std::uint64_t tenure;
+    std::uint64_t generation;
   };
   using Entries = std::list<Entry>;  // the one used last is the first
   struct Hash {
@@ -138,7 +138,7 @@ class FenceCache {
   std::int32_t floor_version_ = 0;
   std::int64_t highest_ = 0;
   std::optional<HighestMark> mark_;  // the newest
-  std::uint64_t mark_tenure_ = 0;
+  std::uint64_t mark_generation_ = 0;
 };
 
 }  // namespace fenceguard::zookeeper

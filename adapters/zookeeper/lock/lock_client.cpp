@@ -36,7 +36,7 @@ struct Data {
 };
 
 // Asks for the children of top and, level by level, of those that look(path, children) gives back and that
-// are no contenders.
+// are no entries.
 template <class Look>
 void walk(Session& session, const std::string& top, Look look) {
   std::vector<std::string> level{top};
@@ -60,12 +60,12 @@ void walk(Session& session, const std::string& top, Look look) {
 // REQUIRES: children were read after the entry was made.
 LockClient::Place place_among(const std::string& entry, Token token,
                               const std::vector<std::string>& children) {
-  const auto entries = contenders_of(children);
+  const auto entries = entries_of(children);
   const auto name = entry.substr(entry.rfind('/') + 1);
   const auto self = std::ranges::find(entries, name);
   if (self == entries.end()) {
     if (std::ranges::find(children, name) == children.end()) return {};
-    throw Unavailable(entry + " is no contender by its name, though it was made as one");
+    throw Unavailable(entry + " is no queue entry by its name, though it was made as one");
   }
   LockClient::Place place{.is_there = true, .token = token, .before = {}};
   if (self != entries.begin()) place.before = parent_of(entry) + "/" + *std::prev(self);
@@ -94,7 +94,7 @@ LockClient::LockClient(const std::string& root, const std::string& pattern, Layo
 
 LockClient::Entry LockClient::enter(Session& session, const std::string& lock, const std::string& guid,
                                     const Holder& holder) {
-  const auto name = lock + "/" + contender_name(layout_, guid);
+  const auto name = lock + "/" + entry_name(layout_, guid);
   register_place(session);
   for (int attempt = 0; attempt < attempts; ++attempt) {
     const auto now = offset(session);
@@ -180,8 +180,8 @@ std::vector<std::string> LockClient::find(Session& session, const std::string& l
                                           const std::string& guid) {
   catch_up(session);
   std::vector<std::string> found;
-  const auto name = contender_name(layout_, guid);
-  for (const auto& child : contenders_of(session.get_children(lock).children)) {
+  const auto name = entry_name(layout_, guid);
+  for (const auto& child : entries_of(session.get_children(lock).children)) {
     if (child.starts_with(name)) found.push_back(lock + "/" + child);
   }
   return found;
@@ -204,7 +204,7 @@ void LockClient::catch_up(Session& session) {
 std::optional<LockClient::Head> LockClient::head(Session& session, const std::string& lock) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     catch_up(session);
-    const auto entries = contenders_of(session.get_children(lock).children);
+    const auto entries = entries_of(session.get_children(lock).children);
     if (entries.empty()) return std::nullopt;
     if (auto first = first_of(session, lock, entries)) return first;
   }
@@ -214,7 +214,7 @@ std::optional<LockClient::Head> LockClient::head(Session& session, const std::st
 // The first entry that is still there when it is read.
 std::optional<LockClient::Head> LockClient::first_of(Session& session, const std::string& lock,
                                                      const std::vector<std::string>& children) {
-  for (const auto& name : contenders_of(children)) {
+  for (const auto& name : entries_of(children)) {
     const auto path = lock + "/" + name;
     const auto node = session.get(path);
     if (node.code != Code::ok) continue;
@@ -319,7 +319,7 @@ LeasePage LockClient::list(Session& session, const FenceListing& listing) {
                       path_.top(), list_nodes_max));
     }
     const auto resource = path_.resource_of(path);
-    if (resource && listing.names(*resource)) locks.emplace(*resource, contenders_of(children));
+    if (resource && listing.names(*resource)) locks.emplace(*resource, entries_of(children));
     std::erase_if(children, [&](const std::string& child) {
       return !path_.may_be_above(path + "/" + child, listing.prefix);
     });

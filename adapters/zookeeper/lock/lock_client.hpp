@@ -4,7 +4,7 @@
 //
 //   ROOT/offset                     what is added to every czxid: decimal, 0 until a raise
 //   ROOT/stamp                      set whenever an entry is made: its mzxid is the entry's czxid
-//   ROOT/locks/RESOURCE/CONTENDER   see layout.hpp; data: 'HOLDER OFFSET'
+//   ROOT/locks/RESOURCE/ENTRY       see layout.hpp; data: 'HOLDER OFFSET'
 //   ROOT/lock_paths/NAME            data: another node below which there are locks of this namespace
 //
 // The token of an entry is its node's czxid plus the offset in its data. A node is created in one multi

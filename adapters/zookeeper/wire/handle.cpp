@@ -14,7 +14,7 @@ namespace {
 using State = SessionState;
 
 // Of all sessions of this process.
-std::atomic<std::uint64_t> last_tenure{0};
+std::atomic<std::uint64_t> last_generation{0};
 
 void no_log(const char* /*message*/) {}
 
@@ -83,9 +83,9 @@ SessionState SessionHandle::state() const {
   return state_;
 }
 
-std::uint64_t SessionHandle::tenure() const {
+std::uint64_t SessionHandle::generation() const {
   const std::scoped_lock lock{mutex_};
-  return tenure_;
+  return generation_;
 }
 
 bool SessionHandle::connects_within(std::chrono::milliseconds wait) const {
@@ -153,7 +153,7 @@ void SessionHandle::changed_to(State state) {
     const std::scoped_lock lock{mutex_};
     if (is_closing_ || state == state_) return;
     state_ = state;
-    tenure_ = state == State::connected ? ++last_tenure : 0;
+    generation_ = state == State::connected ? ++last_generation : 0;
     changed_.notify_all();
   }
   if (listener_) listener_(state);
@@ -172,7 +172,7 @@ void SessionHandle::end_watches() {
 // False: it has failed, because the session is not connected, or not by the connection that was asked for.
 bool SessionHandle::keep(std::unique_ptr<Call> call) {
   std::unique_lock lock{mutex_};
-  const bool is_pinned_elsewhere = call->tenure && call->tenure != tenure_;
+  const bool is_pinned_elsewhere = call->generation && call->generation != generation_;
   if (state_ == State::connected && !is_pinned_elsewhere) {
     const auto* key = call.get();
     calls_.emplace(key, std::move(call));

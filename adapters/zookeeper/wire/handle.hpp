@@ -39,9 +39,9 @@ class SessionHandle {
     SessionHandle& handle;
     const Access access;
     const std::string doing;
-    std::uintptr_t watch = 0;               // 0: none
-    bool watches_absent = false;            // the watch is set on a node that does not exist, too
-    std::optional<std::uint64_t> tenure{};  // only over this connection; nothing: over whichever it is
+    std::uintptr_t watch = 0;                   // 0: none
+    bool watches_absent = false;                // the watch is set on a node that does not exist, too
+    std::optional<std::uint64_t> generation{};  // only over this connection; nothing: over whichever it is
   };
 
   template <class T>
@@ -59,7 +59,7 @@ class SessionHandle {
   SessionHandle& operator=(const SessionHandle&) = delete;
 
   [[nodiscard]] State state() const;
-  [[nodiscard]] std::uint64_t tenure() const;
+  [[nodiscard]] std::uint64_t generation() const;
   void require_connected() const;
   [[nodiscard]] bool connects_within(std::chrono::milliseconds wait) const;
   [[nodiscard]] const Address& address() const noexcept { return address_; }
@@ -103,7 +103,7 @@ class SessionHandle {
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   State state_ = State::connecting;
-  std::uint64_t tenure_ = 0;  // 0: not connected
+  std::uint64_t generation_ = 0;  // 0: not connected
   bool is_closing_ = false;
   std::unordered_map<const Call*, std::unique_ptr<Call>> calls_;
   std::map<std::uintptr_t, Watch> watches_;

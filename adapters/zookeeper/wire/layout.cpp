@@ -43,7 +43,7 @@ std::string encoded(std::string_view bytes) {
 
 }  // namespace
 
-std::string contender_name(Layout layout, const std::string& guid) {
+std::string entry_name(Layout layout, const std::string& guid) {
   if (layout == Layout::kazoo) return guid + "__lock__";
   const std::string_view g = guid;
   return fmt::format("_c_{}-{}-{}-{}-{}-lock-", g.substr(0, 8), g.substr(8, 4), g.substr(12, 4),
@@ -67,7 +67,7 @@ std::optional<std::uint32_t> sequence_of(std::string_view name) {
   return is_negative ? 0U - low : low;
 }
 
-std::vector<std::string> contenders_of(const std::vector<std::string>& children) {
+std::vector<std::string> entries_of(const std::vector<std::string>& children) {
   std::vector<std::pair<std::uint32_t, const std::string*>> found;
   for (const auto& name : children) {
     if (const auto sequence = sequence_of(name)) found.emplace_back(*sequence, &name);

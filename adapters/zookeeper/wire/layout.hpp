@@ -26,7 +26,7 @@ namespace fenceguard::zookeeper {
 enum class Layout { kazoo, curator };
 
 // A node's name up to its sequence, for an entry of this GUID (32 hexadecimal digits).
-[[nodiscard]] std::string contender_name(Layout layout, const std::string& guid);
+[[nodiscard]] std::string entry_name(Layout layout, const std::string& guid);
 
 // The sequence of an entry, or nothing for a node that is none. ZooKeeper counts with 32 bits and a sign;
 // what it counted is a serial number that comes round (RFC 1982).
@@ -36,7 +36,7 @@ enum class Layout { kazoo, curator };
 }
 
 // The entries among the children of a lock's node, first come first.
-[[nodiscard]] std::vector<std::string> contenders_of(const std::vector<std::string>& children);
+[[nodiscard]] std::vector<std::string> entries_of(const std::vector<std::string>& children);
 
 // One segment of a resource as a node's name: what ZooKeeper refuses in a path, and '%', is percent-encoded,
 // and so is the last digit of what would be read as an entry.

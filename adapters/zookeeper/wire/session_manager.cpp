@@ -12,7 +12,7 @@ bool is_over(const Session& session) {
 }
 
 // For a server's name to be looked up and the server to answer, however short the session is.
-constexpr std::chrono::milliseconds patience_min{5'000};
+constexpr std::chrono::milliseconds connect_timeout_min{5'000};
 
 }  // namespace
 
@@ -66,9 +66,9 @@ std::optional<ConnectionGeneration> SessionManager::usable() const {
   // The state changes first, so the moment may be missing yet, but is none of an earlier break.
   const bool is_away = session_->state() == Session::State::connecting;
   const auto since = life_->away_since.load();
-  const auto patience = std::max(session_->session_timeout(), patience_min);
+  const auto connect_timeout = std::max(session_->session_timeout(), connect_timeout_min);
   const bool is_known = since != BootClock::time_point::max();
-  if (is_away && is_known && BootClock::now() - since > patience) return std::nullopt;
+  if (is_away && is_known && BootClock::now() - since > connect_timeout) return std::nullopt;
   return ConnectionGeneration{session_, {life_, life_->breaks}};
 }
 

@@ -329,7 +329,7 @@ int exec(const Settings& settings) {
   if (!taken.grant) {
     complain(taken.refusal
                  ? fmt::format("not run: the guard refused the claim as {}", to_string(*taken.refusal))
-                 : "not run: the lock is held by somebody else");
+                 : "not run: the lock is held by another holder");
     return not_acquired;
   }
   // The source may have granted less than was asked for.

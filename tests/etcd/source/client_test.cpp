@@ -123,7 +123,7 @@ TEST(EtcdLockName, IsThatOfEtcdctlAndKeepsResourcesApart) {
   EXPECT_EQ(lease_in_key(0x00ab'cdef), "abcdef");
 }
 
-TEST(EtcdContender, IsOursWhereItNamesAHolderAndAnOffset) {
+TEST(EtcdQueueEntry, IsOursWhereItNamesAHolderAndAnOffset) {
   KeyValue key;
   key.create_revision = 10;
   key.value = granted_value(Holder{"h"}, 5);

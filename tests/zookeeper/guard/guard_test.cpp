@@ -305,7 +305,7 @@ TEST(ZooKeeperGuard, WhatIsAskedOverOneConnectionIsNotSentOverAnother) {
   proxy.set(Proxy::Way::open);
   const auto after = client.connection();
   ASSERT_EQ(after.session, before.session);
-  EXPECT_NE(after.tenure, before.tenure);
+  EXPECT_NE(after.generation, before.generation);
   EXPECT_THROW((void)before.multi({zookeeper::create(space.data("late"), "")}), Unavailable);
   EXPECT_EQ(space.get(space.data("late")).code, Code::no_node);
   EXPECT_TRUE(after.multi({zookeeper::remove(space.data("x"))}).is_ok());

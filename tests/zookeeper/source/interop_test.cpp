@@ -32,7 +32,7 @@ std::unique_ptr<TokenSource> open_with(const std::string& root, const std::strin
 }
 
 std::vector<std::string> entries(const std::string& path) {
-  return contenders_of(test::observer().get_children(path).children);
+  return entries_of(test::observer().get_children(path).children);
 }
 
 // kazoo's Lock on path.
@@ -191,7 +191,7 @@ TEST_F(Interop, WeWaitForCuratorsNodeAndCuratorsOrderIsOurs) {
       [&] { late = source->wait_acquire(r, Holder{"late"}, {.ttl = long_ttl, .wait = long_ttl}); }};
   EXPECT_TRUE(eventually([&] { return entries(path_).size() == 3; }));
   const auto all = test::observer().get_children(path_).children;
-  EXPECT_EQ(sorted_as_curator(all), contenders_of(all));
+  EXPECT_EQ(sorted_as_curator(all), entries_of(all));
   EXPECT_EQ(path_ + "/" + sorted_as_curator(all)[1], theirs.path);
   EXPECT_EQ(source->release(early.claim), Release::released);
   ASSERT_TRUE(eventually([&] { return entries(path_).size() == 2; }));

@@ -13,11 +13,11 @@ using testing::ElementsAre;
 constexpr auto guid = "0123456789abcdef0123456789abcdef";
 
 TEST(Layout, OurNamesAreThoseOfTheLibraries) {
-  EXPECT_EQ(contender_name(Layout::kazoo, guid), "0123456789abcdef0123456789abcdef__lock__");
-  EXPECT_EQ(contender_name(Layout::curator, guid), "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
+  EXPECT_EQ(entry_name(Layout::kazoo, guid), "0123456789abcdef0123456789abcdef__lock__");
+  EXPECT_EQ(entry_name(Layout::curator, guid), "_c_01234567-89ab-cdef-0123-456789abcdef-lock-");
 }
 
-TEST(Layout, AContenderIsWhatEndsInAMarkAndASequence) {
+TEST(Layout, EntriesEndInAMarkAndASequence) {
   EXPECT_EQ(sequence_of("abc__lock__0000000007"), 7u);
   EXPECT_EQ(sequence_of("_c_abc-lock-0000000007"), 7u);
   EXPECT_EQ(sequence_of("lock-2147483647"), 2147483647u);
@@ -32,16 +32,16 @@ TEST(Layout, AContenderIsWhatEndsInAMarkAndASequence) {
   }
 }
 
-TEST(Layout, ContendersOfBothLibrariesStandInOneOrder) {
-  EXPECT_THAT(contenders_of({"b__lock__0000000003", "x", "_c_a-lock-0000000002", "a__lock__0000000010"}),
+TEST(Layout, EntriesOfBothLibrariesShareOneOrder) {
+  EXPECT_THAT(entries_of({"b__lock__0000000003", "x", "_c_a-lock-0000000002", "a__lock__0000000010"}),
               ElementsAre("_c_a-lock-0000000002", "b__lock__0000000003", "a__lock__0000000010"));
-  EXPECT_THAT(contenders_of({}), ElementsAre());
+  EXPECT_THAT(entries_of({}), ElementsAre());
 }
 
 TEST(Layout, TheSequenceMayComeRound) {
-  EXPECT_THAT(contenders_of({"lock--2147483648", "lock-2147483647", "lock--2147483647", "lock-2147483646"}),
+  EXPECT_THAT(entries_of({"lock--2147483648", "lock-2147483647", "lock--2147483647", "lock-2147483646"}),
               ElementsAre("lock-2147483646", "lock-2147483647", "lock--2147483648", "lock--2147483647"));
-  EXPECT_THAT(contenders_of({"lock-0000000000", "lock--000000001", "lock--000000002", "lock-0000000001"}),
+  EXPECT_THAT(entries_of({"lock-0000000000", "lock--000000001", "lock--000000002", "lock-0000000001"}),
               ElementsAre("lock--000000002", "lock--000000001", "lock-0000000000", "lock-0000000001"));
   EXPECT_TRUE(is_before(0xFFFFFFFFu, 0));
   EXPECT_FALSE(is_before(0, 0xFFFFFFFFu));
@@ -63,7 +63,7 @@ TEST(Layout, WhatZooKeeperRefusesInAPathIsEncoded) {
   EXPECT_EQ(segment_name("\xEF\xBF\xAF"), "\xEF\xBF\xAF");        // U+FFEF
 }
 
-TEST(Layout, AResourceIsNeverReadAsAContender) {
+TEST(Layout, AResourceIsNeverReadAsAnEntry) {
   EXPECT_EQ(segment_name("x__lock__0000000001"), "x__lock__000000000%31");
   EXPECT_EQ(segment_name("lock-0000000009"), "lock-000000000%39");
   EXPECT_EQ(segment_name("lock-009"), "lock-009");

@@ -38,7 +38,7 @@ class SourceTest : public testing::Test {
     return std::get<Grant>(source.try_acquire(resource, Holder{holder}, long_ttl));
   }
   [[nodiscard]] std::vector<std::string> entries() const {
-    return contenders_of(observer().get_children(path_).children);
+    return entries_of(observer().get_children(path_).children);
   }
 
   // Of mntr, of the shared server.

@@ -27,7 +27,7 @@ end
 local function read_namespace(key)
   local fields = redis.call('HMGET', key, 'floor', 'highest')
   if not fields[1] and not fields[2] then
-    error({err = 'UNINITIALISED this Redis namespace has no floor, and no state is not a licence'})
+    error({err = 'UNINITIALISED this Redis namespace is not initialised: claims are refused'})
   end
   if not fields[1] or not fields[2] or not is_number(fields[1]) or not is_number(fields[2]) then
     error({err = 'DAMAGED the record of the namespace ' .. key .. ': use a newer fenceguard if one wrote it'})
