@@ -52,7 +52,7 @@ class OverItsOwnFile(support.BinaryTest):
         self.assertEqual(server.stop(), 0)
         self.expect(2, "serve", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *self.parts)
 
-    def test_the_holder_of_the_highest_token_is_let_in_under_no_other_name(self):
+    def test_highest_holder_is_admitted_under_no_other_name(self):
         server = self.serve_at()
         self.assertEqual(self.put(server, "/a/b/c", 38), "admitted")
         self.assertEqual(self.put(server, "/a/b", 40), "admitted")

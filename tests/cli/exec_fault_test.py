@@ -154,7 +154,7 @@ class HungServer(support.BinaryTest):
                 break
         self.assertLess(outlived_s, 4.9)
 
-    def test_a_grant_that_comes_after_a_signal_is_given_back_for_as_long_as_kill_after(self):
+    def test_grant_after_a_signal_is_released_within_kill_after(self):
         self.guard.may_grant.clear()
         process = self.start("exec", "--server", self.guard.url, "--resource", "a", "--kill-after", "1s", "--",
                              "touch", "run")
@@ -350,7 +350,7 @@ class ExecFaults(support.BinaryTest):
             ran += os.path.exists(started)
             delay_ms = delay_ms + 1 if delay_ms < 200 else delay_ms * 1.05
 
-    def test_killing_the_supervisor_ends_the_command_and_exec_says_so(self):
+    def test_killing_the_supervisor_ends_the_command_and_is_reported(self):
         process = self.tree(script="touch up; sleep 1000 & sleep 1000", members=5)
         supervisor, *_ = support.descendants(process.pid)
         os.kill(supervisor, signal.SIGKILL)
@@ -416,7 +416,7 @@ class ExecFaults(support.BinaryTest):
         for (_, earlier), (_, later) in zip(guard.asked[:4], guard.asked[1:4]):
             self.assertGreaterEqual(later - earlier, 0.9)
 
-    def test_a_wait_for_a_guard_that_stays_unavailable_ends_with_its_reason(self):
+    def test_wait_for_an_unavailable_guard_ends_with_its_reason(self):
         server = self.serve("--storage", "sqlite:data.db", "--source", "sqlite:leases.db")
         for wait, asked in (("0s", 1), ("5s", 2)):
             before = self.failed_asks(server)

@@ -51,7 +51,7 @@ class Ending(Exec):
         self.expect(125, "exec", "--source", "sqlite:no/such/folder/l.db", "--resource", "a", "--", "true")
         self.expect(125, "exec", *SOURCE, "--storage", "sqlite:missing.db", "--", "true")
 
-    def test_a_time_to_live_that_leaves_no_room_for_kill_after_is_refused(self):
+    def test_ttl_without_room_for_kill_after_is_refused(self):
         done = self.expect(125, "exec", *SOURCE, "--ttl", "10s", "--kill-after", "5001ms", "--", "touch", "ran")
         self.assertRegex(done.stderr, "--ttl of at least 10002ms, or a --kill-after of at most 5000ms")
         self.assertFalse(os.path.exists(self.path("ran")))
@@ -85,7 +85,7 @@ class Ending(Exec):
         process.stdin.flush()
         self.assertEqual(process.wait(support.LIMIT_S), 5)
 
-    def test_what_the_command_left_in_its_group_ends_before_the_lock_is_free(self):
+    def test_processes_of_the_command_end_before_the_lock_is_free(self):
         mark = f"MARK={self.folder}"
         self.expect(4, "exec", *SOURCE, "--kill-after", "200ms", "--", "sh", "-c",
                     "trap '' TERM; sleep 1000 & sleep 1000 & exit 4", env={"MARK": self.folder})
@@ -132,7 +132,7 @@ class Environment(Exec):
         self.assertNotIn("leases.db", done.stdout)
         self.assertNotIn("anon_inode", done.stdout)
 
-    def test_the_command_has_the_signal_mask_and_dispositions_of_its_caller(self):
+    def test_command_inherits_the_callers_signal_mask(self):
         script = ("import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), "
                   "signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1))")
         direct = support.subprocess.run([PYTHON, "-c", script], capture_output=True, text=True).stdout
@@ -172,7 +172,7 @@ class Signals(Exec):
         self.assertEqual(process.wait(support.LIMIT_S), 128 + signal.SIGTERM)
         self.assertFalse(os.path.exists(self.path("ran")))
 
-    def test_stopping_exec_by_sigtstp_stops_the_command_and_sigcont_continues_both(self):
+    def test_sigtstp_stops_exec_and_command_and_sigcont_resumes(self):
         # A group of its own in our session: the kernel drops SIGTSTP for a group that nobody in its session
         # looks after. A command that makes others would stop only in part where the signal meets its vfork(2).
         process = self.running("--ttl", "24m", script="touch up; exec sleep 1000", start_new_session=False,

@@ -149,7 +149,7 @@ class ByHand(support.BinaryTest):
             self.assertIn("fence init", done.stderr)
 
 
-    def test_revoke_ends_the_lease_at_a_separate_source_and_works_without_it(self):
+    def test_revoke_ends_the_lease_at_a_separate_source(self):
         self.make_file("leases.db")
         parts = [*STORAGE, "--source", "sqlite:leases.db"]
         self.expect(0, "fence", "init", *parts)

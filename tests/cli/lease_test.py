@@ -46,7 +46,7 @@ class OverASource(support.BinaryTest):
         self.assertIn('"held"', done.stdout)
         self.assertIn("held", done.stderr)
 
-    def test_a_lease_is_held_in_every_time_namespace_for_the_same_time(self):
+    def test_lease_lasts_equally_long_in_every_time_namespace(self):
         root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         tomorrow = ["unshare", *root, "--time", "--monotonic", "86400", "--boottime", "86400", "--fork"]
         tried = support.subprocess.run([*tomorrow, "true"], capture_output=True, text=True, check=False)
@@ -230,13 +230,13 @@ class WhatWasAdvanced(support.BinaryTest):
         shown = self.expect_json(0, "fence", "show", "--storage", "sqlite:data.db", "--resource", "a")
         self.assertIn(f"token {shown['token']}\n", done.stdout)
 
-    def test_a_storage_without_state_is_unavailable_and_the_lock_is_given_back(self):
+    def test_storage_without_state_is_unavailable_and_lock_released(self):
         parts = ["--storage", "sqlite:data.db", *SOURCE]
         done = self.expect(3, "lease", "acquire", *parts, "--resource", "a", "--init")
         self.assertIn("fence init", done.stderr)
         self.expect(1, "lease", "show", *SOURCE, "--resource", "a")
 
-    def test_asking_again_for_a_lease_that_stands_is_unknown_where_the_guard_is_unavailable(self):
+    def test_repeated_acquire_is_unknown_if_the_guard_is_unavailable(self):
         # The answer of the first ask may have been lost: the holder is not told that nothing happened.
         mine = [*SOURCE, "--resource", "a", "--holder", "me", "--ttl", "24m"]
         self.expect(0, "lease", "acquire", *mine)

@@ -103,7 +103,7 @@ class Pairs(support.BinaryTest):
         revoked = server.call("POST", "/v1/fences/a/revoke")
         self.assertEqual((revoked.status, revoked.json["closed"], revoked.json["lease_ended"]), (200, True, True))
 
-    def test_a_client_that_brings_the_first_token_is_told_the_command(self):
+    def test_client_with_the_first_token_is_told_the_command(self):
         source = self.new_source("redis")
         for storage in STORAGES:
             with self.subTest(storage=storage):

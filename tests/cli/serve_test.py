@@ -22,7 +22,7 @@ class Starting(support.BinaryTest):
         self.assertEqual(server.process.stdout.read(), b"")
         self.assertEqual(server.wait(), 0)
 
-    def test_the_embedded_storage_initialises_itself_at_its_default_place(self):
+    def test_embedded_storage_initialises_itself_at_its_default(self):
         server = self.serve()
         lease = server.lease("accounts/42")
         self.assertEqual(lease.status, 201)
@@ -184,7 +184,7 @@ class Settings(support.BinaryTest):
         answer = self.expect_json(0, "lease", "acquire", "--config", ini)
         self.assertEqual((answer["resource"], answer["ttl_ms"]), ("a", 5000))
 
-    def test_the_example_configuration_holds_every_default_and_is_accepted(self):
+    def test_example_configuration_is_complete_and_accepted(self):
         text = self.expect(0, "serve", "--example-config").stdout
         self.assertIn("\n#listen = 127.0.0.1:7420\n", text)
         self.assertIn("\n#drain-timeout = 10s\n", text)
@@ -206,7 +206,7 @@ class Settings(support.BinaryTest):
             self.assertNotEqual(server.call("GET", "/v1/fences", {"Host": "evil.test"}).status, 200)
             self.assertEqual(server.stop(), 0)
 
-    def test_the_data_side_on_loopback_answers_to_its_own_names_alone(self):
+    def test_data_side_on_loopback_accepts_only_its_own_names(self):
         server = self.serve()
         lease = server.lease("a").json
         claim = {"Fencing-Token": str(int(lease["token"]) + 5), "Fencing-Holder": "page"}
@@ -228,7 +228,7 @@ class Settings(support.BinaryTest):
         for host, status in [("one.test", 404), ("any.test", 403)]:
             self.assertEqual(bound.request("GET", "/a", {"Host": host}).status, status, host)
 
-    def test_probes_have_a_place_of_their_own_that_answers_to_every_name(self):
+    def test_probe_address_accepts_every_name(self):
         server = self.serve("--probe", "127.0.0.1:0")
         self.assertRegex(server.line, r"^listening data=\S+ control=\S+ probe=127\.0\.0\.1:\d+\n$")
         probe = server.line.rpartition("probe=")[2].strip()
@@ -258,7 +258,7 @@ class Settings(support.BinaryTest):
         self.assertRegex(usual.log(), r"(?m)^time=\d{4}-\d\d-\d\dT[\d:.]+Z level=info event=listening data=")
 
 
-    def test_refusals_are_logged_once_a_second_and_with_the_clients_address(self):
+    def test_refusals_are_logged_once_a_second_with_the_client(self):
         server = self.serve()
         lease = server.lease("a").json
         claim = {"Fencing-Token": lease["token"], "Fencing-Holder": lease["holder"]}
@@ -339,7 +339,7 @@ class Signals(support.BinaryTest):
         self.assertNotIn("second", server.log())
         self.assertEqual(server.stop(), 0)
 
-    def test_a_token_that_is_withdrawn_while_a_body_arrives_allows_nothing(self):
+    def test_token_withdrawn_during_a_body_allows_nothing(self):
         tokens = self.write_private("tokens", "admin first-0123456789\n")
         server = self.serve("--control-token-file", tokens)
         first, second = ({"Authorization": f"Bearer {name}-0123456789"} for name in ("first", "second"))

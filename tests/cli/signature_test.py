@@ -101,7 +101,7 @@ class Signatures(support.BinaryTest):
         self.assert_unsigned(self.put(fields(old)))
         self.assertEqual(self.put(fields(new)).status, 204)
 
-    def test_a_key_that_is_withdrawn_while_a_body_arrives_admits_no_more(self):
+    def test_key_withdrawn_during_a_body_admits_no_more(self):
         lease = self.acquire()
         with self.server.half_sent("PUT", "/accounts/42", fields(lease), "70") as request:
             self.reload(key_line("k2", self.other), "event=keys_reloaded")

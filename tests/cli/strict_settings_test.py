@@ -43,7 +43,7 @@ class WhatIsGiven(support.BinaryTest):
                                                ("listen", "control", "storage", "state")))
         self.assertEqual(self.serve("--config", path).stop(), 0)
 
-    def test_a_flag_stands_above_the_environment_and_the_file_where_they_exclude_each_other(self):
+    def test_flag_overrides_excluded_environment_and_file_settings(self):
         server = self.serve()
         acquire = ("lease", "acquire", "--resource", "a", "--init")
         ours = {"FENCEGUARD_STORAGE": "sqlite:ours.db", "FENCEGUARD_SOURCE": "sqlite:ours.db",
@@ -117,7 +117,7 @@ class SecretFiles(support.BinaryTest):
             for name in ("claim-key", "control-token-file"):
                 self.assertIn(said, self.expect(2, *WAY, f"--{name}", path).stderr)
 
-    def test_a_credential_of_the_service_manager_may_be_read_by_its_group(self):
+    def test_service_managers_credential_may_be_group_readable(self):
         os.mkdir(self.path("credentials"))
         path = self.write("credentials/keys", KEY)
         given = {"CREDENTIALS_DIRECTORY": self.path("credentials")}

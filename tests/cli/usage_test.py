@@ -19,7 +19,7 @@ class Usage(support.BinaryTest):
         for command in COMMANDS:
             self.assertIn(f"  {command} ", text)
 
-    def test_every_command_has_help_that_names_its_options_and_defaults(self):
+    def test_every_command_has_help_with_options_and_defaults(self):
         for command in COMMANDS:
             text = self.expect(0, *command.split(), "--help").stdout
             self.assertIn(f"Usage: fenceguard {command}", text)

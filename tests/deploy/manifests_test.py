@@ -337,7 +337,7 @@ class Agreement(unittest.TestCase):
         self.assertEqual(guard["spec"]["egress"][0]["to"][0]["podSelector"], storage["spec"]["podSelector"])
         self.assertEqual(guard["spec"]["egress"][0]["ports"], storage["spec"]["ingress"][0]["ports"])
 
-    def test_the_storage_of_a_try_is_in_a_network_that_the_guard_alone_shares(self):
+    def test_trial_storage_shares_a_network_only_with_the_guard(self):
         services = manifests.compose("compose.yaml", "compose.redis.yaml")
         inside = [name for name, service in services.items() if "storage" in service["networks"]]
         self.assertEqual(inside, ["storage", "guard"])

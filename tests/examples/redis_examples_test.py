@@ -29,7 +29,7 @@ class RedisExample(unittest.TestCase):
                                       "A adds 50: stale\n")
             self.assertEqual(self.server.cli("GET", "{accounts/42}:balance"), "180")
 
-    def test_a_namespace_that_was_not_initialised_is_told_with_the_command_that_does_it(self):
+    def test_uninitialised_namespace_names_the_command(self):
         status, printed, error = self.run_example()
         self.assertEqual((status, printed), (3, ""))
         self.assertIn("fenceguard fence init", error)

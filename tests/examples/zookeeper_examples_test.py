@@ -28,7 +28,7 @@ class ZooKeeperExample(unittest.TestCase):
             self.assertEqual(printed, "A stores 150\nA adds 50: admitted\nB stores 180\nB adds 30: admitted\n"
                                       "A adds 50: stale\n")
 
-    def test_a_namespace_that_was_not_initialised_is_told_with_the_command_that_does_it(self):
+    def test_uninitialised_namespace_names_the_command(self):
         status, printed, error = self.run_example()
         self.assertEqual((status, printed), (3, ""))
         self.assertIn("fenceguard fence init", error)

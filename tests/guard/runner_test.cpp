@@ -104,7 +104,7 @@ TEST_F(RunnerTest, IsRefusedAfterSoManyAttempts) {
 
 // What it shows: a source that was restored from a backup costs one attempt, not an outage.
 // How: the guard has seen token 1000 and the source counts from 7 again.
-TEST_F(RunnerTest, RaisesASourceThatHasFallenBehindAndRunsUnderATokenAboveTheGuards) {
+TEST_F(RunnerTest, RaisesASourceThatHasFallenBehindAndRunsAboveTheGuard) {
   (void)guard.advance(claim_of(1'000, "before-the-restore"));
   source.fall_back_to(7);
   const auto result = Runner{source, guard, quick(5)}.run(account, writes("70"));

@@ -322,7 +322,7 @@ class Doctor:
             self.assertGreater(len(found), 2)
             self.assertNotIn("danger", {level for level, _ in found.values()})
 
-    def test_a_source_behind_its_fences_is_a_danger_that_says_what_to_do(self):
+    def test_source_behind_its_fences_is_a_danger_with_advice(self):
         self.fence(0, "init")
         self.advance(0, 2**60)
         done = self.expect(1, "doctor", "--storage", self.url)

@@ -68,7 +68,7 @@ class PlantedBugs(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertRegex(output, r"planted: proof_simulation_test: [\w-]+, \d+ s")
 
-    def test_a_change_tries_what_it_touches_and_three_commits_everything(self):
+    def test_change_runs_what_it_touches_and_three_commits_run_all(self):
         build = planted_bugs.Build(os.environ["FENCEGUARD_BUILD"])
         bugs = [planted_bugs.Bug(path) for path in sorted(BUGS.rglob("*.patch"))]
         self.assertGreaterEqual(len(bugs), 24)

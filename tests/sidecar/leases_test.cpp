@@ -285,7 +285,7 @@ TEST_F(LeasesTest, ALeaseIsRenewedBeforeItIsHandedOutWhereTheAdvanceTookLong) {
   EXPECT_EQ(asked.get().status, 201U);
 }
 
-TEST_F(LeasesTest, ALeaseThatEndedDuringTheAdvanceIsAskedForAgainAsLongAsItsCallerWaits) {
+TEST_F(LeasesTest, LeaseEndedDuringTheAdvanceIsAskedForAgain) {
   running_.fences().advancing.close();
   auto asked = acquire_soon(R"("resource":"a","ttl_ms":300,"wait_ms":30000)");
   ASSERT_TRUE(running_.fences().advancing.wait_for_calls());
@@ -391,7 +391,7 @@ TEST(Leases, CallsOfASourceThatHangsAreBounded) {
 
 // The guard has seen a higher token than the lease that the holder asks for again, and the source does not
 // say whether that one is still held.
-TEST(Leases, ALeaseThatWasDeliveredIsNotGivenBackWhereTheSourceCannotBeRaised) {
+TEST(Leases, DeliveredLeaseIsKeptIfTheSourceCannotBeRaised) {
   RunningOptions options;
   options.has_own_source = false;
   Running running{std::move(options)};

@@ -38,7 +38,7 @@ class OlderSchema(ProductTest):
         self.assertEqual(self.sql("select fenceguard.version()"), "1")
         self.assertEqual(self.sql("select * from fenceguard.fences order by resource"), before)
 
-    def test_once_upgraded_fences_leases_and_protected_tables_are_as_they_were(self):
+    def test_upgrade_keeps_fences_leases_and_protected_tables(self):
         fences = self.sql("select * from fenceguard.fence order by resource")
         self.sql(self.expect(0, "sql", "postgres").stdout)
         self.assertEqual(self.sql("select * from fenceguard.fence order by resource"), fences)

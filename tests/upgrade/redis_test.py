@@ -35,7 +35,7 @@ class OlderNamespace(ProductTest):
         self.assertGreater(int(grant["token"]), GRANTED + 3)
         self.assertEqual(self.server.cli("GET", "{accounts/42}:balance"), "70")
 
-    def test_a_newer_namespace_is_refused_with_a_sentence_and_left_alone(self):
+    def test_newer_namespace_is_refused_and_left_unchanged(self):
         self.server.cli("HSET", "fenceguard:namespace", "floor", "2/0", "highest", "2/3")
         before = self.state()
         for command in (["show", "--resource", "accounts/42"], ["init", "--floor", "9"],

@@ -51,7 +51,7 @@ class ExecTest(support.BinaryTest):
             self.expect(0, *self.words, "--", "true")
         self.assertEqual(self.method.runs(), [])
 
-    def test_one_that_failed_may_have_left_work_elsewhere_and_is_cut_off(self):
+    def test_failed_holder_is_cut_off(self):
         self.expect(3, *self.words, "--", "sh", "-c", "exit 3")
         self.expect(0, *self.words, "--", "true")
         self.assertEqual(len(self.method.runs()), 1)
@@ -88,7 +88,7 @@ class ExecTest(support.BinaryTest):
         self.expect(0, *self.words, "--", "true")
         self.assertEqual(len(self.method.runs()), 1)
 
-    def test_one_whose_exec_was_killed_is_cut_off_before_the_command_runs(self):
+    def test_holder_of_killed_exec_is_cut_off_before_the_command(self):
         old = self.die()
         self.method.hold()
         process = self.start(*self.words, "--", "sh", "-c", "touch ran")
@@ -110,7 +110,7 @@ class ExecTest(support.BinaryTest):
         self.method.release()
         self.assertEqual(process.wait(), 0)
 
-    def test_where_it_is_to_wait_no_command_runs_and_the_next_one_tries_again(self):
+    def test_with_wait_no_command_runs_until_a_method_succeeds(self):
         old = self.die()
         self.method.end_with(1)
         told = self.expect(125, *self.words, "--fence-on-failure", "wait", "--", "touch", "ran")
@@ -120,7 +120,7 @@ class ExecTest(support.BinaryTest):
         self.expect(0, *self.words, "--fence-on-failure", "continue", "--", "touch", "ran")
         self.assertEqual([run[1] for run in self.method.runs()], [old, old + 1], "all up to that token")
 
-    def test_a_signal_ends_the_wait_for_a_method_and_gives_the_lock_back(self):
+    def test_signal_ends_the_wait_for_a_method_and_frees_the_lock(self):
         self.die()
         self.method.hold()
         process = self.start(*self.words, "--ttl", "60s", "--", "touch", "ran")
@@ -131,7 +131,7 @@ class ExecTest(support.BinaryTest):
         self.expect(0, *self.words, "--wait", "0s", "--", "true")
         self.assertFalse(os.path.exists(self.path("ran")))
 
-    def test_a_paused_one_is_cut_off_and_what_it_does_afterwards_is_refused(self):
+    def test_paused_holder_is_cut_off_and_its_later_writes_refused(self):
         paused = self.start_holder("9s")  # of which it asks for the first time after three
         paused.send_signal(signal.SIGSTOP)
         old = self.end_lease()

@@ -44,7 +44,7 @@ class LaneTest(support.BinaryTest):
 
 
 class TakeOver(LaneTest):
-    def test_the_old_holder_is_refused_then_cut_off_and_then_the_new_one_goes_on(self):
+    def test_old_holder_is_refused_then_cut_off_before_the_new_one(self):
         server = self.guard()
         self.assertEqual(self.put(server, 34).status, 201)
         self.assertEqual(self.method.runs(), [], "there was nobody before the first one")
@@ -75,7 +75,7 @@ class TakeOver(LaneTest):
         self.assertEqual((old.result().status, new.result().status), (201, 204))
         self.assertEqual([line["token"] for line in self.upstream.applied()], ["5", "34", "35"])
 
-    def test_a_method_has_nothing_of_ours_but_the_resource_and_the_tokens(self):
+    def test_method_inherits_only_the_resource_and_the_tokens(self):
         server = self.serve("--storage", self.upstream.url(), "--state", "sqlite:state.db", "--init", "--settled",
                             "--fence-method", self.method.word, env={"FENCEGUARD_SERVER_TOKEN": "secret", "OTHER": "1"})
         self.put(server, 34)
@@ -95,7 +95,7 @@ class TakeOver(LaneTest):
         self.assertEqual(self.put(server, 35, holder="a").status, 204)
         self.assertEqual(self.method.runs(), [])
 
-    def test_one_that_gave_its_lease_back_is_not_cut_off_and_one_whose_lease_ran_out_is(self):
+    def test_released_holder_is_not_cut_off_but_an_expired_one_is(self):
         server = self.guard()
         for is_released in (True, False):
             lease = server.lease("r", ttl_ms=10_000 if is_released else 1_000).json
@@ -117,7 +117,7 @@ class TakeOver(LaneTest):
         claim = {"Fencing-Token": second["token"], "Fencing-Holder": second["holder"]}
         self.assertEqual(server.request("PUT", "/r", claim, b"x").status, 201)
 
-    def test_a_fence_that_tells_who_is_to_be_cut_off_is_not_compacted_away(self):
+    def test_fence_with_a_pending_cut_off_is_not_compacted(self):
         server = self.guard()
         self.put(server, 34)
         refused = server.call("POST", "/v1/fences/compact")
@@ -126,7 +126,7 @@ class TakeOver(LaneTest):
         self.put(server, 35)
         self.assertEqual(self.method.runs(), [("r", 34, 35)])
 
-    def test_a_revoke_cuts_the_present_holder_off_and_the_next_one_finds_it_done(self):
+    def test_revoke_cuts_off_the_holder_once(self):
         server = self.guard()
         self.put(server, 34)
         self.assertEqual(server.call("POST", "/v1/fences/r/revoke").status, 200)
@@ -136,7 +136,7 @@ class TakeOver(LaneTest):
 
 
 class Failure(LaneTest):
-    def test_where_it_is_to_wait_nothing_is_let_in_until_a_method_succeeds(self):
+    def test_with_wait_nothing_is_admitted_until_a_method_succeeds(self):
         server = self.guard("--fence-on-failure", "wait")
         self.put(server, 34)
         self.method.end_with(3)
@@ -189,7 +189,7 @@ class Failure(LaneTest):
 
 
 class Killed(LaneTest):
-    def test_one_that_was_let_in_by_a_guard_without_methods_is_cut_off_by_the_next_with(self):
+    def test_holder_admitted_without_methods_is_cut_off_later(self):
         server = self.guard("--fence-on-failure", "wait")
         self.put(server, 34)
         self.method.end_with(1)
@@ -203,7 +203,7 @@ class Killed(LaneTest):
         wait_until(lambda: self.put(server, 36).status in (201, 204), what="an open lane")
         self.assertEqual(self.method.runs()[-1], ("r", 35, 36))
 
-    def test_a_guard_that_is_killed_while_the_method_runs_runs_it_again_before_the_same_claim_goes_on(self):
+    def test_guard_killed_during_a_method_repeats_it_after_restart(self):
         server = self.guard("--fence-on-failure", "wait")
         self.put(server, 34)
         self.method.hold()
@@ -221,7 +221,7 @@ class Killed(LaneTest):
         answer.result()
         self.assertEqual(self.method.runs("ended"), [("r", 34, 35)])
 
-    def test_killed_at_any_moment_no_holder_goes_on_before_the_one_before_was_cut_off(self):
+    def test_after_any_kill_holders_are_cut_off_before_successors(self):
         seed = random.randrange(2**32)
         chooser = random.Random(seed)
         server = self.guard("--fence-on-failure", "wait", settle="250ms")

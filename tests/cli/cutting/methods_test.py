@@ -110,7 +110,7 @@ class BadCommands(MethodTest):
         wait_until(lambda: is_over(self.child()), what="the end of what it started")
         self.assertEqual(support.descendants(server.process.pid), [])
 
-    def test_one_that_hangs_ends_with_what_it_started_when_the_guard_is_killed(self):
+    def test_hanging_method_ends_with_its_children_and_the_guard(self):
         server = self.guard(methods=[self.hanging()], timeout="1000s")
         self.put(server, 34)
         self.pool.submit(self.put, server, 35)
@@ -118,7 +118,7 @@ class BadCommands(MethodTest):
         server.kill()
         wait_until(lambda: is_over(child), what="the end of what it started")
 
-    def test_a_signal_that_one_sends_to_its_own_group_kills_nothing_else(self):
+    def test_method_signalling_its_own_group_kills_nothing_else(self):
         server, status = self.take_over(self.script("trap '' TERM; kill -TERM 0; exit 0"))
         self.assertEqual((status, self.counted(server, "command", "success")), (204, 1))
 
@@ -154,7 +154,7 @@ class BadCommands(MethodTest):
             server, status = self.take_over(self.script("exit 0"), timeout="5s")
         self.assertEqual((status, self.counted(server, "command", "success")), (204, 1))
 
-    def test_one_that_leaves_a_daemon_with_its_output_does_not_hold_up_the_take_over(self):
+    def test_method_leaving_a_daemon_does_not_delay_the_takeover(self):
         server, status = self.take_over(self.script("sleep 20 & exit 0"))
         self.assertEqual(status, 204)
 
@@ -201,7 +201,7 @@ class Services(MethodTest):
     def test_one_under_tls_is_called(self):
         self.assertEqual(self.take_over_under_tls("ca", "https:")[1:], (204, 1))
 
-    def test_one_under_tls_whose_certificate_is_not_trusted_is_told_nothing(self):
+    def test_untrusted_tls_method_receives_nothing(self):
         server, *told = self.take_over_under_tls("stranger", "http:https:")
         self.assertEqual(told, [503, 0])
         self.assertIn("certificate verify failed", server.log())
@@ -214,7 +214,7 @@ class Services(MethodTest):
 
 
 class UpstreamReset(MethodTest):
-    def test_a_write_that_holds_up_the_next_holder_is_reset_and_unknown(self):
+    def test_write_that_delays_the_next_holder_is_reset_and_unknown(self):
         server = self.guard("--upstream-timeout", "60s", methods=["upstream-reset"], settle="1s")
         self.assertEqual(self.put(server, 33).status, 201)
         for is_slow in (False, True):  # on the fast path, and on the other

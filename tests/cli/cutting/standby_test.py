@@ -151,7 +151,7 @@ class TwoMachines(support.BinaryTest):
         self.assertEqual(primary.wait(), 0)
         self.assertEqual(self.write(self.standby, 35), 204, "the state shows that nothing is under way")
 
-    def test_what_resets_a_guards_own_connections_shows_nothing_of_another(self):
+    def test_resetting_own_connections_proves_nothing_of_others(self):
         primary = self.guard(self.primary, "--init", "--settled")
         self.assertTrue(primary.stdout.readline().startswith("listening"))
         primary.kill()
@@ -200,7 +200,7 @@ class OneMachine(support.BinaryTest):
         first.process.send_signal(signal.SIGKILL)
         self.assertTrue(second.stdout.readline().startswith("listening"))
 
-    def test_a_guard_without_it_does_not_begin_on_a_state_that_guards_with_it_share(self):
+    def test_guard_without_standby_refuses_a_standbys_state(self):
         for end in (signal.SIGKILL, signal.SIGTERM):
             first = self.serve(*self.words())
             first.stop(end)

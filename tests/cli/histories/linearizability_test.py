@@ -101,7 +101,7 @@ class Linearizability(unittest.TestCase):
             self.expect(False, [admitted, write(3, "late", 2, 3)])
         self.expect(True, [one("advance", 4, 0, 1), write(3, "early", 0, 3)])
 
-    def test_a_write_whose_end_is_unknown_may_happen_later_or_never_and_once(self):
+    def test_write_of_unknown_outcome_happens_later_once_or_never(self):
         history = [write(3, "lost", 0, 1, "unknown"), look(None, 2, 3)]
         self.expect(True, history)
         self.expect(True, [*history, look("lost", 4, 5)])
@@ -125,7 +125,7 @@ class Linearizability(unittest.TestCase):
         self.expect(False, [write(4, "a", 4, 5), refused])
         self.expect(True, [one("advance", 4, 0, 1, "unknown"), refused])
 
-    def test_in_a_lane_an_older_write_may_end_after_a_refusal_and_not_after_an_admission(self):
+    def test_lane_write_may_end_after_a_refusal_but_no_admission(self):
         history = [write(3, "three", 0, 9), write(4, "four", 1, 2, "nothing"), write(2, "x", 3, 4, "stale"),
                    look(None, 5, 6), look("three", 7, 8)]
         self.expect(False, history, ["transaction"])
@@ -133,7 +133,7 @@ class Linearizability(unittest.TestCase):
         self.expect(True, [*history, write(3, "y", 4, 5, "stale")], ["lane"])
         self.expect(False, [*history, read(4, None, 4, 5)], ["lane"])
 
-    def test_recorded_histories_are_good_and_with_one_thing_planted_they_are_not(self):
+    def test_recorded_histories_pass_and_altered_ones_fail(self):
         seed = random.randrange(2**32)
         print(f"seed {seed}", flush=True)
         planted = 0

@@ -59,7 +59,7 @@ class HttpDisk(http_load.GuardedTest):
     def applied(self):
         return [line["body"] for line in self.history.upstream.applied()]
 
-    def test_an_advance_is_unavailable_and_nothing_of_it_is_sent_until_there_is_room(self):
+    def test_advance_on_a_full_disk_is_unavailable_and_sends_nothing(self):
         server = self.serve(self.history)
         self.assertEqual(self.write(server, 34).status, 201)
         self.fill()
@@ -83,7 +83,7 @@ class HttpDisk(http_load.GuardedTest):
         self.assertEqual(server.lease("r/1").status, 201)
         self.assertEqual(self.applied(), ["34 None", "34 None", "35 None"])
 
-    def test_a_sequence_that_cannot_be_recorded_is_unknown_and_the_resource_closed_until_it_is(self):
+    def test_unrecorded_sequence_is_unknown_and_closes_the_resource(self):
         server = self.serve(self.history)
         self.assertEqual(self.write(server, 34, 1).status, 201)
         self.fill()
@@ -97,7 +97,7 @@ class HttpDisk(http_load.GuardedTest):
         self.assertEqual(self.write(server, 34, 3).status, 204)
         self.assertEqual(self.applied(), ["34 1", "34 2", "34 3"])
 
-    def test_killed_before_a_sequence_is_recorded_it_is_let_in_again_after_the_settle_time(self):
+    def test_sequence_lost_in_a_kill_is_admitted_after_settling(self):
         server = self.serve(self.history)
         self.assertEqual(self.write(server, 34, 1).status, 201)
         self.fill()
@@ -111,7 +111,7 @@ class HttpDisk(http_load.GuardedTest):
         self.assertEqual(self.write(server, 34, 1).status, 412)
         self.assertEqual(self.applied(), ["34 1", "34 2", "34 2"])  # told as unknown, and asked for again
 
-    def test_killed_and_started_again_while_the_disk_is_full_nothing_durable_is_lost(self):
+    def test_killed_on_a_full_disk_it_loses_nothing_durable(self):
         server = self.serve(self.history)
         for token in (34, 35):
             self.assertEqual(self.write(server, token).status, 201 if token == 34 else 204)

@@ -54,7 +54,7 @@ class HttpFault(http_load.GuardedTest):
         except BaseException as failure:  # told by the thread that waits
             failures.append(failure)
 
-    def test_killed_at_any_moment_no_token_falls_and_nothing_told_is_untrue(self):
+    def test_after_any_kill_no_token_falls_and_every_answer_was_true(self):
         failures = []
         threads = [threading.Thread(target=self.kill_again_and_again, args=(
             f"history{i}", ROUNDS // SIDE_BY_SIDE, random.Random(self.seed + i), failures))
@@ -118,7 +118,7 @@ class HttpFault(http_load.GuardedTest):
         self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["34", "35"])
         guarded.check(self)
 
-    def test_a_stop_while_a_resource_is_closed_closes_everything_at_the_next_start(self):
+    def test_stop_with_a_closed_resource_closes_the_next_start(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
@@ -133,7 +133,7 @@ class HttpFault(http_load.GuardedTest):
         self.assertEqual(self.status_of(guarded, self.serve(guarded), 8, resource=1), 204)
         guarded.check(self)
 
-    def test_a_state_that_is_older_than_the_world_is_closed_for_the_settle_time_however_it_came(self):
+    def test_outdated_state_is_closed_for_the_settle_time(self):
         """A write is with the storage, its guard is killed, and then the state comes from before that guard."""
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=7_000)
         state, backup = os.path.join(guarded.folder, "state.db"), self.path("backup")
@@ -188,7 +188,7 @@ class HttpFault(http_load.GuardedTest):
         wait_until(lambda: self.status_of(guarded, server, 36) == 204, what="an open lane")
         self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["5", "6", "34", "36"])
 
-    def test_a_guard_that_came_after_a_killed_one_says_that_nothing_is_let_in_and_for_how_long(self):
+    def test_guard_after_a_killed_one_reports_how_long_it_is_closed(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=LONG_SETTLE_MS)
         server = self.serve(guarded)
         for resource in (0, 1):
@@ -221,7 +221,7 @@ class HttpFault(http_load.GuardedTest):
         shown = self.run_binary("fence", "show", "--server", server.url, "--resource", "r/0")
         self.assertNotIn("lane", shown.stdout)
 
-    def test_a_write_of_unknown_outcome_quarantines_its_resource_alone_and_says_so(self):
+    def test_unknown_write_quarantines_only_its_resource(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=LONG_SETTLE_MS)
         server = self.serve(guarded, log_level="warning")
         self.assertEqual(self.status_of(guarded, server, 5, deed="apply-reset"), 502)
@@ -238,7 +238,7 @@ class HttpFault(http_load.GuardedTest):
         self.assertRegex(shown.stdout, r"(?m)^closed true$")
         self.assertNotIn("lane", shown.stdout)
 
-    def test_a_holder_that_is_stopped_in_the_middle_of_its_body_is_cut_and_its_write_unknown(self):
+    def test_holder_stopped_during_its_body_is_cut_and_unknown(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         server = self.serve(guarded, "--body-timeout", "2s")
         link = support.connection(server.data)
@@ -253,7 +253,7 @@ class HttpFault(http_load.GuardedTest):
         wait_until(lambda: self.status_of(guarded, server, 35) == 201, what="an open lane")
         self.assertEqual([line["token"] for line in guarded.upstream.applied()], ["35"])
 
-    def test_a_second_guard_takes_over_from_a_dead_one_and_not_from_a_silent_one(self):
+    def test_second_guard_takes_over_from_a_dead_not_a_silent_one(self):
         guarded = self.guarded(upstream_timeout_ms=PATIENT_MS, settle_ms=WIDE_SETTLE_MS)
         first = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, first, 2), 201)

@@ -60,7 +60,7 @@ class HttpMetrics(http_load.GuardedTest):
         self.addCleanup(guarded.upstream.resume)
         return told
 
-    def test_every_name_of_the_docs_is_there_and_no_resource_is_a_label(self):
+    def test_documented_metrics_exist_and_no_resource_is_a_label(self):
         guarded = self.guarded(upstream_timeout_ms=NEVER_MS)
         server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 2), 201)
@@ -74,7 +74,7 @@ class HttpMetrics(http_load.GuardedTest):
         self.assertNotIn("r/0", text)
         self.assertIn("\nfenceguard_resources 1\n", text)
 
-    def test_a_write_under_way_is_in_flight_and_the_one_behind_it_is_waiting(self):
+    def test_running_write_is_in_flight_and_the_next_one_waiting(self):
         guarded = self.guarded(upstream_timeout_ms=NEVER_MS)
         server = self.serve(guarded)
         self.assertEqual(self.status_of(guarded, server, 2), 201)
@@ -115,7 +115,7 @@ class HttpMetrics(http_load.GuardedTest):
         self.assertLessEqual(found[f'{name}_bucket{{le="0.25"}}'], 1)
         self.assertEqual(found[f'{name}_bucket{{le="+Inf"}}'], 3)
 
-    def test_an_unknown_outcome_closes_its_resource_until_the_settle_time_is_over(self):
+    def test_unknown_outcome_closes_its_resource_for_the_settle_time(self):
         guarded = self.guarded(upstream_timeout_ms=5_000, settle_ms=SETTLE_MS)
         server = self.serve(guarded)
         for resource in (0, 1):

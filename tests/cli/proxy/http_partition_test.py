@@ -110,7 +110,7 @@ class Partition(support.BinaryTest):
         time.sleep(1)  # for what must not come
         self.assertEqual(self.storage.tokens(), ["33", "35", "37"])
 
-    def test_the_kernel_gives_up_what_is_not_acknowledged_long_before_the_guard_would(self):
+    def test_kernel_gives_up_unacknowledged_data_before_the_guard(self):
         server = self.guard("25s")
         self.assertEqual(self.write(server, 33), 201)
         self.storage.down()

@@ -147,7 +147,7 @@ class HttpStop(http_load.GuardedTest):
     def write_until_done(self, guarded, server, token):
         wait_until(lambda: self.status_of(guarded, server, token) in DONE, what="an open lane")
 
-    def test_stopped_before_it_forwards_and_continued_in_time_the_write_is_done_and_the_next_one_after_it(self):
+    def test_pause_before_forwarding_then_in_time_keeps_the_order(self):
         guarded, server, older, _ = self.stop_before_forwarding(timeout_ms=NEVER_MS, settle_ms=NEVER_MS)
         second, probe = self.start_second(guarded)
         newer = self.ask(guarded, server, 35)
@@ -158,7 +158,7 @@ class HttpStop(http_load.GuardedTest):
         self.check_waits(second, probe)
         self.check(guarded, server, ["34", "35"])
 
-    def test_stopped_before_it_forwards_and_continued_too_late_it_says_what_is_true(self):
+    def test_pause_before_forwarding_then_too_late_tells_the_truth(self):
         guarded, server, older, stopped_at = self.stop_before_forwarding()
         second, probe = self.start_second(guarded)
         newer = self.ask(guarded, server, 35)
@@ -179,7 +179,7 @@ class HttpStop(http_load.GuardedTest):
         self.assertIn(tokens, (["34", "35"], ["35"]))
         self.check(guarded, server, tokens)
 
-    def test_stopped_before_it_forwards_to_a_storage_that_stays_shut_nothing_of_the_write_is_ever_sent(self):
+    def test_pause_before_forwarding_to_a_shut_storage_sends_nothing(self):
         guarded, server, older, stopped_at = self.stop_before_forwarding()
         newer = self.ask(guarded, server, 35)
         self.outlast_timeout(stopped_at)
@@ -192,7 +192,7 @@ class HttpStop(http_load.GuardedTest):
         self.assertEqual(len(guarded.upstream.seen()), 1)
         self.check(guarded, server, ["35"])
 
-    def test_killed_while_stopped_before_it_forwards_the_second_guard_is_in_and_closed_for_the_settle_time(self):
+    def test_kill_before_forwarding_closes_the_second_guard(self):
         guarded, server, older, _ = self.stop_before_forwarding()
         guarded.settle_ms = http_load.WIDE_SETTLE_MS  # of the second one
         second, probe = self.start_second(guarded)
@@ -206,7 +206,7 @@ class HttpStop(http_load.GuardedTest):
         self.write_until_done(guarded, server, 35)
         self.check(guarded, server, ["35"])
 
-    def test_stopped_before_the_answer_and_continued_in_time_the_write_is_done_and_the_next_one_after_it(self):
+    def test_pause_before_the_answer_then_in_time_keeps_the_order(self):
         guarded, server, older, _ = self.stop_before_the_answer("hold-answer=500ms", "applied", timeout_ms=NEVER_MS)
         newer = self.ask(guarded, server, 35)
         guarded.upstream.wait_for("answered")
@@ -215,7 +215,7 @@ class HttpStop(http_load.GuardedTest):
         self.assertEqual(self.closures(server), ["0"])
         self.check(guarded, server, ["34", "35"])
 
-    def test_stopped_before_the_answer_which_comes_while_it_sleeps_past_the_deadline_it_is_done_or_unknown(self):
+    def test_pause_past_the_deadline_is_done_or_unknown(self):
         guarded, server, older, stopped_at = self.stop_before_the_answer("hold-answer=1s", "applied",
                                                                          settle_ms=http_load.WIDE_SETTLE_MS)
         second, probe = self.start_second(guarded)
@@ -233,7 +233,7 @@ class HttpStop(http_load.GuardedTest):
             self.write_until_done(guarded, server, 35)
         self.check(guarded, server, ["34", "35"])
 
-    def test_what_a_guard_slept_through_is_unknown_and_counts_from_when_it_goes_on(self):
+    def test_suspension_leaves_writes_unknown_counted_from_resuming(self):
         # The storage is still at it when the guard goes on, and done before the settle time is over.
         guarded, server, older, stopped_at = self.stop_before_the_answer("hold=9s", "seen", settle_ms=7_000)
         newer = self.ask(guarded, server, 35)

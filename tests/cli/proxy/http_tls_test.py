@@ -111,7 +111,7 @@ class HttpTls(support.BinaryTest):
         self.assertIn(sentence, refused.stderr)
         self.assertEqual(refused.stdout, "")
 
-    def test_the_data_side_speaks_tls_alone_and_the_control_side_does_not(self):
+    def test_only_the_data_side_speaks_tls(self):
         upstream = self.upstream()
         server = self.guard(upstream.url(), *self.data_side())
         self.assertEqual(self.put(server), 201)
@@ -120,7 +120,7 @@ class HttpTls(support.BinaryTest):
         self.assertEqual(server.call("GET", "/readyz").status, 200)
         self.assertEqual(len(upstream.seen()), 1)
 
-    def test_a_client_without_the_certificate_that_is_asked_for_is_refused(self):
+    def test_client_without_the_required_certificate_is_refused(self):
         upstream = self.upstream()
         server = self.guard(upstream.url(), *self.data_side("--tls-client-ca", self.shown.file("ca")))
         for shows in (None, "intruder"):
@@ -130,7 +130,7 @@ class HttpTls(support.BinaryTest):
         self.assertEqual(server.call("GET", "/v1/fences/r").status, 404)
         self.assertEqual(self.put(server, "client"), 201)
 
-    def test_a_storage_that_an_authority_of_ours_has_signed_is_written_to(self):
+    def test_storage_signed_by_a_known_authority_is_written_to(self):
         nginx = self.nginx()
         for host in ("127.0.0.1", "localhost"):
             server = self.guard(f"https://{host}:{nginx.port}", *self.data_side(), "--upstream-ca",
@@ -139,12 +139,12 @@ class HttpTls(support.BinaryTest):
             self.assertTrue(nginx.has(f"/{host}"))
             self.assertEqual(server.stop(), 0)
 
-    def test_a_storage_that_a_stranger_has_signed_is_unavailable_and_nothing_is_sent(self):
+    def test_storage_signed_by_a_stranger_is_unavailable(self):
         nginx = self.nginx()
         self.expect_unavailable(nginx, "--upstream-ca", self.shown.file("stranger"))
         self.expect_unavailable(nginx)  # the system's list does not know ours
 
-    def test_a_storage_under_another_name_is_unavailable_and_nothing_is_sent(self):
+    def test_storage_under_another_name_is_unavailable(self):
         nginx = self.nginx("elsewhere")
         for host in ("127.0.0.1", "localhost"):
             self.expect_unavailable(nginx, "--upstream-ca", self.shown.file("ca"), host=host)
@@ -190,7 +190,7 @@ class HttpTls(support.BinaryTest):
         server.process.send_signal(signal.SIGHUP)
         wait_until(lambda: server.log().count(line) > told, what=line)
 
-    def test_sighup_reads_our_certificate_again_and_leaves_connections_alone(self):
+    def test_sighup_reloads_the_certificate_and_keeps_connections(self):
         certificate, key = self.own("server")
         server = self.serve("--tls-certificate", certificate, "--tls-key", key)
         context = ssl.create_default_context(cafile=self.shown.file("ca"))

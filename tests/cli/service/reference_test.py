@@ -61,7 +61,7 @@ class Installed(support.BinaryTest):
                     part = re.sub(r"^[A-Z][a-z]+:$", "", part)
                     self.assertIn(words(part), page)
 
-    def test_the_page_of_the_program_names_every_command_with_its_summary(self):
+    def test_manual_page_names_every_command_with_its_summary(self):
         page = self.shown("fenceguard")
         general = self.expect(0, "--help").stdout
         for name, summary in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +(\S.*)$", general, re.MULTILINE):
@@ -87,7 +87,7 @@ class Installed(support.BinaryTest):
             for complete in (shells.bash, shells.fish):
                 self.expect_offered(complete, ["fenceguard", *command.split(), "--"], self.flags(command))
 
-    def test_zsh_offers_every_option_of_a_command_and_of_one_in_a_group(self):
+    def test_zsh_completes_every_option(self):
         for command in ("serve", "lease acquire"):
             self.expect_offered(shells.zsh, ["fenceguard", *command.split(), "--"], self.flags(command))
 

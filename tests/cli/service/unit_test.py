@@ -27,7 +27,7 @@ class Unit(support.BinaryTest):
         self.assertEqual(done.stderr.count("fenceguard: serve: "), 1)
         return done.stderr.splitlines()[-1]
 
-    def test_a_configuration_with_errors_ends_with_the_status_that_is_not_tried_again(self):
+    def test_invalid_configuration_ends_with_the_final_status(self):
         status = int(self.service["RestartPreventExitStatus"])
         for text, expected in (("listn = 127.0.0.1:7420\n", "unknown option 'listn'"),
                                ("cache = many\n", "--cache"),
@@ -38,7 +38,7 @@ class Unit(support.BinaryTest):
                 self.assertIn(expected, self.fails(status, "--config", self.write("bad.ini", text)))
         self.assertIn("cannot read 'missing.ini'", self.fails(status, "--config", "missing.ini"))
 
-    def test_a_second_instance_on_the_same_state_says_so_and_may_be_tried_again(self):
+    def test_second_instance_on_one_state_reports_it_and_may_retry(self):
         self.serve()
         sentence = self.fails(3, "--lock-wait", "0s")
         self.assertIn("fenceguard.db", sentence)

@@ -109,7 +109,7 @@ TEST_P(GuardSuite, ARandomHistoryIsWhatTheRuleSays) {
 
 // G1: what was admitted is never followed by anything admitted with a lower token. Each operation notes what
 // had ended before it began.
-TEST_P(GuardSuite, NoThreadIsAdmittedBelowATokenWhoseAdmissionEndedBeforeItBegan) {
+TEST_P(GuardSuite, NoThreadIsAdmittedBelowATokenAdmittedBeforeItBegan) {
   constexpr int clients = 6;
   const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 2);
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -66,7 +66,7 @@ TEST_P(TokenSourceSuite, NoLiveTokenIsBelowTheLowestLive) {
   EXPECT_GE(take(*here_, r_, a_).claim.token, *third);
 }
 
-TEST_P(TokenSourceSuite, TheCounterOutlivesTheProcessAndSoDoGrantsUnlessTheyLiveByAConnection) {
+TEST_P(TokenSourceSuite, CounterOutlivesTheProcessAndSoDoGrantsWithoutConnection) {
   const auto grant = take(*here_, r_, a_);
   there_->raise(r_, Token{grant.claim.token.value() + 100});
   here_.reset();

@@ -63,7 +63,7 @@ class Leases(consensus_case.Leases, EtcdCase):
         self.let_go(self.hold("accounts/42", "--wait", "20s"))
 
 
-    def test_the_token_of_what_etcdctl_holds_is_told_by_its_key_and_another_number_is_refused(self):
+    def test_lease_token_reads_etcdctls_key_and_refuses_others(self):
         self.lease(0, "raise", "--resource", "any", "--token", "100000")  # an offset
         lock = f"{self.name}/lock/accounts%2F42"
         ours = self.hold("accounts/42", "--ttl", "10m")

@@ -10,7 +10,7 @@ etcd::Address address(const std::string& url) {
 }
 
 // A user who may do nothing outside the namespace and his own keys.
-TEST(EtcdGuardAccess, AUserWithTheRightsOfTheNamespaceAloneIsEnoughAndOneWithoutIsRefused) {
+TEST(EtcdGuardAccess, UserWithRightsOfTheNamespaceOnlyIsEnough) {
   EtcdCluster cluster{1};
   cluster.etcdctl("put app/floor 4");
   cluster.enable_auth("worker", "secret word?", "app");

@@ -58,7 +58,7 @@ class EtcdGuardCut : public testing::Test {
   std::int64_t token_ = 0;
 };
 
-TEST_F(EtcdGuardCut, ACutAtAnyByteLeavesAWriteDoneOnceOrNotAtAllAndNoAnswerIsFalse) {
+TEST_F(EtcdGuardCut, ConnectionCutAtAnyByteLeavesAWriteDoneOnceOrNotAtAll) {
   for (const auto direction : {Proxy::Direction::to_server, Proxy::Direction::to_client}) {
     cut_everywhere(direction, [&](etcd::Guard& guard) {
       // One that advances, after learning the floor, and one that equals.
@@ -75,7 +75,7 @@ TEST_F(EtcdGuardCut, ACutAtAnyByteLeavesAWriteDoneOnceOrNotAtAllAndNoAnswerIsFal
   EXPECT_GT(counts_.nothing, 10 / slowdown);
 }
 
-TEST_F(EtcdGuardCut, ACutAdvanceIsDurableOrUnknownAndAReadThatMovesNothingIsAtWorstUnavailable) {
+TEST_F(EtcdGuardCut, CutAdvanceIsDurableOrUnknownAndCutReadIsUnavailable) {
   space_.set(space_.key(), "v");
   for (const auto direction : {Proxy::Direction::to_server, Proxy::Direction::to_client}) {
     cut_everywhere(direction, [&](etcd::Guard& guard) {

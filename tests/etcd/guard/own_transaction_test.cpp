@@ -76,7 +76,7 @@ TEST_F(EtcdOwnTransaction, TheLocksOwnKeyMayBeComparedBeside) {
   EXPECT_EQ(send(claim_of(4), txn).answer.ending, Ending::compares_failed);
 }
 
-TEST_F(EtcdOwnTransaction, AnOtherwiseThatWritesIsInvalidBecauseItWouldWriteForARefusedClaim) {
+TEST_F(EtcdOwnTransaction, ElseBranchThatWritesIsInvalid) {
   etcd::Txn txn{{}, {put(space_.key(), "v")}, {put(space_.key(), "w")}};
   EXPECT_EQ(kind_of([&] { (void)guard_.admit_in(claim_of(5), txn); }), FaultKind::invalid_input);
 }

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds limit{60};
 
 // Members keep changing under guards that take over from each other. Every write is a key of its own, so that
 // the order in which they took effect can be read from the store afterwards.
-TEST(EtcdGuardQuorum, FiftyLeadersAreKilledUnderLoadAndNoStaleWriteLandsAndNothingAcknowledgedIsLost) {
+TEST(EtcdGuardQuorum, FiftyLeaderKillsLandNoStaleWriteAndLoseNothing) {
   EtcdCluster cluster;
   EtcdSpace space{cluster};
   std::atomic<bool> is_over{false};
@@ -99,7 +99,7 @@ TEST(EtcdGuardQuorum, FiftyLeadersAreKilledUnderLoadAndNoStaleWriteLandsAndNothi
 
 // The old holder's write lies in the socket of a leader that is stopped. Its successor goes on with the
 // others; then the old leader wakes up and finds the write.
-TEST(EtcdGuardQuorum, AWriteThatWaitsInAStoppedLeaderDoesNotLandBehindItsSuccessors) {
+TEST(EtcdGuardQuorum, WriteDelayedInAStoppedLeaderDoesNotLandAfterSuccessors) {
   EtcdCluster cluster;
   EtcdSpace space{cluster};
   for (int round = 0; round < scaled(10); ++round) {
@@ -128,7 +128,7 @@ TEST(EtcdGuardQuorum, AWriteThatWaitsInAStoppedLeaderDoesNotLandBehindItsSuccess
   }
 }
 
-TEST(EtcdGuardQuorum, WithoutAMajorityNothingIsAdmittedAndWithItAgainEverythingIsAsItWas) {
+TEST(EtcdGuardQuorum, WithoutAMajorityNothingIsAdmittedUntilItReturns) {
   EtcdCluster cluster;
   EtcdSpace space{cluster};
   etcd::Client client{space.address("?timeout=500ms")};

@@ -70,7 +70,7 @@ TEST_F(EtcdGuardRaces, AFenceThatWasCompactedAndMadeAgainAdmitsNoStaleWrite) {
   EXPECT_EQ(other_.advance(claim_of(9, "new")).verdict, Verdict::stale);
 }
 
-TEST_F(EtcdGuardRaces, AFloorThatRoseInBetweenIsSeenAlsoByAClaimWhoseFenceDidNotMove) {
+TEST_F(EtcdGuardRaces, RisenFloorIsSeenByAClaimWhoseFenceDidNotMove) {
   (void)guard_.advance(claim_of(5));
   EXPECT_EQ(send_after(claim_of(5), "late", [&] { space_.set_floor(5); }), Ending::again);
   // At the same height the fence, which knows its holder, stands.
@@ -82,7 +82,7 @@ TEST_F(EtcdGuardRaces, AFloorThatRoseInBetweenIsSeenAlsoByAClaimWhoseFenceDidNot
 
 // A cluster goes back to a snapshot and then uses the same revisions for other things. The guard goes on with
 // what it remembers from before.
-TEST_F(EtcdGuardRaces, ARestoredSnapshotRepeatsRevisionsAndNothingRememberedFromBeforeAdmitsAStaleWrite) {
+TEST_F(EtcdGuardRaces, CacheFromBeforeARestoredSnapshotAdmitsNoStaleWrite) {
   EtcdCluster cluster{1};
   EtcdSpace space{cluster};
   etcd::Client client{space.address()};
@@ -118,7 +118,7 @@ TEST_F(EtcdGuardRaces, ARestoredSnapshotRepeatsRevisionsAndNothingRememberedFrom
 
 // Many guards, writes, fenced reads, revocations and compactions at once. Each write adds itself to a history
 // that is kept in the store, so what took effect, and in which order, is read from the data.
-TEST_F(EtcdGuardRaces, InAHistoryOfManyGuardsTokensNeverFallHoldersNeverMixAndNothingAcknowledgedIsMissing) {
+TEST_F(EtcdGuardRaces, HistoryOfManyGuardsKeepsTokensHoldersAndWrites) {
   constexpr int clients = 6;
   const auto seed = static_cast<unsigned>(testing::UnitTest::GetInstance()->random_seed() + 3);
   SCOPED_TRACE("seed " + std::to_string(seed));

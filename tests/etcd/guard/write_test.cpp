@@ -22,7 +22,7 @@ class EtcdGuard : public testing::Test {
   etcd::Guard guard_{client_};
 };
 
-TEST_F(EtcdGuard, FenceAndDataAreWrittenTogetherAndTheAnswersAreThoseOfTheOperations) {
+TEST_F(EtcdGuard, FenceAndDataAreWrittenTogether) {
   space_.set(space_.key("old"), "before");
   const auto written =
       guard_.write(claim_of(34, "h", "r", 7),
@@ -199,7 +199,7 @@ TEST_F(EtcdGuard, AFencedReadAdvancesFirstAndUsesUpNoSequence) {
 
 // What is absurd is refused and moves nothing; whether it is decides the store and not what this guard
 // happens to have seen.
-TEST_F(EtcdGuard, AnAbsurdTokenIsImplausibleAndThatDependsOnAllFencesAndNotOnThoseSeen) {
+TEST_F(EtcdGuard, ImplausibilityDependsOnAllFencesNotOnlyOnSeenOnes) {
   etcd::Guard bounded{client_, 100};
   const auto advance = [&](std::int64_t token, const char* resource) {
     return bounded.advance(claim_of(token, "h", resource));
@@ -245,7 +245,7 @@ TEST_F(EtcdGuard, WhatIsTooLargeForATransactionIsRefusedBeforeItIsSent) {
 }
 
 // How many transactions a guarded write is: counted at a proxy.
-TEST_F(EtcdGuard, AWriteIsOneRoundTripWhereTheGuardRemembersRightAndTwoWhereItDoesNot) {
+TEST_F(EtcdGuard, WriteIsOneRoundTripIfCachedAndTwoIfNot) {
   std::atomic<int> requests{0};
   Proxy proxy{shared_cluster().member(0).port(),
               [&](std::size_t, Proxy::Direction direction, std::string_view piece) {

@@ -73,7 +73,7 @@ class Lost : public testing::Test {
   etcd::Client client_{cluster_.url()};
 };
 
-TEST_F(Lost, ALeaseWhoseKeepAlivesAreNotAnsweredIsLostBeforeOthersHaveTheLock) {
+TEST_F(Lost, UnansweredKeepAlivesLoseALeaseBeforeOthersGetTheLock) {
   expect_lost_before_others_have_it(Proxy::Way::silent);
 }
 

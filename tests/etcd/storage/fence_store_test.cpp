@@ -39,7 +39,7 @@ class EtcdFenceStore : public testing::Test {
   EtcdSpace space_{shared_cluster()};
 };
 
-TEST_F(EtcdFenceStore, ANamespaceWithoutAFloorIsUnavailableAndNamesTheCommandThatMakesIt) {
+TEST_F(EtcdFenceStore, NamespaceWithoutAFloorIsUnavailableAndNamesTheCommand) {
   space_.remove(space_.keys().floor());
   const auto storage = open({.initialise = true});
   EXPECT_FALSE(storage->initialises_itself());
@@ -110,7 +110,7 @@ TEST_F(EtcdFenceStore, AbsurdTokensAreNotRefusedByALookAtEveryFenceEach) {
 }
 
 // As a guard of an older version leaves it, which raises fences and knows of no mark.
-TEST_F(EtcdFenceStore, AMarkThatIsTooLowRefusesNothingThatTheFencesMakePlausibleAndIsLifted) {
+TEST_F(EtcdFenceStore, TooLowAMarkRefusesNothingPlausibleAndIsRaised) {
   const auto storage = open({.jump_max = 1'000'000});
   ASSERT_EQ(advance(*storage, claim("a", 10)).verdict, Verdict::admitted);
   space_.set(space_.keys().fence(Resource{"older"}), "5000000000 - open h");
@@ -168,7 +168,7 @@ TEST_F(EtcdFenceStore, AMissingMarkIsMadeByOneLookForAllThatNeedIt) {
 }
 
 // Guards that know nothing of each other raise fences at the same time, some of them far.
-TEST_F(EtcdFenceStore, HoweverFencesAreRaisedTheHighestTokenDecidesWhatIsImplausible) {
+TEST_F(EtcdFenceStore, HighestTokenDecidesWhatIsImplausible) {
   std::vector<std::jthread> raisers;
   for (int i = 0; i < 4; ++i) {
     raisers.emplace_back([this, i] {
@@ -246,7 +246,7 @@ TEST_F(EtcdFenceStore, CompactedFencesAreInTheFloorAndRefuseAsBefore) {
 }
 
 // What compaction does in several steps never opens a gap: writers go on meanwhile, stale ones and good ones.
-TEST_F(EtcdFenceStore, NoStaleWriteLandsAndNoGoodOneIsRefusedWhileFencesAreCompacted) {
+TEST_F(EtcdFenceStore, CompactionLandsNoStaleWriteAndRefusesNoGoodOne) {
   const auto storage = open();
   constexpr int resources = 250;
   const auto name = [](int i) { return fmt::format("r/{}", i % resources); };
@@ -278,7 +278,7 @@ TEST_F(EtcdFenceStore, NoStaleWriteLandsAndNoGoodOneIsRefusedWhileFencesAreCompa
   EXPECT_EQ(space_.value(), "");
 }
 
-TEST_F(EtcdFenceStore, ARebaseClosesTheFenceAtItsNumberAlsoADamagedOneAndLeavesARecord) {
+TEST_F(EtcdFenceStore, RebaseClosesAFenceAtItsNumberEvenADamagedOne) {
   const auto storage = open();
   (void)advance(*storage, claim("a", 500));
   EXPECT_EQ(rebase(*storage, "a", 10).record, (Fence{Token{10}, Holder{}, std::nullopt, true}));
@@ -317,7 +317,7 @@ TEST_F(EtcdFenceStore, ARebaseDoesNotLowerWhatRoseWhileItWorked) {
 }
 
 // Grants and fences by one URL, as 'fence init' and 'fence compact' use them.
-TEST_F(EtcdFenceStore, TheOwnSourceDrawsAboveTheFloorAndItsLowestLiveTokenIsWhereCompactionEnds) {
+TEST_F(EtcdFenceStore, OwnSourceDrawsAboveTheFloorAndBoundsCompaction) {
   space_.remove(space_.keys().floor());
   const auto storage = open();
   auto& source = *storage->own_source();

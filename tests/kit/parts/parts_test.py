@@ -46,7 +46,7 @@ class Parts(unittest.TestCase):
         self.assertEqual(sorted(dealt), sorted(self.part()))
         self.assertEqual(len(self.part()), 42)
 
-    def test_for_a_commit_each_test_is_in_one_form_and_for_others_in_the_other(self):
+    def test_a_commit_runs_each_test_in_one_form_others_in_the_other(self):
         seen = {0: set(), 1: set()}
         for commit in map(str, range(40)):
             halves = [self.part(form, commit) for form in (0, 1)]
@@ -62,7 +62,7 @@ class Parts(unittest.TestCase):
             with mock.patch.object(parts, "COMMIT", commit):
                 self.assertEqual(parts.rounds(300), rounds)
 
-    def test_the_halves_of_a_program_complement_each_other_also_in_shards(self):
+    def test_halves_of_a_program_complement_each_other_in_shards(self):
         with mock.patch.object(parts, "COMMIT", "1"), contextlib.redirect_stderr(io.StringIO()):
             dealt = []
             for index, form in itertools.product(range(3), range(2)):

@@ -134,7 +134,7 @@ class Commands(MariadbTest):
                            "echo $FENCING_RESOURCE $FENCING_TOKEN")
         self.assertEqual(done.stdout, "jobs/1 1\n")
 
-    def test_the_next_holder_and_a_revoke_cut_a_transaction_that_stands_still(self):
+    def test_next_holder_and_revoke_cut_a_stalled_transaction(self):
         SERVER.run(f"grant connection admin on *.* to app_{self.dbname}@127.0.0.1")
         self.sql("call raise_counter(40)")
         self.sql("call advance('jobs/1', 34, 'h')")
@@ -167,7 +167,7 @@ class Commands(MariadbTest):
             self.assertIn(what, self.lease(2, "show", "--resource", "a", url=self.url + rest).stderr)
         self.assertIn("port", self.lease(2, "show", "--resource", "a", url=f"mariadb://u:{SECRET}@h:0/").stderr)
 
-    def test_a_server_that_is_not_there_or_a_wrong_password_is_unavailable(self):
+    def test_absent_server_or_wrong_password_is_unavailable(self):
         for url in (f"mariadb://u:{SECRET}@127.0.0.1:1/", f"mariadb://u:{SECRET}@127.0.0.1:{SERVER.port}/",
                     f"mariadb://u:{SECRET}@/?socket=/nowhere"):
             self.lease(3, "acquire", "--resource", "a", url=url)
@@ -286,7 +286,7 @@ class Doctor(MariadbTest):
             for statement in filter(None, row[0].split("\n")):
                 self.sql(statement)
 
-    def test_what_the_triggers_of_a_protected_table_do_not_see_is_told(self):
+    def test_writes_unseen_by_the_triggers_are_reported(self):
         self.sql("create table whole (id bigint primary key) engine = innodb")
         self.sql("create table part (id bigint primary key, whole bigint, constraint of_whole foreign key (whole) "
                  "references whole (id) on delete cascade) engine = innodb")

@@ -71,7 +71,7 @@ class GaleraTest(unittest.TestCase):
             return error.args[0]
         return None
 
-    def test_a_lock_alone_lets_a_stale_write_in_and_our_admission_does_not(self):
+    def test_lock_alone_admits_a_stale_write_and_admission_does_not(self):
         token, self.rows = 10, SMALL
         control = "select token from fences where resource = 'r' lock in share mode"
         while self.take_over_behind(control, token) is not None:  # the first was not busy enough
@@ -109,7 +109,7 @@ class GaleraTest(unittest.TestCase):
         with self.assertRaisesRegex(pymysql.Error, "Galera"):
             self.session(self.first).run("call acquire_named('a', 1000, 'h')")
 
-    def test_writers_on_all_servers_at_once_leave_no_stale_write_and_lose_none(self):
+    def test_writers_on_all_servers_are_never_stale_and_lose_none(self):
         seed = random.randrange(10**6)
         acknowledged, numbers = [], iter(range(1, 10**6))
         lock = threading.Lock()

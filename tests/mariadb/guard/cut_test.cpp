@@ -188,7 +188,7 @@ TEST_F(Cut, AHolderThatIsBusyIsCut) {
   EXPECT_EQ(impatient_.advance(claim(35, "b")).verdict, Verdict::admitted);
 }
 
-TEST_F(Cut, WhereItIsSwitchedOffOrABorrowedConnectionHasNoAddressTheAdvanceGivesUp) {
+TEST_F(Cut, AdvanceThatMayNotOrCannotCutGivesUp) {
   auto first = holder(claim(34));
   Guard patient{connection_, {.drain = std::chrono::seconds{0}, .cut = false}};
   EXPECT_THROW((void)patient.advance(claim(35, "b")), Unavailable);
@@ -292,7 +292,7 @@ TEST_F(Cut, AUserWithoutTheRightsIsToldWhichItNeeds) {
 // Holders take over from each other without patience, so that KILL meets them anywhere: idle, in a statement,
 // in their COMMIT, after it. Each writes a row with its token, in the order of a number that is read and
 // raised.
-TEST_F(Cut, WhateverTheyAreAtNothingStaleLandsAndNothingAcknowledgedIsLost) {
+TEST_F(Cut, NothingStaleLandsAndNothingAcknowledgedIsLost) {
   database_.run(
       "CREATE TABLE history (number BIGINT PRIMARY KEY, token BIGINT NOT NULL, id BIGINT NOT NULL)");
   constexpr int writers = 4;

@@ -133,7 +133,7 @@ TEST_F(GuardTest, ADeadlockThatTheFunctionSwallowsIsNotTakenForACommit) {
       ThrowsMessage<OutcomeUnknown>(HasSubstr("ended the transaction")));
 }
 
-TEST_F(GuardTest, AnAdvanceThatOlderWritesKeepWaitingIsUnavailableAndMovesNothing) {
+TEST_F(GuardTest, AdvanceBehindOlderWritesIsUnavailableAndMovesNothing) {
   ASSERT_EQ(guard_.advance(claim(34)).verdict, Verdict::admitted);
   auto older = database_.connect();
   older.run("START TRANSACTION");

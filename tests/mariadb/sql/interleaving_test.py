@@ -33,7 +33,7 @@ class TakeOver(ServerTest):
         writer.run(f"update account set balance = {value} where id = 1")
         return writer
 
-    def test_an_advance_waits_for_older_writers_and_shuts_them_out_afterwards(self):
+    def test_advance_waits_for_older_writers_then_refuses_them(self):
         for level in LEVELS:
             self.setUp()
             writer = self.open_write(1, level)
@@ -47,7 +47,7 @@ class TakeOver(ServerTest):
             self.assertEqual(self.verdict(writer, ADMIT.format(34, "a")), "stale", level)
             writer.run("rollback")
 
-    def test_from_the_moment_an_advance_waits_no_older_writer_is_let_in(self):
+    def test_while_an_advance_waits_no_older_writer_is_admitted(self):
         first = self.open_write(1)
         next_holder = self.session()
         next_holder.begin_run(self.advance.format(35, "b"))
@@ -103,7 +103,7 @@ class TakeOver(ServerTest):
                 self.assertEqual(client.run("select balance from account where id = 1"), ((70,),), f"{level} {how}")
                 client.run("rollback")
 
-    def test_a_claim_that_would_advance_is_told_to_do_so_first_at_every_level(self):
+    def test_claim_that_would_advance_must_advance_first(self):
         for level in LEVELS:
             client = self.session(level)
             client.run("start transaction")
@@ -122,7 +122,7 @@ class TakeOver(ServerTest):
         self.session().run(ADVANCE.format(36, "c"))
         self.assertIn(self.verdict(client, ADMIT.format(35, "b")), ("stale", 1020))
 
-    def test_a_savepoint_that_is_rolled_back_leaves_the_lock_unless_nothing_was_done_before_it(self):
+    def test_rolled_back_savepoint_keeps_the_lock_unless_first(self):
         """InnoDB rolls all back to a savepoint that is older than the transaction's first statement; confirm() tells."""
         for first, is_locked in (("select 1 from account limit 1", True), ("do 0", False)):
             self.setUp()
@@ -143,7 +143,7 @@ class TakeOver(ServerTest):
                 next_holder.wait()
             self.assertEqual(self.balance(), 5 if is_locked else 100)
 
-    def test_an_advance_that_cannot_be_had_in_time_changes_nothing_and_holds_nobody_up(self):
+    def test_timed_out_advance_changes_nothing_and_delays_no_writer(self):
         writer = self.open_write(1)
         next_holder = self.session()
         self.assert_fails(next_holder, "call try_advance('accounts/1', 35, 'b', 1, null)", LOCK_WAIT_TIMEOUT)

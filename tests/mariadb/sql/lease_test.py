@@ -22,7 +22,7 @@ class Leases(ServerTest):
     def acquire(self, holder, ttl_ms=60_000):
         return self.client.run(ACQUIRE.format(ttl_ms, holder))[0]
 
-    def test_a_lock_is_held_until_it_is_released_and_the_next_number_is_higher(self):
+    def test_lock_is_held_until_released_and_the_token_rises(self):
         self.assertEqual(self.acquire("a"), ("granted", 1, 1, None))
         self.assertEqual(self.acquire("a"), ("granted", 1, 0, None))
         verdict, token, _, retry_after_ms = self.acquire("b")
@@ -53,7 +53,7 @@ class Leases(ServerTest):
         self.client.run("call raise_counter(7)")
         self.assertEqual(self.acquire("a")[1], 8)
 
-    def test_a_number_is_above_the_locks_last_even_if_the_counter_fell_back(self):
+    def test_token_rises_even_if_the_counter_fell_back(self):
         self.assertEqual(self.acquire("a", 10)[1], 1)
         self.sql("update leases set token = 40, expires_at = '1970-01-01'")
         self.assertEqual(self.acquire("b")[1], 41)
@@ -83,7 +83,7 @@ class Leases(ServerTest):
             self.assertIn("time to live", self.assert_fails(self.client, ACQUIRE.format(ttl, "a"), 1644))
             self.assertIn("time to live", self.assert_fails(self.client, f"call renew('r', 1, 'a', {ttl})", 1644))
 
-    def test_many_that_ask_at_once_get_numbers_that_differ_and_one_lock_each(self):
+    def test_concurrent_requests_get_distinct_tokens_one_lock_each(self):
         granted = []
 
         def ask(number):
@@ -113,7 +113,7 @@ class Leases(ServerTest):
         first.run("commit")
         self.assertEqual(second.wait()[0][:2], ("granted", 2))
 
-    def test_a_lease_of_a_session_lives_as_long_as_that_and_excludes_the_other_kind(self):
+    def test_session_lease_ends_with_it_and_excludes_the_other_kind(self):
         self.acquire("a", 10)
         keeper = self.session()
         wait_until(lambda: keeper.run("call acquire_named('r', 60000, 'n')")[0][0] == "granted", what="the end of 10 ms")
@@ -175,7 +175,7 @@ class Leases(ServerTest):
         self.assertEqual(stranger.run("call acquire_named('p', 60000, 'x')")[0][:2], ("granted", 5))
         self.assertEqual(stranger.run("call confirm_named('p', 5, 'x')"), ((1,),))
 
-    def test_the_lowest_token_is_told_beside_a_transaction_that_stands_still(self):
+    def test_lowest_token_is_reported_beside_a_stalled_transaction(self):
         self.acquire("a")
         still = self.session()
         still.run("start transaction")

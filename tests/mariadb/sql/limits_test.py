@@ -22,7 +22,7 @@ class Users(ServerTest):
         self.writer = self.server.session(self.dbname, "writer")
         self.addCleanup(self.writer.close)
 
-    def test_a_user_that_may_only_execute_writes_under_claims_and_touches_no_fence(self):
+    def test_user_with_execute_only_writes_and_touches_no_fence(self):
         self.assertEqual(self.verdict(self.writer, "call advance('accounts/1', 5, 'h')"), "admitted")
         self.writer.run("start transaction")
         self.assertEqual(self.verdict(self.writer, "call admit('accounts/1', 5, 'h', 1)"), "admitted")
@@ -45,7 +45,7 @@ class Users(ServerTest):
             self.assertEqual(self.writer.run("select @@in_transaction"), ((0,),), call)
         self.assertEqual([self.sql(f"select * from {table}") for table in ("fences", "leases", "counter", "namespace")], before)
 
-    def test_what_the_procedures_call_among_themselves_is_nobodys_to_call(self):
+    def test_internal_procedures_cannot_be_called_by_users(self):
         """It would lock or write without being judged: what is left after each is a fence and a lease that are free."""
         self.put("accounts/1", 34, "a")
         self.sql("call acquire('r', 60000, 'a')")
@@ -119,7 +119,7 @@ class Users(ServerTest):
         self.sql("insert into limits values (1, 0)")
         self.assertEqual(self.advance("r", self.ABSURD), "admitted")
 
-    def test_the_counter_is_not_raised_without_bound_and_lowered_by_hand(self):
+    def test_counter_is_raised_within_a_bound_and_lowered_by_hand(self):
         self.begin_at(0)
         with self.server.session(self.dbname) as owner:
             self.assertEqual(self.verdict(owner, f"call raise_counter({1 + self.FAR})"), 1644)
@@ -136,7 +136,7 @@ class Users(ServerTest):
             self.assertEqual(owner.run("select token_from, token_to, done_by from rebases where resource = '' order by id"),
                              ((self.FAR + 1, self.ABSURD, "me"), (self.ABSURD + 1, self.FAR + 1, "me")))
 
-    def test_bounded_advances_of_several_resources_do_not_wait_for_each_other(self):
+    def test_bounded_advances_of_several_resources_do_not_wait(self):
         self.put("a", 5, "h")
         self.begin_at(0)
         holder = self.session("read committed")
@@ -199,7 +199,7 @@ class Users(ServerTest):
         client.run("insert into fences values ('accounts/1', 33, 'a', 0, 0)")
         self.assertIn("hides", self.assert_fails(client, "insert into guarded values (1)", 1644))
 
-    def test_who_may_only_execute_keeps_nothing_locked_in_a_transaction_of_its_own(self):
+    def test_user_with_execute_only_keeps_no_lock_of_its_own(self):
         """At SERIALIZABLE a plain read locks, also the gap in which a resource would get its first fence or lease."""
         self.put("accounts/1", 34, "a")
         self.sql("call acquire('r', 60000, 'a')")
@@ -222,7 +222,7 @@ class Users(ServerTest):
                 self.writer.run(f"call {call}")
             self.writer.run("set autocommit = 1")
 
-    def test_what_locks_at_serializable_has_a_number_by_which_it_is_found(self):
+    def test_locks_at_serializable_can_be_found_by_their_number(self):
         self.put("accounts/1", 34, "a")
         self.writer.run("set session transaction isolation level serializable")
         for claim, verdict in (("99 x", "advance"), ("34 x", "conflict")):
@@ -294,7 +294,7 @@ class BinaryLog(unittest.TestCase):
             self.assertEqual(server.run("select count(*) from fences", dbname), ((0,),))
 
 
-    def test_within_a_function_or_a_trigger_a_snapshot_is_judged_or_the_claim_refused(self):
+    def test_snapshot_in_a_function_or_trigger_is_judged_or_refused(self):
         """With a log that is not of rows the server makes a plain read in there a locking one, which shows the advance."""
         with Server({"log-bin": "log", "sync-binlog": 1, "log-bin-trust-function-creators": 1}) as server:
             dbname = server.create_database()
@@ -329,7 +329,7 @@ class BinaryLog(unittest.TestCase):
 
 
 class Installation(unittest.TestCase):
-    def test_the_client_installs_what_is_printed_and_again_and_as_another_default_engine(self):
+    def test_printed_sql_installs_repeatedly_with_any_default_engine(self):
         with Server({"default-storage-engine": "MyISAM", "sql-mode": "ANSI"}) as server:
             text = "DELIMITER //\n" + "".join(file.read_text() for file in sorted(SQL.glob("0*.sql"))) + "DELIMITER ;\n"
             for _ in range(2):
@@ -359,7 +359,7 @@ class Installation(unittest.TestCase):
                 self.assertIn(server.run("select floor_token, last from namespace, counter", dbname), (((5, 4),), ((4, 5),)))
                 self.assertEqual(server.run("select count(*) from fences", dbname), ((0,),))
 
-    def test_an_upgrade_gives_admissions_the_partition_that_tells_it_from_a_temporary_one(self):
+    def test_upgrade_adds_the_partition_to_the_admissions_table(self):
         with Server() as server:
             dbname = server.create_database()
             server.run("alter table admissions remove partitioning", dbname)
@@ -371,7 +371,7 @@ class Installation(unittest.TestCase):
                 self.assertGreater(client.run("select trx_id from information_schema.innodb_trx where trx_mysql_thread_id = "
                                               "connection_id()")[0][0], 0)  # by which the next holder finds it
 
-    def test_an_upgrade_that_meets_an_idle_transaction_changes_nothing_and_holds_nobody_up(self):
+    def test_upgrade_blocked_by_an_idle_transaction_changes_nothing(self):
         with Server({"innodb-lock-wait-timeout": 60}) as server:
             dbname = server.create_database()
             state = ("select routine_name, created, last_altered from information_schema.routines where routine_schema = "
@@ -396,7 +396,7 @@ class Installation(unittest.TestCase):
                     self.assertEqual(server.run(state), before)
             server.install(dbname)
 
-    def test_an_upgrade_fails_no_call_of_clients_that_write_meanwhile(self):
+    def test_upgrade_fails_no_call_of_concurrent_writers(self):
         with Server() as server:
             dbname = server.create_database()
             server.run("create table guarded (id int primary key, n bigint not null)", dbname)

@@ -78,7 +78,7 @@ class Protected(ServerTest):
         client.run("commit")
         self.assertEqual(self.sql("select id, balance from guarded"), ((2, 100), (3, 100), (4, 70)))
 
-    def test_the_claim_is_judged_at_every_row_and_what_a_session_sets_proves_nothing(self):
+    def test_claim_is_judged_at_every_row_whatever_a_session_sets(self):
         client = self.session()
         client.run("start transaction")
         client.run(ADMIT.format(1, 34, "a"))
@@ -118,7 +118,7 @@ class Protected(ServerTest):
         client.run("unlock tables")
         self.assertEqual(other.run("call try_advance('accounts/1', 35, 'b', 1, null)")[0][0], "admitted")
 
-    def test_a_snapshot_that_is_older_than_the_advance_writes_nothing(self):
+    def test_snapshot_older_than_the_advance_writes_nothing(self):
         client = self.session("repeatable read")
         client.run("start transaction")
         client.run(ADMIT.format(1, 34, "a"))
@@ -158,7 +158,7 @@ class Protected(ServerTest):
         self.assertEqual(self.outcome(client, "insert into guarded values (4, 1)"), "done")
         client.run("rollback")
 
-    def test_a_refused_row_does_not_stay_where_the_error_is_handled_within_a_function_or_a_trigger(self):
+    def test_refused_row_is_undone_even_if_the_error_is_handled(self):
         """There the server undoes no statement: what a trigger refuses after the row is written is there all the same."""
         rows = self.sql("select id, balance from guarded")
         self.sql("create table if not exists other (id bigint) engine = innodb")
@@ -177,7 +177,7 @@ class Protected(ServerTest):
             self.assertEqual(self.sql("select id, balance from guarded"), rows, sql)
         self.sql("drop table other")
 
-    def test_a_row_that_a_later_trigger_moves_is_judged_where_it_landed(self):
+    def test_row_moved_by_a_later_trigger_is_judged_where_it_landed(self):
         for event, sql in (("insert", "insert into guarded values (4, 1)"), ("update", "update guarded set balance = 1 where id = 1")):
             self.sql(f"create trigger moving before {event} on guarded for each row set new.id = 5")
             client = self.session()
@@ -221,7 +221,7 @@ class Protected(ServerTest):
                 self.assertEqual(self.refusal(refused.exception), MISSING)
         self.assertEqual(self.sql("select id, balance from guarded"), rows)
 
-    def test_protecting_waits_for_a_transaction_in_its_way_for_a_while_only(self):
+    def test_protecting_waits_for_a_transaction_within_a_limit(self):
         call = f"call protect('{self.dbname}', 'guarded', 'CONCAT(''accounts/'', ROW.id)')"
         reader, administrator = self.session(), self.session()
         reader.run("start transaction")
@@ -265,7 +265,7 @@ class Protected(ServerTest):
                                 (f"'{self.dbname}', 'guarded', '1'", "a column"), (f"'{self.dbname}', 'guarded', null", "a column")):
             self.assertIn(what, self.assert_fails(client, f"call protect({arguments})", 1644))
 
-    def test_an_expression_that_reads_differently_in_each_session_is_refused(self):
+    def test_session_dependent_expression_is_refused(self):
         client = self.session()
         client.run("create table dated (id int, `at` timestamp, `At now` timestamp, at_id int, of_row datetime) engine = innodb")
         self.addCleanup(self.sql, "drop table dated")

@@ -110,7 +110,7 @@ class Rule(ServerTest):
         self.assert_fails(client, "update account set balance = 1 where id = 1", READ_ONLY_TRANSACTION)
         client.run("rollback")
 
-    def test_a_token_beyond_the_bound_is_implausible_and_moves_nothing(self):
+    def test_token_beyond_the_bound_is_implausible(self):
         client = self.session()
         client.run("call advance('a', 50, 'h')")
         self.assertEqual(client.run("call try_advance('b', 151, 'h', null, 100)")[0][:2], ("implausible", 50))
@@ -128,7 +128,7 @@ class OwnTransaction(ServerTest):
     ADMIT = "call admit('accounts/1', {}, '{}', null)"
     WRITE = "update account set balance = 1 where id = 1"
 
-    def test_outside_of_a_transaction_a_claim_is_refused_and_so_is_the_write_after_it(self):
+    def test_claim_and_write_outside_a_transaction_are_refused(self):
         client = self.session()
         self.assertEqual(self.verdict(client, self.ADMIT.format(34, "a")), "outside")
         self.assert_fails(client, self.WRITE, READ_ONLY_TRANSACTION)
@@ -151,7 +151,7 @@ class OwnTransaction(ServerTest):
         client.run("rollback")
         self.assertEqual(self.balance(), 100)
 
-    def test_without_autocommit_what_is_a_transaction_of_its_own_is_one_and_leaves_none(self):
+    def test_without_autocommit_a_statement_ends_its_transaction(self):
         client = self.session()
         client.run("set autocommit = 0")
         for call in ("acquire('r', 60000, 'h')", "renew('r', 1, 'h', 60000)", "release_lease('r', 1, 'h')", "end_lease('r')",
@@ -168,7 +168,7 @@ class OwnTransaction(ServerTest):
                 client.run("rollback")
         self.assertEqual(self.fence("accounts/1"), (50, "", None, 1))
 
-    def test_after_each_kind_of_refusal_nothing_is_written_by_a_client_that_goes_on(self):
+    def test_after_any_refusal_a_continuing_client_writes_nothing(self):
         for token, holder, verdict in ((33, "a", "stale"), (34, "b", "conflict"), (35, "b", "advance"),
                                        ("null", "a", "missing"), (0, "a", 1644)):
             for call in (self.ADMIT, self.ADMIT.replace("admit", "try_admit")):
@@ -182,7 +182,7 @@ class OwnTransaction(ServerTest):
                 client.run("update account set balance = 3 where id = 3")
                 self.assertEqual((self.balance(1), self.balance(2), self.balance(3)), (100, 100, 3))
 
-    def test_what_commits_by_itself_ends_a_refusal_and_a_protected_row_is_refused_all_the_same(self):
+    def test_implicit_commit_ends_a_refusal_but_rows_stay_refused(self):
         """As docs/mariadb says: a refusal is an error, and no lock of the session."""
         self.sql("create table guarded (id bigint primary key, balance bigint) engine = innodb")
         self.addCleanup(self.sql, "drop table guarded")
@@ -201,7 +201,7 @@ class OwnTransaction(ServerTest):
             client.close()
             self.assertEqual(self.balance(), balance, commits)
 
-    def test_a_refusal_that_no_procedure_can_roll_back_ends_the_session(self):
+    def test_refusal_that_cannot_roll_back_ends_the_session(self):
         """In an XA transaction, and within a stored function, where the error may be handled besides."""
         self.sql("create or replace function confirmed(token bigint) returns int begin declare continue handler for sqlexception "
                  f"begin end; call confirm('accounts/1', token, 'a'); {self.WRITE}; return 1; end")
@@ -235,7 +235,7 @@ class OwnTransaction(ServerTest):
             self.assertEqual(self.balance(2), 100)
             self.assertEqual(self.fence("accounts/1"), (34, "a", None, 0))
 
-    def test_a_commit_is_of_the_transaction_that_was_admitted_or_refused(self):
+    def test_commit_belongs_to_the_transaction_that_was_judged(self):
         begin = "call start_admitted('accounts/1', 34, 'a', null, null, null)"
         for end in ("commit", "rollback", "start transaction", "set autocommit = 1", "create table if not exists t (i int)"):
             client = self.session()
@@ -260,7 +260,7 @@ class OwnTransaction(ServerTest):
 
 
 class Administration(ServerTest):
-    def test_a_revoke_closes_and_cuts_off_a_lease_that_has_not_advanced(self):
+    def test_revoke_closes_and_cuts_off_an_unadvanced_lease(self):
         client = self.session()
         client.run("call revoke_fence('a', null, null)")
         self.assertIsNone(self.fence("a"))
@@ -283,7 +283,7 @@ class Administration(ServerTest):
         self.assertEqual(self.fence("a"), (5, "h", None, 2))
         self.assertEqual(self.verdict(client, "call try_advance('a', 6, 'h', null, null)"), "admitted")
 
-    def test_a_compaction_folds_into_the_floor_and_nothing_below_it_comes_back(self):
+    def test_compaction_raises_the_floor_and_readmits_nothing_below(self):
         client = self.session()
         for name, token in (("a", 5), ("b", 7), ("c", 9)):
             client.run(f"call advance('{name}', {token}, 'h')")
@@ -326,7 +326,7 @@ class Administration(ServerTest):
         self.assertEqual(self.fence("a"), (5, "h", None, 0))
         self.assertEqual(self.sql("select floor_token from namespace"), ((3,),))
 
-    def test_a_server_that_may_forget_a_commit_or_only_reads_raises_nothing(self):
+    def test_server_that_may_lose_commits_raises_nothing(self):
         client = self.session()
         client.run("call advance('a', 5, 'h')")
         for name, bad, good in (("innodb_flush_log_at_trx_commit", 2, 1), ("innodb_flush_log_at_trx_commit", 0, 1),

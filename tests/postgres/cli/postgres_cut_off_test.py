@@ -70,7 +70,7 @@ class TerminateBackends(PostgresTest):
         self.assertNotIn(name, self.sessions())
         self.assertIsNone(ours.poll())
 
-    def test_a_session_that_does_not_say_whose_it_is_may_be_an_old_holders(self):
+    def test_unmarked_session_may_be_an_old_holders(self):
         self.stopped(f"{self.psql_words()} -c '{SLEEP}'")
         other = self.start_psql("other")
         told = self.expect(125, *self.words, "--fence-on-failure", "wait", "--", "touch", "ran")
@@ -124,7 +124,7 @@ class TerminateBackends(PostgresTest):
         told = self.expect(0, *self.words, "--", "true")
         self.assertIn("fence method terminate-backends: success: connections ended: 1", told.stderr)
 
-    def test_a_role_that_can_make_claims_and_nothing_else_is_told_who_is_to_be_cut_off(self):
+    def test_role_with_claims_only_is_told_whom_to_cut_off(self):
         method = Method(self.path("one"))
         self.sql("create role worker login password '%s'" % postgres_case.SECRET)
         storage = self.url_of(self.database, user="worker")

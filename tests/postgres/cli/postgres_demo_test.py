@@ -161,7 +161,7 @@ class Doctor(PostgresTest):
         self.assertIn("plain: in the mode observe", found["warning", "protected tables"])
         self.assertIn(("ok", "children"), found)
 
-    def test_a_table_that_was_protected_before_there_were_claims_of_sessions(self):
+    def test_table_protected_before_session_claims_says_what_to_do(self):
         self.protect()
         self.sql("drop trigger fenceguard_session on plain")
         self.assertIn("plain: a claim that a session was given", self.findings(0)["warning", "protected tables"])

@@ -201,13 +201,13 @@ class Exec(PostgresTest):
     def psql_words(self, sql):
         return ["psql", "-XqAt", "-v", "VERBOSITY=verbose", self.server.conninfo(self.database), "-c", sql]
 
-    def test_a_command_that_knows_nothing_of_claims_writes_protected_tables_under_that_of_its_lease(self):
+    def test_command_unaware_of_claims_writes_under_its_lease(self):
         self.sql(self.PROTECT)
         self.assertEqual(self.run_command(0, *self.psql_words(self.JOB)).stdout, "1\n")
         self.assertIn("ZF003", self.run_command(1, *self.psql_words("update jobs set done = 9")).stderr)
         self.assertEqual(self.sql("select sum(done) from jobs"), "1")
 
-    def test_and_one_whose_lease_another_holder_took_writes_nothing_more(self):
+    def test_command_whose_lease_was_taken_writes_nothing_more(self):
         """The older job is stopped before its first write, and goes on when the newer one has written."""
         self.sql(self.PROTECT)
         job = ("echo started; read go; exec psql -XqAt -v VERBOSITY=verbose -c \"$0\" \"$1\"", self.JOB,
@@ -229,7 +229,7 @@ class Exec(PostgresTest):
                                             "length(current_setting('fenceguard.filler'))"), env={"PGOPTIONS": mine})
         self.assertEqual(done.stdout, "1|12345ms|6000\n")
 
-    def test_without_a_database_as_the_storage_pgoptions_is_left_alone(self):
+    def test_pgoptions_is_unchanged_without_a_database_storage(self):
         self.make_file("file.db")
         for arguments in (["--source", self.url], ["--source", self.url, "--storage", "sqlite:file.db"]):
             done = self.expect(0, "exec", *arguments, "--resource", "a", "--", "sh", "-c", "echo $PGOPTIONS",
@@ -238,7 +238,7 @@ class Exec(PostgresTest):
 
     ADMITS_ITSELF = ("begin; select fenceguard.admit(:'resource', :'token', :'holder') \\g /dev/null\n" + JOB + "; commit")
 
-    def test_a_pooler_before_the_storage_is_refused_before_the_lock_is_taken(self):
+    def test_pooler_as_the_storage_is_refused_before_locking(self):
         self.sql(self.PROTECT)
         bouncer = PgBouncer(self.server)
         self.addCleanup(bouncer.remove)
@@ -254,7 +254,7 @@ class Exec(PostgresTest):
         self.assertEqual(done.stdout, "1\n")
         self.assertIn("on or off", self.expect(125, *exec_, "--pgoptions", "no", "--", "true").stderr)
 
-    def test_a_command_with_connection_options_of_its_own_is_told_where_its_claim_went(self):
+    def test_own_connection_options_are_told_where_the_claim_went(self):
         self.sql(self.PROTECT)
         own = self.server.conninfo(self.database) + "&options=-cstatement_timeout%3D1min"
         said = self.run_command(1, "psql", "-XqAt", own, "-c", self.JOB).stderr

@@ -169,7 +169,7 @@ class Crashing(PostgresTest):
         super().setUp()
         self.addCleanup(lambda: self.server.is_running() or self.server.start())
 
-    def test_a_server_that_is_killed_is_unavailable_and_then_well_again(self):
+    def test_killed_server_is_unavailable_then_recovers(self):
         guard = self.serve()
         self.assertEqual(guard.lease("before").status, 201)
         self.server.kill()
@@ -183,7 +183,7 @@ class Crashing(PostgresTest):
         self.assertEqual(guard.lease("a").status, 201)
         self.assertEqual(guard.call("GET", "/v1/fences/before").status, 200)
 
-    def test_what_was_acknowledged_stays_and_what_was_not_is_told_as_it_is(self):
+    def test_acknowledged_writes_stay_and_others_are_reported_truly(self):
         # Shows that no answer is a lie; by advances that go on while the server is killed, again and again.
         guard = self.serve()
         acknowledged, statuses, stop = {}, set(), threading.Event()
@@ -212,7 +212,7 @@ class Crashing(PostgresTest):
             fence = self.fence_json(0, "show", "--resource", f"r/{number}")
             self.assertGreaterEqual(int(fence["token"]), token)
 
-    def test_a_server_that_does_not_answer_holds_up_neither_the_probes_nor_the_end(self):
+    def test_silent_server_delays_neither_probes_nor_the_stop(self):
         guard = self.serve("--drain-timeout", "1s")
         backends = self.sql("select string_agg(pid::text, ' ') from pg_stat_activity where "
                             f"datname = '{self.database}' and pid <> pg_backend_pid()").split()

@@ -34,7 +34,7 @@ class Installing(PostgresTest):
         self.assertIn(f"danger schema: none: run '{INSTALL}",
                       self.expect(1, "doctor", "--storage", url, "--source", url).stdout)
 
-    def test_the_doctor_tells_of_a_schema_that_an_older_program_installed(self):
+    def test_doctor_reports_a_schema_of_an_older_program(self):
         database = self.server.create_database(install=True)
         self.server.psql("drop function fenceguard.row_trigger_call(text, text)", database)
         told = self.expect(0, "doctor", "--storage", self.url_of(database)).stdout

@@ -70,7 +70,7 @@ class Extension(unittest.TestCase):
         self.sql("begin; select fenceguard.admit('accounts/1', 34, 'a'), fenceguard.admit('accounts/2', 35, 'b');"
                  "update account set balance = balance - 1; commit")
 
-    def test_it_is_a_new_schema_and_goes_with_everything_that_it_made(self):
+    def test_new_schema_is_dropped_with_everything_it_made(self):
         self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
         self.assertTrue(self.judges_in_c())
         self.assert_judged()
@@ -83,7 +83,7 @@ class Extension(unittest.TestCase):
         self.assertEqual(self.sql("select count(*) from pg_extension where extname = 'fenceguard'"), "0")
         self.sql(f"{UNCLAIMED}; {CREATE}")
 
-    def test_over_plain_sql_it_keeps_fences_leases_rights_and_protected_tables(self):
+    def test_installing_over_plain_sql_keeps_all_state(self):
         self.install_plain()
         self.sql(f"{FENCES}; select fenceguard.init(3), (fenceguard.acquire('l', '1 hour', 'x')).token; {TABLE}; {PROTECT};"
                  "revoke execute on function fenceguard.admitted from public")
@@ -102,7 +102,7 @@ class Extension(unittest.TestCase):
         self.sql(CREATE)
         self.assertEqual(self.sql(FUNCTIONS), functions)
 
-    def test_it_may_be_left_for_plain_sql_again_in_one_step_in_which_nothing_is_unguarded(self):
+    def test_return_to_plain_sql_is_one_step_without_a_gap(self):
         self.install_plain()
         plain = self.sql(FUNCTIONS)
         self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; create table bulk (r text); "
@@ -142,7 +142,7 @@ class Extension(unittest.TestCase):
         self.assertIn("ALTER EXTENSION fenceguard UPDATE", caught.exception.hint)
         self.assertEqual(self.sql(FUNCTIONS), before)
 
-    def test_a_schema_of_a_role_that_is_no_superuser_is_not_taken_over(self):
+    def test_schema_of_an_ordinary_role_is_not_taken_over(self):
         """What that role put there would run with a superuser's rights."""
         self.sql(f"grant create on database {self.name} to installer")
         self.server.install(self.name, "installer")
@@ -166,7 +166,7 @@ class Extension(unittest.TestCase):
         self.assert_fails("ZF001", "select fenceguard.admit('gone', 4, 'g')")
         self.assertEqual(self.sql("select fenceguard.draw()"), "102")
 
-    def test_a_dump_of_children_restores_with_errors_and_leaves_nothing_unprotected(self):
+    def test_dump_of_children_restores_with_errors_and_protected(self):
         """Its event trigger is there before the triggers that the dump makes, and makes them first."""
         self.sql(f"""{CREATE}; create table base (id bigint); create table "my parts" (id bigint) partition by range (id);
             select fenceguard.protect('base', $$ 'base/' || id $$), fenceguard.protect('"my parts"', $$ 'parts/' || id $$);
@@ -185,7 +185,7 @@ class Extension(unittest.TestCase):
             self.assert_fails("ZF003", f"insert into {table} values (2)")
             self.assert_fails("ZF003", f"truncate {table}")
 
-    def test_a_floor_that_is_raised_behind_an_open_claim_counts_for_the_next_row(self):
+    def test_floor_raised_behind_a_claim_counts_at_the_next_row(self):
         """As in plain SQL. Only what wrote nothing since its claim could go on without another look."""
         self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}")
         for number, between in enumerate(("", "select count(*) from account", "lock table account in row exclusive mode",
@@ -199,7 +199,7 @@ class Extension(unittest.TestCase):
                     writer.run("update account set balance = 4 where id = 1")
                 self.assertEqual(caught.exception.sqlstate, "ZF001")
 
-    def test_a_transaction_that_was_admitted_before_it_was_installed_is_refused_and_may_be_repeated(self):
+    def test_transaction_admitted_before_the_install_is_refused(self):
         self.install_plain()
         self.sql(f"{FENCES}; {TABLE}; {PROTECT}")
         writer = self.session()
@@ -237,7 +237,7 @@ class Extension(unittest.TestCase):
                 self.assert_fails("ZF003", sql)
         self.assertEqual(self.sql("select balance from account where id = 1"), "106")
 
-    def test_a_claim_does_not_outlive_its_fence_in_its_own_transaction(self):
+    def test_claim_does_not_outlive_its_fence_in_its_transaction(self):
         self.sql(f"{CREATE}; {TABLE}; {PROTECT}")
         write = "update account set balance = balance + 1 where id = 1"
         for change, state in (("select fenceguard.revoke('accounts/1')", "ZF001"),
@@ -321,7 +321,7 @@ class Extension(unittest.TestCase):
         self.assert_fails("09000", "insert into own values (1)", "application")
         self.assert_fails("09000", "select fenceguard.check_rows()")
 
-    def test_what_a_backend_knows_of_a_fence_ends_when_any_other_changes_it(self):
+    def test_cached_fence_ends_when_another_backend_changes_it(self):
         self.sql(f"{CREATE}; {TABLE}; {FENCES}")
         reader, other = self.session(), self.session()
         claim = "select fenceguard.admitted('accounts/1', {}, '{}')"
@@ -398,7 +398,7 @@ class Extension(unittest.TestCase):
         except SqlError as error:
             return error.sqlstate
 
-    def test_a_claim_that_lost_its_lock_to_a_failed_cursor_is_judged_anew_under_another(self):
+    def test_claim_that_lost_its_lock_to_a_cursor_is_judged_again(self):
         """The locks of an outer cursor that fails in a savepoint are released with it."""
         self.sql(f"{CREATE}; {FENCES}; {TABLE}; {PROTECT}; grant all on account to application")
         locks = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
@@ -436,7 +436,7 @@ class Extension(unittest.TestCase):
                             writer.run("rollback")
                             token += 1
 
-    def test_an_expression_that_writes_to_its_own_table_while_it_is_read_or_evaluated(self):
+    def test_expression_that_writes_to_its_own_table(self):
         self.sql(f"{CREATE}; create table t (id bigint); create function audit() returns text volatile language plpgsql as "
                  "$f$ begin if current_setting('x.depth', true) = '1' then perform set_config('x.depth', '2', false); "
                  "insert into public.t values (7); end if; return ''; end $f$; create function plain(text) returns text immutable "
@@ -456,7 +456,7 @@ class Extension(unittest.TestCase):
                         self.assertEqual(self.outcome(writer, "insert into t values (1)"), outcome)
                         writer.run("rollback")
 
-    def test_an_expression_whose_evaluation_failed_is_not_gone_on_with(self):
+    def test_expression_is_not_resumed_after_a_failed_evaluation(self):
         """A function in SQL that was cut off keeps the row that it was called for."""
         self.sql(f"{CREATE}; create table t (id bigint); create function name(id bigint) returns text stable language sql as "
                  "$f$ select 't/' || $1 || left(pg_sleep(case when current_setting('x.slow', true) = '1' then 9 else 0 end)"
@@ -490,7 +490,7 @@ class Extension(unittest.TestCase):
             self.sql(f"create function {name}({parameters}) returns text language sql as $$ select 'accounts/2' $$", "application")
             self.assert_judged()
 
-    def test_default_privileges_give_nobody_what_is_kept_from_everybody(self):
+    def test_default_privileges_grant_nothing_withheld_from_public(self):
         for plain in (False, True):
             with self.subTest(plain=plain):
                 self.name = self.server.create_database()
@@ -513,7 +513,7 @@ class Extension(unittest.TestCase):
                     self.sql(f"{LEAVE} {CREATE}")
                 self.sql("select fenceguard.init(0), count(*) from fenceguard.fences", "application")
 
-    def test_a_crowd_never_writes_under_a_claim_that_was_followed_by_a_newer_one(self):
+    def test_crowd_never_writes_under_an_overtaken_claim(self):
         """Each row that is written carries the token; none may be lower than the one before it."""
         self.sql(f"{CREATE}; create table log (n bigserial, token bigint); create table last (token bigint); insert into last "
                  "values (0); create function note() returns trigger language plpgsql as $$ begin insert into log (token) "

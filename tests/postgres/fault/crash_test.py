@@ -138,7 +138,7 @@ class Client(threading.Thread):
 
 
 class CrashTest(unittest.TestCase):
-    def test_no_crash_lets_a_stale_write_land_or_an_acknowledged_one_vanish(self):
+    def test_no_crash_lands_a_stale_write_or_loses_one(self):
         seed = int(os.environ.get("FENCEGUARD_SEED", random.randrange(1 << 30)))
         print(f"seed {seed}", flush=True)
         chance = random.Random(seed)

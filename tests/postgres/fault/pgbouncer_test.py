@@ -32,7 +32,7 @@ class PgBouncerTest(unittest.TestCase):
         session.run("rollback")
         return refusal.exception.sqlstate
 
-    def test_a_claim_ends_with_its_transaction_and_does_not_leak_to_the_next_client(self):
+    def test_claim_ends_with_its_transaction_behind_the_pooler(self):
         self.assertEqual(self.refusal(self.b, "update account set balance = 1"), "ZF003")
         self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); update account set balance = 70; commit")
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
@@ -41,7 +41,7 @@ class PgBouncerTest(unittest.TestCase):
         self.assertEqual(self.refusal(self.b, "begin; update account set balance = 3"), "ZF003")
         self.assertEqual(self.server.psql("select balance from account", self.database), "71")
 
-    def test_a_claim_that_was_rolled_back_or_refused_leaves_nothing_behind(self):
+    def test_rolled_back_or_refused_claim_leaves_nothing(self):
         self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); rollback")
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
         self.a.run("begin; select fenceguard.admit('accounts/42', 35, 'a'); commit")
@@ -49,7 +49,7 @@ class PgBouncerTest(unittest.TestCase):
         self.assertEqual(self.refusal(self.b, "update account set balance = 2"), "ZF003")
         self.assertEqual(self.server.psql("select balance from account", self.database), "100")
 
-    def test_what_a_client_sets_for_its_session_stands_for_no_claim_of_the_next_one(self):
+    def test_session_settings_of_a_client_are_no_claim_of_the_next(self):
         """The note of an admission, and what an older version took for one, kept in the connection that both share."""
         name = self.a.run("begin; select fenceguard.admit('accounts/42', 34, 'a') \\g /dev/null\n"
                           "select name from (select 'fenceguard.claims_' || i as name from generate_series(0, 63) i) n "
@@ -64,7 +64,7 @@ class PgBouncerTest(unittest.TestCase):
         self.assertEqual(self.refusal(self.b, "select fenceguard.require_noted('accounts/42', 34, 'a')"), "ZF003")
         self.b.run("begin; select fenceguard.admit('accounts/42', 34, 'a'); update account set balance = 70; commit")
 
-    def test_claims_that_a_connection_hands_over_are_refused_or_dropped_so_that_nothing_is_written(self):
+    def test_claims_of_connections_are_refused_or_dropped(self):
         self.server.psql("select fenceguard.advance('accounts/42', 34, 'a')", self.database)
         write = "update account set balance = 1 returning balance"
         given = {"PGOPTIONS": '-c fenceguard.session_claims=[{"resource":"accounts/42","token":"34","holder":"a"}]'}

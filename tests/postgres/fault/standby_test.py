@@ -43,7 +43,7 @@ class StandbyTest(unittest.TestCase):
         server.psql(f"begin; select fenceguard.admit('accounts/42', {token}, '{holder}');"
                     f"update account set balance = {balance} where id = 42; commit", self.database)
 
-    def test_a_number_that_is_issued_twice_is_a_conflict_for_the_second_holder(self):
+    def test_number_issued_twice_is_a_conflict_for_the_second_holder(self):
         self.cut_off()
         old = self.grant(self.primary, "old")
         self.write(self.primary, old, "old", 1)
@@ -61,7 +61,7 @@ class StandbyTest(unittest.TestCase):
         self.write(self.standby, new, "new", 3)
         self.assertEqual(self.standby.psql("select balance from account", self.database), "3")
 
-    def test_a_promoted_standby_grants_no_number_that_the_primary_granted_and_replicated(self):
+    def test_promoted_standby_repeats_no_replicated_number(self):
         before = self.grant(self.primary, "old")
         self.write(self.primary, before, "old", 1)
         self.wait_for_replay()

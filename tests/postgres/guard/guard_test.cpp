@@ -101,7 +101,7 @@ TEST_F(GuardTest, NothingLandsThatIsSentAfterASwallowedFailure) {
   EXPECT_EQ(balance(), 100);
 }
 
-TEST_F(GuardTest, ATransactionThatTheFunctionEndedOrTookBackIsNotReportedAsCommitted) {
+TEST_F(GuardTest, TransactionEndedByTheFunctionIsNotReportedAsCommitted) {
   EXPECT_THROW((void)guard_.write(claim(34), [](pqxx::work& tx) { tx.abort(); }), OutcomeUnknown);
   EXPECT_THROW((void)guard_.write(claim(34),
                                   [](pqxx::work& tx) {

@@ -197,7 +197,7 @@ TEST_F(Pause, WaitersAreUnavailableUntilTheHolderIsDone) {
   EXPECT_EQ(next.advance(claim(34, "b")).verdict, Verdict::admitted);
 }
 
-TEST_F(Pause, ABackendThatIsEndedBetweenAdmissionAndCommitHasWrittenNothing) {
+TEST_F(Pause, BackendEndedBetweenAdmissionAndCommitWroteNothing) {
   const auto end_backend = [&](const pqxx::transaction_base& tx) {
     database_.run(fmt::format("SELECT pg_terminate_backend({}, 10000)", tx.conn().backendpid()));
   };

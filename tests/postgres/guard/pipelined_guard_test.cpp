@@ -85,7 +85,7 @@ TEST_F(PipelinedGuardTest, AnAdvanceIsJudgedAsByTheOtherGuard) {
 }
 
 // The judgement locks, so whatever the statement then reads is newer than the write that it waited for.
-TEST_F(PipelinedGuardTest, AStatementBehindAnAdvanceSeesTheOlderWriteThatTheAdvanceWaitedFor) {
+TEST_F(PipelinedGuardTest, StatementAfterAnAdvanceSeesTheWriteItWaitedFor) {
   for (const auto* const level : {"read committed", "repeatable read", "serializable"}) {
     SCOPED_TRACE(level);
     database_.run("DELETE FROM fenceguard.fences; UPDATE account SET balance = 100");

@@ -85,7 +85,7 @@ TEST_F(Standby, AGuardedWriteWhoseWaitWasCancelledIsUnknown) {
   EXPECT_EQ(balance(), 7);
 }
 
-TEST_F(Standby, ACallersTransactionWhoseWaitWasCancelledIsUnknownAtEveryMessageLevel) {
+TEST_F(Standby, CancelledWaitOfACallersTransactionIsUnknown) {
   advance(34);
   for (const auto* const level : {"notice", "error"}) {
     EXPECT_THAT(ending_of([&] {
@@ -140,7 +140,7 @@ TEST_F(Standby, OneInAPipelineLikewise) {
   EXPECT_EQ(write(), Verdict::duplicate);
 }
 
-TEST_F(Standby, AnOptimisticUpdateWhoseWaitWasCancelledIsUnknownAtEveryMessageLevel) {
+TEST_F(Standby, CancelledWaitOfAnOptimisticUpdateIsUnknown) {
   const auto table = versioned();
   int token = 34;
   for (const auto* const level : {"notice", "error"}) {

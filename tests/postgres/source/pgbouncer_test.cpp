@@ -48,7 +48,7 @@ TEST_F(Pooled, LeasesByTtlWorkAsEver) {
 }
 
 // A release is not heard, so the waiter asks again when the lease that it met would be over.
-TEST_F(Pooled, AWaiterThatCannotListenGetsTheLockWhenTheTimeToLiveItMetIsOver) {
+TEST_F(Pooled, WaiterWithoutListenGetsTheLockAfterTheTimeToLive) {
   const auto here = open();
   const auto there = open();
   const auto grant = std::get<Grant>(here->try_acquire(r, a, Ms{1'500}));

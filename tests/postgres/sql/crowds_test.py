@@ -51,7 +51,7 @@ class Crowds(ServerTest):
                 self.assertEqual(error.sqlstate, "40P01", error.stderr)
         self.assertEqual(self.sql("select sum(balance) from guarded"), "900")
 
-    def test_writers_of_one_token_with_and_without_sequences_do_not_deadlock(self):
+    def test_writers_with_and_without_sequences_do_not_deadlock(self):
         self.sql("select fenceguard.advance('accounts/1', 1, 'h')")
         workers = [self.session() for _ in range(8)]
         for number, worker in enumerate(workers):
@@ -102,7 +102,7 @@ class Crowds(ServerTest):
         first.run(f"select fenceguard.release('accounts/1', {token}, 'first'); commit")
         self.assertGreater(int(waiting.wait()), int(token))
 
-    def test_numbers_that_are_drawn_while_the_counter_is_lifted_are_unique_and_above_the_mark(self):
+    def test_numbers_drawn_while_the_counter_is_raised_are_unique(self):
         self.sql("create table drawn (at_least bigint, token bigint)")
         workers = [self.session() for _ in range(10)]
         for number, worker in enumerate(workers):

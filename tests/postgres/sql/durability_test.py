@@ -29,7 +29,7 @@ class Durability(ServerTest):
             balances.append(self.sql(BALANCES))
         self.assertIn("100 100", balances)
 
-    def test_an_advance_that_was_acknowledged_survives_whatever_the_session_says(self):
+    def test_acknowledged_advance_is_durable_in_any_session(self):
         for number, sql in enumerate((
                 "select fenceguard.advance('accounts/1', 34, 'a')", "select fenceguard.admit('accounts/1', 34, 'a')",
                 "select fenceguard.admit('accounts/1', 34, 'a', 7)",

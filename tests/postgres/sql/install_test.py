@@ -29,7 +29,7 @@ class Install(unittest.TestCase):
         self.assertEqual(caught.exception.sqlstate, sqlstate, caught.exception.stderr)
         return caught.exception
 
-    def test_a_role_with_create_on_the_database_installs_it_and_others_use_it(self):
+    def test_role_with_create_installs_and_other_roles_use_it(self):
         name = self.database("other")
         self.server.psql(f"grant create on database {name} to installer")
         self.server.install(name, "installer")
@@ -40,7 +40,7 @@ class Install(unittest.TestCase):
     def test_without_create_on_the_database_it_is_not_installed(self):
         self.assert_fails("42501", self.server.install, self.database("other"), "installer")
 
-    def test_a_second_installation_keeps_fences_floor_leases_and_what_an_administrator_narrowed(self):
+    def test_second_installation_keeps_state_and_grants(self):
         for installer in ("postgres", "installer"):
             name = self.database()
             self.server.install(name, installer)
@@ -66,7 +66,7 @@ class Install(unittest.TestCase):
             self.assert_fails("ZF003", self.server.psql, "insert into t values ('a')", name, installer)
             self.assert_fails("ZF001", self.server.psql, "select fenceguard.admit('a', 6, 'h')", name, installer)
 
-    def test_an_upgrade_keeps_the_grants_of_functions_that_gain_parameters(self):
+    def test_upgrade_keeps_grants_of_functions_with_new_parameters(self):
         signature = "fenceguard.try_admit(text, bigint, text, bigint)"
         for installer in ("postgres", "installer"):
             for narrowing, allowed in (("", {"application", "other"}),
@@ -91,7 +91,7 @@ class Install(unittest.TestCase):
                                                       "= 'try_admit' and a.grantee = 'other'::regrole", name),
                                      "t" if allowed == {"other"} else "")
 
-    def test_what_a_superusers_upgrade_adds_belongs_to_the_owner_of_the_schema(self):
+    def test_objects_a_superuser_adds_belong_to_the_schemas_owner(self):
         """Else functions that run with their owner's rights may not touch it, or have more rights than his."""
         name = self.database()
         self.server.install(name, "installer")
@@ -108,7 +108,7 @@ class Install(unittest.TestCase):
                                           "installer"), "1")
         self.server.install(name, "installer")
 
-    def test_a_superuser_makes_no_event_trigger_of_another_roles_functions(self):
+    def test_superuser_makes_no_event_trigger_of_anothers_functions(self):
         """They would be called in whatever changes a table, a superuser's commands included."""
         name = self.database()
         self.server.install(name, "installer")
@@ -134,7 +134,7 @@ class Install(unittest.TestCase):
         for sql in ("update fenceguard.fences set token = 1", "select fenceguard.init(9)"):
             self.assert_fails("42501", self.server.psql, sql, name, "application")
 
-    def test_a_second_installation_waits_for_no_open_transaction_and_no_writer_waits_for_it(self):
+    def test_second_installation_and_writers_do_not_block_each_other(self):
         name = self.database()
         self.server.install(name)
         self.server.psql("create table t (id text); select fenceguard.protect('t', 'id')", name)
@@ -150,7 +150,7 @@ class Install(unittest.TestCase):
             idle.run("commit")
         self.assertEqual(self.server.psql("select count(*) from t", name), "2")
 
-    def test_installed_over_the_older_schema_while_clients_write_it_fails_no_write_and_loses_none(self):
+    def test_upgrade_under_writers_fails_no_write_and_loses_none(self):
         """The older one left a note of each claim, and its protect_by() had a parameter less."""
         name = self.server.create_database()
         with gzip.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "older", "before_notes_switch.sql.gz"), "rt",
@@ -187,7 +187,7 @@ class Install(unittest.TestCase):
         self.server.psql("select fenceguard.protect('guarded', $$ 'a' || left(id::text, 0) $$, per_statement => true)", name)
         self.assert_fails("ZF003", self.server.psql, "update guarded set balance = 0", name)
 
-    def test_one_that_must_change_something_gives_up_and_changes_nothing(self):
+    def test_blocked_installation_gives_up_and_changes_nothing(self):
         name = self.database()
         self.server.install(name)
         self.server.psql("alter table fenceguard.fences disable trigger durable_insert", name)
@@ -283,7 +283,7 @@ class Install(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertRegex(done.stderr, r"^(psql:\S+ )?NOTICE:  fenceguard: schema version \d+ is installed\n$")
 
-    def test_uninstall_without_the_right_to_unprotect_changes_nothing(self):
+    def test_uninstall_without_the_right_changes_nothing(self):
         name = self.database()
         self.server.install(name, "installer")
         self.server.psql("grant create, usage on schema public to other", name)
@@ -306,7 +306,7 @@ class Install(unittest.TestCase):
                       "fenceguard refused a claim as missing: resource 'logged too', token -, highest 0, role postgres"):
             self.assertEqual(self.server.log().count(words), 1, words)
 
-    def test_data_that_are_restored_into_an_installed_schema_bring_their_floor_along(self):
+    def test_data_restored_into_an_installed_schema_keep_their_floor(self):
         name = self.database()
         self.server.install(name)
         self.server.psql("select fenceguard.advance('a', 7, 'h'), fenceguard.advance('b', 9, 'h');"

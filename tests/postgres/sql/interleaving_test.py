@@ -29,7 +29,7 @@ def state_of_call(conninfo, oid):
 
 
 class TakeOver(ServerTest):
-    def test_an_advance_waits_for_an_older_write_in_flight_and_then_sees_it(self):
+    def test_advance_waits_for_an_older_write_and_then_sees_it(self):
         for way, write in WRITES.items():
             with self.subTest(way):
                 self.setUp()
@@ -48,7 +48,7 @@ class TakeOver(ServerTest):
                 old.run("rollback")
                 self.assertNotIn("8", new.run(BALANCES).split())
 
-    def test_a_newer_claim_that_was_refused_in_an_open_transaction_is_not_cut_by_an_older_one(self):
+    def test_refused_newer_claim_is_not_cut_by_an_older_one(self):
         """try_admit() shares the lock before it looks, and keeps it: that alone makes nobody an older writer."""
         newest, older = self.session(), self.session()
         self.sql("select fenceguard.advance('accounts/1', 1, 'a')")
@@ -57,7 +57,7 @@ class TakeOver(ServerTest):
         self.assert_fails("55P03", older.run, "select fenceguard.advance('accounts/1', 2, 'b', drain => '0.1 s')")
         self.assertEqual(newest.run("select 1"), "1")
 
-    def test_a_claim_in_a_statement_that_began_before_its_advance_was_over_is_refused_however_it_is_planned(self):
+    def test_claim_in_a_statement_older_than_its_advance_is_refused(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         for number, resource in enumerate(["'accounts/1'", "(select 'accounts/1'::text)"], 35):
             old, new, late = self.session(), self.session(), self.session()
@@ -70,7 +70,7 @@ class TakeOver(ServerTest):
             self.assertEqual(new.wait(), "admitted")
             self.assert_fails("40001", late.wait)
 
-    def test_nor_one_that_began_before_an_advance_that_was_over_when_it_asked(self):
+    def test_statement_older_than_a_finished_advance_is_refused(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         for number, claim in enumerate(("fenceguard.admitted('accounts/1', {}, 'a')",
                                         "(select verdict = 'admitted' from fenceguard.try_admit('accounts/1', {}, 'a'))"), 35):
@@ -105,7 +105,7 @@ class TakeOver(ServerTest):
                 self.assert_fails("ZF001", writer.wait)
                 self.assertNotIn("666", self.sql(BALANCES).split())
 
-    def test_a_stalled_session_with_immediate_constraints_delays_no_grant(self):
+    def test_stalled_session_delays_no_grant(self):
         stopped, other = self.session(), self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 1, 'a'); set constraints all immediate")
         other.run("select fenceguard.draw()")
@@ -121,7 +121,7 @@ class TakeOver(ServerTest):
         self.assertEqual(new.run(BALANCES), "7 100")
         self.assert_fails("ZF001", old.run, ADMIT.format(token=34, holder="a"))
 
-    def test_a_plain_look_at_the_fence_row_would_not_be_enough_and_is_not_what_is_done(self):
+    def test_plain_read_of_the_fence_row_would_not_be_enough(self):
         """The older transaction has claimed and not written yet: the advance waits all the same."""
         old, new = self.session(), self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
@@ -132,7 +132,7 @@ class TakeOver(ServerTest):
         old.run("rollback")
         self.assertEqual(new.wait(), "admitted")
 
-    def test_from_the_moment_an_advance_waits_older_claims_are_not_let_in(self):
+    def test_while_an_advance_waits_older_claims_are_not_admitted(self):
         old, new, late = self.session(), self.session(), self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         old.run("begin; " + WRITES["admit"].format(token=34, holder="a", value=7))
@@ -157,7 +157,7 @@ class TakeOver(ServerTest):
                 for session in sessions:
                     session.run("commit")
 
-    def test_an_advance_is_not_starved_by_a_stream_of_writers_under_one_token(self):
+    def test_writers_under_one_token_do_not_starve_an_advance(self):
         """16 writers whose transactions overlap without a gap; the advance neither cuts nor waits for their end."""
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         writers = [self.session() for _ in range(16)]
@@ -174,7 +174,7 @@ class TakeOver(ServerTest):
         for writer in writers:
             self.assert_fails("ZF001", writer.wait)
 
-    def test_an_older_holder_in_line_behind_a_newer_one_is_stale_when_its_turn_comes(self):
+    def test_older_holder_queued_behind_a_newer_one_becomes_stale(self):
         first, newer, older = self.session(), self.session(), self.session()
         first.run("begin; " + WRITES["admit"].format(token=34, holder="a", value=7))
         self.begin_waiting(newer, "select fenceguard.advance('accounts/1', 36, 'c', cut => false)")
@@ -208,7 +208,7 @@ class Snapshots(ServerTest):
             self.assertEqual(error.sqlstate, "40001")
         self.assertNotIn("666", self.sql(BALANCES).split())
 
-    def test_a_claim_that_equalled_the_fence_in_an_old_snapshot_writes_nothing_after_the_take_over(self):
+    def test_claim_of_an_old_snapshot_writes_nothing_afterwards(self):
         for level in self.levels:
             with self.subTest(level):
                 self.setUp()
@@ -293,7 +293,7 @@ class Snapshots(ServerTest):
                 self.sql("select fenceguard.init(40)")
                 self.assert_no_stale_write(session, 34)
 
-    def test_a_take_over_above_read_committed_is_told_to_advance_first(self):
+    def test_takeover_above_read_committed_must_advance_first(self):
         """It would wait for the older write, and then read and commit without it."""
         for level in self.levels:
             with self.subTest(level):
@@ -305,7 +305,7 @@ class Snapshots(ServerTest):
                 self.assertIn("fenceguard.advance(", error.hint)
                 old.run("commit")
 
-    def test_a_claim_that_equals_the_fence_is_admitted_above_read_committed(self):
+    def test_equal_claim_is_admitted_above_read_committed(self):
         for level in self.levels:
             with self.subTest(level):
                 self.setUp()
@@ -314,7 +314,7 @@ class Snapshots(ServerTest):
                 session.run(WRITES["protected"].format(token=35, holder="b", value=8) + "; commit")
                 self.assertEqual(self.sql(BALANCES), "100 8")
 
-    def test_a_claim_that_waits_in_read_committed_is_ruled_on_by_what_is_there_then(self):
+    def test_waiting_claim_in_read_committed_is_judged_afterwards(self):
         for behind in ("", "; select fenceguard.compact(36)"):
             with self.subTest(behind):
                 self.setUp()
@@ -342,7 +342,7 @@ class Snapshots(ServerTest):
             self.assertEqual(error.sqlstate, "40001")
             return False
 
-    def test_a_statement_that_waited_changes_the_row_that_the_older_writer_left(self):
+    def test_waiting_statement_changes_the_row_of_the_older_writer(self):
         was_written = self.waited_through_a_take_over(
             "update account set balance = balance - 5 where id = 1 and fenceguard.admitted('accounts/1', 35, 'b')")
         self.assertEqual(self.sql(BALANCES), "65 100" if was_written else "70 100")
@@ -382,7 +382,7 @@ class OneStatement(ServerTest):
                 self.assertIn(self.sql("select count(*) filter (where balance = 7), max(sequence) from account, "
                                        "fenceguard.fence"), ("5|7", "0|"))
 
-    def test_a_sequence_counts_only_with_the_row_that_a_statement_waited_for(self):
+    def test_sequence_counts_only_with_the_row_waited_for(self):
         for statement in ("update account set balance = 7 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a', 7)",
                           "with g as (select * from fenceguard.try_admit('accounts/1', 34, 'a', 7)) "
                           "update account set balance = 7 from g where verdict = 'admitted' and id = 1"):
@@ -400,7 +400,7 @@ class OneStatement(ServerTest):
                 self.assertIn(self.sql("select balance, sequence from account, fenceguard.fence where id = 1"),
                               ("7|7", "50|"))
 
-    def test_a_claim_that_advances_within_a_statement_does_not_admit_that_statement(self):
+    def test_claim_advancing_in_a_statement_does_not_admit_it(self):
         """Its sub-select reads what was there before the wait. What comes after the advance in its transaction may."""
         for before in ("begin", "begin; update account set balance = 100 where id = 9"):
             with self.subTest(before):
@@ -422,7 +422,7 @@ class OneStatement(ServerTest):
 
 
 class Cursors(ServerTest):
-    def test_no_cursor_that_is_older_than_an_advance_is_read_after_it(self):
+    def test_cursor_older_than_an_advance_is_not_read_after_it(self):
         """It would give what was there before the older write that the advance waited for."""
         for opens in ("declare c cursor for select balance from account where id = 1",
                       "declare c cursor with hold for select balance from account where id = 1"):
@@ -444,7 +444,7 @@ class Cursors(ServerTest):
                     self.assertEqual(new.run("fetch c"), "70")
                     new.run("close c; commit")
 
-    def test_no_query_of_a_cursor_runs_after_an_advance_was_made_durable(self):
+    def test_no_query_of_a_cursor_runs_after_a_durable_advance(self):
         """That of a cursor WITH HOLD runs at COMMIT behind every trigger, and could switch durability off."""
         session = self.session()
         for claim in ("select fenceguard.advance('accounts/1', 35, 'b')", ADMIT.format(token=35, holder="b"),
@@ -457,7 +457,7 @@ class Cursors(ServerTest):
         session.run("begin; declare c cursor with hold for select 1; commit; close c")
         self.assertEqual(session.run("select fenceguard.advance('accounts/1', 36, 'b')"), "admitted")
 
-    def test_nor_a_loop_over_rows_in_a_function_nor_a_cursor_in_the_same_message(self):
+    def test_loop_in_a_function_and_cursor_in_one_message_likewise(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         self.assert_fails("40001", self.sql, "do $$ declare r record; begin for r in select * from account loop "
                                              "perform fenceguard.admit('accounts/1', 35, 'b'); end loop; end $$")
@@ -465,7 +465,7 @@ class Cursors(ServerTest):
                                              "select fenceguard.admit('accounts/1', 35, 'b')\\; commit;")
         self.assertEqual(self.sql("begin\\; select fenceguard.admit('accounts/1', 35, 'b')\\; commit;"), "admitted")
 
-    def test_nor_one_that_is_older_than_an_advance_of_another_session(self):
+    def test_cursor_older_than_another_sessions_advance_is_refused(self):
         """The claim then equals the fence, and waits for nothing."""
         writes = {**WRITES, "rule": "select fenceguard.rule('accounts/1', {token}, '{holder}'); "
                                     "update account set balance = {value} where id = 1"}
@@ -483,7 +483,7 @@ class Cursors(ServerTest):
                     session.run("rollback")
                     self.assertEqual(self.sql(BALANCES), "70 100")
 
-    def test_nor_by_a_loop_that_is_older_than_an_advance_of_another_session(self):
+    def test_loop_older_than_another_sessions_advance_is_refused(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         for number, claim in enumerate(("fenceguard.admitted('accounts/1', {}, 'a')",
                                         "fenceguard.confirm('accounts/1', {}, 'a') is not null"), 35):
@@ -499,7 +499,7 @@ class Cursors(ServerTest):
                 holder.run("select pg_advisory_unlock(1)")
                 self.assert_fails("40001", session.wait)
 
-    def test_nor_where_the_server_does_not_know_the_text_of_the_query(self):
+    def test_cursor_with_a_query_unknown_to_the_server_is_refused(self):
         older = self.session()
         older.run("begin; update account set balance = 100 where id = 9")
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
@@ -511,7 +511,7 @@ class Cursors(ServerTest):
                 self.addCleanup(self.server.psql, "drop function if exists step()", self.dbname)
                 self.assertEqual(state_of_call(self.server.conninfo(self.dbname), int(oid)), "40001")
 
-    def test_nor_where_its_transaction_saw_the_fence_before_a_savepoint(self):
+    def test_cursor_whose_transaction_saw_the_fence_is_refused(self):
         """The first claim fails with its savepoint, the second one finds the cursor that is older still."""
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         session = self.session()
@@ -527,7 +527,7 @@ class Cursors(ServerTest):
         self.assertEqual(session.run("fetch c"), "70")
         session.run(ADMIT.format(token=35, holder="b") + "; commit")
 
-    def test_a_claim_that_was_admitted_before_the_cursor_may_be_repeated_beside_it(self):
+    def test_claim_admitted_before_the_cursor_may_be_repeated(self):
         older = self.session()
         older.run("begin; update account set balance = 100 where id = 9")
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
@@ -537,7 +537,7 @@ class Cursors(ServerTest):
             self.sql(f"begin; {ADMIT.format(token=34, holder='a')}; declare c cursor for select balance from account; "
                      f"{claim}; commit")
 
-    def test_a_claim_that_equals_the_fence_is_admitted_beside_a_cursor(self):
+    def test_equal_claim_is_admitted_beside_a_cursor(self):
         """Once the fence is older than every transaction that a cursor may not see, or was claimed before the cursor."""
         older = self.session()
         older.run("begin; update account set balance = 100 where id = 9")
@@ -553,7 +553,7 @@ class Cursors(ServerTest):
 
 
 class Cutting(ServerTest):
-    def test_a_holder_that_is_stopped_in_its_transaction_is_cut_after_the_drain(self):
+    def test_holder_stopped_in_its_transaction_is_cut_after_drain(self):
         for way, write in WRITES.items():
             with self.subTest(way):
                 self.setUp()
@@ -581,7 +581,7 @@ class Cutting(ServerTest):
                     self.assert_fails("57P01", stopped.run, "commit")
                     self.assertEqual(self.sql(BALANCES), "100 100")
 
-    def test_one_that_has_claimed_under_two_tokens_is_as_old_as_the_newer_of_them(self):
+    def test_session_with_two_tokens_is_as_old_as_the_newer(self):
         """The parts of both are among its locks. Put together wrongly they were a token that is newer than either."""
         for older, newer, taker in ((5, 2 ** 21, 2 ** 21 + 3), (2 ** 21 + 7, 2 ** 22 + 1, 2 ** 22 + 2),
                                     (2 ** 42 - 1, 2 ** 42, 2 ** 42 + 1), (2 ** 62 - 1, 2 ** 62, 2 ** 63 - 1)):
@@ -606,7 +606,7 @@ class Cutting(ServerTest):
                 self.assertEqual(self.sql("select fenceguard.revoke('accounts/1', drain => '0.1 s')"), "t")
                 self.assert_fails("57P01", stopped.run, "commit")
 
-    def test_told_to_wait_only_it_answers_that_the_lock_is_not_available(self):
+    def test_wait_only_advance_reports_lock_not_available(self):
         stopped = self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         stopped.run("begin; " + WRITES["admit"].format(token=34, holder="a", value=7))
@@ -636,7 +636,7 @@ class Cutting(ServerTest):
                     newer.run("commit")
                     self.assert_fails("ZF001", self.sql, "select fenceguard.advance('accounts/1', 35, 'b')")
 
-    def test_a_newer_one_that_waits_behind_the_same_stopped_holder_is_not_cut(self):
+    def test_newer_advance_waiting_behind_the_holder_is_not_cut(self):
         stopped, newer, older = self.session(), self.session(), self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         stopped.run("begin; " + ADMIT.format(token=34, holder="a"))
@@ -679,7 +679,7 @@ class Cutting(ServerTest):
         self.assertEqual(new.wait(), "admitted")
         self.assert_fails("57P01", stopped.run, "commit")
 
-    def test_a_prepared_transaction_under_a_claim_is_named_and_waited_for(self):
+    def test_prepared_transaction_with_a_claim_is_named_and_awaited(self):
         for sql in (ADMIT.format(token=34, holder="a"), "select fenceguard.admit('accounts/1', 34, 'a', 7)"):
             with self.subTest(sql):
                 self.setUp()
@@ -693,14 +693,14 @@ class Cutting(ServerTest):
                 self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b')"), "admitted")
                 self.assertEqual(self.sql(BALANCES), "7 100")
 
-    def test_a_savepoint_that_is_rolled_back_takes_the_admission_with_it(self):
+    def test_rolled_back_savepoint_takes_its_admission_with_it(self):
         old = self.session()
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         old.run("begin; savepoint s; " + WRITES["protected"].format(token=34, holder="a", value=7) + "; rollback to s")
         self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 35, 'b', cut => false)"), "admitted")
         self.assert_fails("ZF003", old.run, "update guarded set balance = 666 where id = 1")
 
-    def test_the_sessions_own_timeouts_count_and_leave_nothing_behind(self):
+    def test_session_timeouts_apply_and_leave_nothing_behind(self):
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         holder, waiter = self.session(), self.session()
         holder.run("begin; " + ADMIT.format(token=34, holder="a"))
@@ -762,7 +762,7 @@ class FirstProtect(ServerTest):
         self.assertEqual(self.sql("select balance from account where id = 1"), "116")
         self.assert_fails("ZF003", before.run, "update account set balance = 0 where id = 1")
 
-    def test_a_claim_that_left_no_note_is_none_to_a_table_that_was_protected_since(self):
+    def test_claim_without_a_note_is_none_to_a_newly_protected_table(self):
         self.leave_notes(False)
         self.sql("select fenceguard.advance('accounts/1', 34, 'a'); create table later (id integer)")
         self.addCleanup(self.sql, "drop table later")
@@ -774,7 +774,7 @@ class FirstProtect(ServerTest):
         else:
             self.assert_fails("ZF003", session.run, "insert into later values (1)")
 
-    def test_a_table_that_was_restored_with_its_triggers_says_what_to_do(self):
+    def test_table_restored_with_its_triggers_says_what_to_do(self):
         self.leave_notes(False)
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         write = "update guarded set balance = 5 where id = 1 and fenceguard.admitted('accounts/1', 34, 'a')"
@@ -782,7 +782,7 @@ class FirstProtect(ServerTest):
             self.assertIn("fenceguard.leave_notes()", self.assert_fails("ZF003", self.sql, write).hint)
         self.sql(f"select fenceguard.leave_notes(); {write}")
 
-    def test_no_child_is_missed_by_a_snapshot_that_is_older_than_it_or_than_the_protection(self):
+    def test_old_snapshot_misses_no_child_and_no_protection(self):
         plain = "create table whole (id integer); create table part (id integer)"
         kinds = {"inherits": (plain, "alter table part inherit whole"),
                  "attached": (plain.replace("whole (id integer)", "whole (id integer) partition by list (id)"),
@@ -802,7 +802,7 @@ class FirstProtect(ServerTest):
                         self.assert_fails("ZF003", self.sql, write)
                     self.sql("drop table whole cascade; drop table if exists part")
 
-    def test_protecting_waits_for_a_transaction_in_its_way_for_a_while_only(self):
+    def test_protecting_waits_for_a_transaction_within_a_limit(self):
         reader, owner = self.session(), self.session()
         reader.run("begin; select * from guarded")
         self.assert_fails("55P03", owner.run, "select fenceguard.protect('guarded', $$ 'accounts/' || id $$)")

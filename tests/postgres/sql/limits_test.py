@@ -14,7 +14,7 @@ class Limits(ServerTest):
     def leased(self, resource="accounts/1", holder="h"):
         return self.sql(f"select token from fenceguard.acquire('{resource}', '1 hour', '{holder}')")
 
-    def test_a_revoke_ends_a_client_that_is_stopped_in_a_renewal_and_holds_up_no_writer_meanwhile(self):
+    def test_revoke_ends_a_client_stopped_in_a_renewal(self):
         token = self.leased()
         self.sql(f"select fenceguard.advance('accounts/1', {token}, 'h')")
         stopped, revoking, writer = self.session(), self.session(), self.session()
@@ -25,7 +25,7 @@ class Limits(ServerTest):
         self.assert_fails("57P01", stopped.run, "commit")
         self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "0")
 
-    def test_told_to_wait_only_a_revoke_gives_up_and_nothing_was_done(self):
+    def test_wait_only_revoke_gives_up_and_changes_nothing(self):
         token = self.leased()
         stopped = self.session()
         stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
@@ -58,7 +58,7 @@ class Limits(ServerTest):
             self.sql(sql)
             self.assert_fails("57P01", stopped.run, "commit")
 
-    def test_a_row_that_is_being_made_for_a_lease_is_waited_for_with_a_limit(self):
+    def test_wait_for_a_new_lease_row_is_bounded(self):
         stopped = self.session()
         stopped.run("begin; select fenceguard.prepare_row('accounts/1')")
         self.sql("select fenceguard.prepare_row('accounts/1')")
@@ -72,7 +72,7 @@ class Limits(ServerTest):
         self.assert_fails("57P01", stopped.run, "commit")
         self.assertEqual(self.sql("select token || holder || closed from fenceguard.fence"), "34atrue")
 
-    def test_writers_do_not_wait_for_ever_for_an_advance_that_is_not_committed(self):
+    def test_wait_for_an_uncommitted_advance_is_bounded(self):
         """It is newer, so it is not cut. They are told that the lock is not available."""
         for way, write in WRITES.items():
             with self.subTest(way):
@@ -85,7 +85,7 @@ class Limits(ServerTest):
                 self.assertIn(f"backend {stopped.pid}", error.detail)
                 stopped.run("commit")
 
-    def test_writers_cut_what_keeps_their_fence_and_is_no_claim_or_an_older_one(self):
+    def test_writers_cut_older_claims_and_foreign_locks(self):
         for kept in ("select pg_advisory_lock(fenceguard.lock_key('accounts/1'))",
                      "begin; select fenceguard.try_advance('accounts/1', 33, 'z')"):
             for way, write in WRITES.items():
@@ -107,7 +107,7 @@ class Limits(ServerTest):
                     self.assertIn("7", self.sql(BALANCES).split())
                     self.assert_fails("57P01", stranger.run, "select 1")
 
-    def test_a_lock_that_happens_to_spell_out_a_token_holds_up_no_advance_and_is_left_alone(self):
+    def test_lock_that_resembles_a_token_delays_no_advance(self):
         """Any application may take it; and whoever may claim can choose the token."""
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
         stranger, old, newest = self.session(), self.session(), self.session()
@@ -122,7 +122,7 @@ class Limits(ServerTest):
         self.assert_fails("57P01", old.run, "commit")
         self.assertEqual(stranger.run("select 1"), "1")
 
-    def test_a_session_that_takes_a_lease_keepers_lock_is_waited_for_before_it_is_cut(self):
+    def test_session_with_a_lease_keepers_lock_is_awaited_then_cut(self):
         stranger, asking = self.session(), self.session()
         stranger.run("select pg_advisory_lock(fenceguard.lease_tag_key('accounts/1'))")
         acquire = "select verdict from fenceguard.acquire('accounts/1', '1 hour', 'h')"
@@ -143,7 +143,7 @@ class Limits(ServerTest):
         self.assertEqual(self.sql("select fenceguard.advance('accounts/1', 1, 'h')"), "admitted")
         self.assert_fails("57P01", stranger.run, "select 1")
 
-    def test_the_wait_for_a_fence_row_below_the_rising_floor_is_bounded(self):
+    def test_wait_for_a_fence_row_below_a_rising_floor_is_bounded(self):
         """Who moves the floor keeps the rows below it locked until he commits. A claim with a sequence, or above READ
         COMMITTED, locks its fence's row."""
         claims = ["begin; " + write.replace("'{holder}'", "'{holder}', {value}").format(token=34, holder="a", value=7)
@@ -167,7 +167,7 @@ class Limits(ServerTest):
                 self.assertEqual(self.sql("select floor || ' ' || token from fenceguard.floor, fenceguard.fences"),
                                  "0 34")
 
-    def test_a_short_lock_timeout_does_not_cut_the_holder_of_the_floor_or_counter_lock_sooner(self):
+    def test_short_lock_timeout_does_not_cut_a_holder_sooner(self):
         """These locks are everybody's, and anybody may claim."""
         self.server.psql("create role impatient login")
         self.sql("select fenceguard.advance('accounts/1', 34, 'a')")
@@ -185,14 +185,14 @@ class Limits(ServerTest):
                 keeper.run("rollback")
                 impatient.wait()
 
-    def test_housekeeping_cuts_no_session_and_names_the_one_in_the_way(self):
+    def test_housekeeping_cuts_no_session_and_names_the_blocker(self):
         stopped = self.session()
         stopped.run("begin; select fenceguard.advance('accounts/1', 35, 'b')")
         error = self.assert_fails("55P03", self.sql, "select fenceguard.compact(30)")
         self.assertIn(f"backend {stopped.pid}", error.detail)
         self.assertEqual(stopped.run("select 1; commit"), "1")
 
-    def test_a_renewal_ends_its_own_holders_connection_that_is_stopped_in_another_one(self):
+    def test_renewal_ends_its_holders_other_stopped_connection(self):
         token = self.leased()
         stopped = self.session()
         stopped.run(f"begin; select fenceguard.renew('accounts/1', {token}, 'h')")
@@ -277,7 +277,7 @@ class Numbers(ServerTest):
         for mark, state in (("1002", "22023"), ("5000", "22023"), ("0", "22023"), ("null", "ZF003")):
             self.assert_fails(state, self.sql, f"select fenceguard.lower_counter({mark})")
 
-    def test_bounded_advances_of_several_resources_do_not_wait_for_each_other(self):
+    def test_bounded_advances_of_several_resources_do_not_wait(self):
         first, second = self.session("client"), self.session("client")
         first.run("begin; select fenceguard.advance('a', 1500, 'h')")
         second.run("begin; select fenceguard.advance('b', 1501, 'h'); commit", limit_s=30)
@@ -287,7 +287,7 @@ class Numbers(ServerTest):
 class Named(ServerTest):
     """A revoke that names a token touches that token only."""
 
-    def test_an_overtaken_one_closes_nothing_and_cuts_no_newer_writer(self):
+    def test_overtaken_revoke_closes_nothing_and_cuts_no_writer(self):
         self.sql("select fenceguard.advance('accounts/1', 5, 'old')")
         self.sql("select fenceguard.advance('accounts/1', 9, 'new')")
         writer = self.session()
@@ -297,7 +297,7 @@ class Named(ServerTest):
         self.assertEqual(self.sql(BALANCES), "100 7")
         self.assertEqual(self.sql("select token || holder || closed from fenceguard.fence"), "9newfalse")
 
-    def test_one_that_is_overtaken_while_it_waits_closes_nothing_either(self):
+    def test_revoke_overtaken_while_waiting_closes_nothing(self):
         self.sql("select fenceguard.advance('accounts/1', 5, 'old')")
         newer, revoking = self.session(), self.session()
         newer.run("begin; select fenceguard.advance('accounts/1', 9, 'new')")
@@ -317,7 +317,7 @@ class Named(ServerTest):
         self.assertEqual(self.sql("select count(*) from fenceguard.lease"), "0")
         self.assert_fails("ZF001", self.sql, ADMIT.format(token=token, holder="h"))
 
-    def test_a_lease_that_is_left_behind_by_its_fence_is_ended_and_the_fence_stays(self):
+    def test_lease_left_behind_by_its_fence_ends_and_the_fence_stays(self):
         token = int(self.sql("select token from fenceguard.acquire('accounts/1', '1 hour', 'h')"))
         self.sql(f"select fenceguard.advance('accounts/1', {token + 5}, 'other')")
         self.assertEqual(self.sql(f"select fenceguard.revoke('accounts/1', {token}, 'h')"), "t")

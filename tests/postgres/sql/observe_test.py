@@ -47,13 +47,13 @@ class Observe(unittest.TestCase):
                               env=environment({"PGAPPNAME": application}), timeout=60, check=True)
         return re.findall(r"^.*WARNING:  (\w{5}):", done.stderr, re.MULTILINE)
 
-    def test_statement_without_a_claim_is_warned_of_once_counted_and_done(self):
+    def test_statement_without_a_claim_is_warned_counted_and_done(self):
         self.assertEqual(self.warnings("update account set balance = 1; delete from account where id = 9"),
                          ["ZF003", "ZF003"])
         self.assertEqual(self.sql("select count(*), sum(balance) from account"), "8|8")
         self.assertEqual(self.sql(SEEN).split("|")[:4], ["account", "missing", "shop", "2"])
 
-    def test_claim_that_was_admitted_is_silent_in_every_isolation_level(self):
+    def test_admitted_claim_is_silent_in_every_isolation_level(self):
         self.sql("select fenceguard.advance('accounts/1', 5, 'h')")
         for level in ("read committed", "repeatable read", "serializable"):
             text = f"begin isolation level {level}; select fenceguard.admit('accounts/1', 5, 'h'); " \
@@ -69,7 +69,7 @@ class Observe(unittest.TestCase):
             self.sql("begin; update account set balance = 1; select fenceguard.require_noted('accounts/1', 1, 'h')")
         self.assertEqual(caught.exception.sqlstate, "ZF003")
 
-    def test_expression_that_fails_gives_null_or_no_name_lets_the_row_through(self):
+    def test_failing_or_null_expression_lets_the_row_through(self):
         self.sql("create function asserts(bigint) returns text language plpgsql immutable as $$ begin assert false; end $$")
         for expression, state in (("'a/' || 1 / (id - id)", "01000"), ("nullif(id, id)::text", "22004"),
                                   ("asserts(id)", "01000"),
@@ -83,7 +83,7 @@ class Observe(unittest.TestCase):
         self.assertEqual(self.sql("select count(*) from account"), "0")
         self.assertIn("TRUNCATE", self.sql(SEEN))
 
-    def test_writers_do_not_wait_for_each_other_nor_for_what_locks_our_tables(self):
+    def test_observed_writers_do_not_wait_for_each_other(self):
         """A keeps its count open, B counts beside it; then everything of ours is locked by hand."""
         first, second, locker = self.session(), self.session(), self.session("postgres")
         second.run("set statement_timeout = '20 s'")
@@ -106,7 +106,7 @@ class Observe(unittest.TestCase):
         self.warnings("update account set balance = 1;" * 50)
         self.assertEqual(self.sql("select count(*), sum(statements) from fenceguard.observations"), "1|50")
 
-    def test_mode_is_switched_by_one_statement_each_way_and_by_the_owner_only(self):
+    def test_mode_is_switched_by_one_statement_of_the_owner(self):
         self.sql("select fenceguard.protect('account', $$ 'accounts/' || id $$, mode => 'enforce')")
         with self.assertRaises(SqlError) as caught:
             self.sql("update account set balance = 1", "app")

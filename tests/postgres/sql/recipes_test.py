@@ -233,7 +233,7 @@ except RuntimeError:
         self.addCleanup(self.sql, "drop database if exists other", "postgres")
         return self.shell("pg_restore", "-d", "other", *options, "archive", status=status)
 
-    def test_a_counter_that_is_not_lifted_lets_in_what_was_granted_after_the_dump(self):
+    def test_unraised_counter_admits_what_was_granted_after_the_dump(self):
         self.sql(ACCOUNTS)
         self.shell("pg_dump", "-Fc", "-f", "archive", "mydb")
         after = self.sql("select fenceguard.draw(), fenceguard.draw(); "

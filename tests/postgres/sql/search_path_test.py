@@ -74,7 +74,7 @@ class Catalogue(ServerTest):
               select f.t::pg_catalog.int8 into x from fenceguard.fences f where f.r operator(pg_catalog.=) x collate pg_catalog."C";
             end"""), [])
 
-    def test_whatever_anybody_can_call_has_a_path_of_its_own_or_names_everything_in_full(self):
+    def test_public_functions_have_a_search_path_or_qualified_names(self):
         rows = self.sql("""
             select json_agg(json_build_object('name', p.proname, 'source', p.prosrc, 'is_bound', p.prosqlbody is not null,
                 'path', (select c from unnest(p.proconfig) c where c like 'search_path=%'),

@@ -42,7 +42,7 @@ class SessionClaims(ServerTest):
     def balance(self, number):
         return self.sql(f"select balance from guarded where id = {number}")
 
-    def test_a_program_that_knows_nothing_of_fences_writes_under_the_claims_of_its_connection(self):
+    def test_unaware_program_writes_under_its_connections_claims(self):
         self.advance()
         program_ = self.claimant()
         for sql in ("update guarded set balance = 1 where id = 1",
@@ -63,7 +63,7 @@ class SessionClaims(ServerTest):
         self.assertEqual((self.balance(1), self.balance(2)), ("8", "8"))
         self.assert_fails("ZF003", program_.run, "update guarded set balance = 9 where id = 3")
 
-    def test_an_advance_waits_for_such_a_transaction_and_cuts_it_when_it_stands_still(self):
+    def test_advance_waits_for_such_a_transaction_then_cuts_it(self):
         self.advance()
         old = self.claimant()
         old.run("begin; update guarded set balance = 70 where id = 1")
@@ -99,7 +99,7 @@ class SessionClaims(ServerTest):
         self.assertNotEqual(copy.wait(30), 0)
         self.assertEqual(self.sql("select count(*) from guarded where id = 11"), "0")
 
-    def test_a_statement_that_waits_for_a_row_while_its_claim_goes_stale_is_refused_or_holds_up_the_advance(self):
+    def test_statement_waiting_while_its_claim_goes_stale(self):
         self.advance()
         locker, old, new = self.session(), self.claimant(), self.session()
         locker.run("begin; select from guarded where id = 1 for update")
@@ -113,7 +113,7 @@ class SessionClaims(ServerTest):
         self.assert_fails("ZF001", late.wait)
         self.assertEqual(self.balance(1), "101")
 
-    def test_the_new_holder_advances_and_writes_in_one_transaction_and_waits_for_no_row_of_an_older_writer(self):
+    def test_new_holder_advances_and_writes_in_one_transaction(self):
         """The older writer waits at the fence, and not with the row in its hands."""
         self.advance()
         new, old = self.session(), self.claimant()
@@ -143,7 +143,7 @@ class SessionClaims(ServerTest):
                       "delete from account where id = (select balance - 99 from guarded where id = 1)"),
     }
 
-    def test_a_statement_of_the_new_holder_with_a_snapshot_from_before_its_advance_is_40001(self):
+    def test_statement_with_a_snapshot_before_its_advance_is_40001(self):
         """With an old transaction open beside it, so that nothing but the statement's own snapshot can tell."""
         self.sql("""create or replace function pass_gate() returns trigger language plpgsql as
                     $$ begin
@@ -178,7 +178,7 @@ class SessionClaims(ServerTest):
                         self.sql("drop trigger if exists a_gate on guarded; drop trigger if exists a_gate on account")
                         busy.run("rollback")
 
-    def test_a_transaction_above_read_committed_that_began_before_the_advance_is_40001(self):
+    def test_transaction_begun_before_the_advance_is_40001(self):
         for level in ("repeatable read", "serializable"):
             for waiting in (False, True):
                 with self.subTest(f"{level}, {waiting}"):
@@ -201,7 +201,7 @@ class SessionClaims(ServerTest):
         new.run("rollback")
         new.run("update guarded set balance = 1 where id = 1")
 
-    def test_a_claim_that_was_not_advanced_is_40001_with_the_way_out_and_only_for_its_own_rows(self):
+    def test_claim_that_was_not_advanced_is_40001_for_its_own_rows(self):
         self.advance()
         program_ = self.claimant(("accounts/1", 35, "b"), ("accounts/2", 34, "a"))
         program_.run("update guarded set balance = 1 where id = 2")
@@ -210,7 +210,7 @@ class SessionClaims(ServerTest):
         self.advance(35, "b", ids=(1,))
         program_.run("update guarded set balance = 1 where id = 1")
 
-    def test_a_fence_that_is_advanced_in_the_middle_of_a_transaction_is_seen_by_its_next_statement(self):
+    def test_advance_during_a_transaction_is_seen_afterwards(self):
         self.advance()
         program_ = self.claimant(("accounts/1", 35, "b"), ("accounts/2", 34, "a"))
         program_.run("begin; update guarded set balance = 1 where id = 2")
@@ -259,7 +259,7 @@ class SessionClaims(ServerTest):
                 forger.run("rollback; discard all")
         self.assertEqual(self.balance(1), "100")
 
-    def test_nor_does_a_mark_of_an_earlier_transaction_or_of_a_savepoint_that_was_rolled_back(self):
+    def test_mark_of_rolled_back_savepoint_is_ignored(self):
         self.advance()
         program_ = self.claimant()
         program_.run("begin; update guarded set balance = 1 where id = 1; "
@@ -275,7 +275,7 @@ class SessionClaims(ServerTest):
         self.assert_fails("ZF001", program_.run, "update guarded set balance = 666 where id = 1")
         self.assertEqual(self.balance(1), "1")
 
-    def test_a_claim_that_is_taken_back_within_a_transaction_stays_admitted_and_another_one_is_looked_at(self):
+    def test_withdrawn_claim_stays_admitted_and_another_is_judged(self):
         self.advance()
         session = self.session()
         session.run(f"begin; set local fenceguard.session_claims = '{claims(('accounts/1', 34, 'a'))}'; "
@@ -285,7 +285,7 @@ class SessionClaims(ServerTest):
                     "set local fenceguard.session_claims = ''; update guarded set balance = 2 where id in (1, 2)")
         self.assert_fails("ZF003", session.run, "update guarded set balance = 1 where id = 3")
 
-    def test_claims_that_are_none_are_told_in_a_sentence_and_let_nothing_through(self):
+    def test_malformed_claims_are_reported_and_admit_nothing(self):
         self.advance()
         many = [("accounts/1", 34, "a")] + [(f"x/{i:0200}", 1, "") for i in range(80)]
         for given, words in {
@@ -304,13 +304,13 @@ class SessionClaims(ServerTest):
                 self.assertIn(words, error.stderr)
         self.assertEqual(self.balance(1), "100")
 
-    def test_a_table_that_an_older_installation_protected_says_what_is_to_be_done(self):
+    def test_table_protected_by_an_older_install_says_what_to_do(self):
         self.advance()
         self.sql("alter table guarded disable trigger fenceguard_session")
         error = self.assert_fails("ZF003", self.claimant().run, "update guarded set balance = 666 where id = 1")
         self.assertIn("Call fenceguard.protect() again", error.stderr)
 
-    def test_a_history_under_take_overs_has_no_stale_write_and_lacks_none_that_was_acknowledged(self):
+    def test_history_under_takeovers_has_no_stale_and_no_lost_write(self):
         """Programs with claims of their connections append, one after another takes over: the tokens of what landed only
         rise in the order of the commits under the row's lock, and what was acknowledged is there."""
         self.sql("drop table if exists history; create table history (id bigint, n bigint, token bigint, who text);"

@@ -57,7 +57,7 @@ class WhereItProvesNothing(unittest.TestCase):
         self.assertTrue(any("did not start" in failure for failure in report.failures), report.failures)
         self.assertFalse(report.is_well())
 
-    def test_without_a_guard_the_checker_finds_violations_and_updates_are_lost(self):
+    def test_without_a_guard_violations_and_lost_updates_are_found(self):
         with storages.Redis() as storage:
             cycle = Cycle(storage, self.folder, "unguarded", 1, is_guarded=False, **runs.CONTROL_OPTIONS)
             cycle.run()
@@ -69,7 +69,7 @@ class WhereItProvesNothing(unittest.TestCase):
             file.write(history_of(operations, log))
         self.assertIn("violation: ", violations_in(path))
 
-    def test_clients_that_never_stop_or_a_fault_that_never_comes_is_a_failure(self):
+    def test_clients_that_never_stop_or_absent_faults_are_failures(self):
         with storages.Redis() as storage:
             cycle = Cycle(storage, self.folder, "quiet", 1, operations=5, pause=0)
             cycle.run()

@@ -36,7 +36,7 @@ TEST(Model, AnswersEveryCaseOfTheSharedTable) {
   }
 }
 
-TEST(Model, AWriteThatWasLetInLandsAfterTheFenceRoseUntilSomethingHigherWasAdmitted) {
+TEST(Model, AdmittedWriteLandsAfterTheFenceRoseUntilANewerAdmission) {
   State state;
   land(state, {5, 1, -1}, 10, true);
   raise(state, {7, 2, -1}, 100);

@@ -114,7 +114,7 @@ class Functions(RedisTest):
         self.cli("SET", "r", str(2 ** 60))
         self.assertEqual(self.write("r", MAX - 1, "a", "-", "INCR", "r")[3], str(2 ** 60 + 1))
 
-    def test_a_command_that_fails_has_its_error_within_the_answer_and_uses_up_no_sequence(self):
+    def test_failing_command_returns_its_error_and_uses_no_sequence(self):
         self.cli("SET", "r", "text")
         with self.assertRaisesRegex(redis_server.RedisError, "not an integer"):
             self.write("r", 1, "a", 5, "INCR", "r")
@@ -135,7 +135,7 @@ class Functions(RedisTest):
                     self.assert_refused("^INVALID", "FCALL", "fenceguard_write", len(keys), *keys, 1, "h", "-", "DEL", key)
         self.assertEqual(self.cli("GET", "{b}:x"), "1")
 
-    def test_commands_whose_keys_are_not_told_by_their_place_are_refused(self):
+    def test_commands_without_positional_keys_are_refused(self):
         for command in (["FLUSHALL"], ["EVAL", "return 1", 1, "r"], ["FCALL", "fenceguard_show", 1, "r"], ["MULTI"],
                         ["SORT", "r", "STORE", "x"], ["MOVE", "r", 1], ["COPY", "r", "r", "DB", 1], ["SELECT", 1],
                         ["CONFIG", "SET", "maxmemory", 1], ["SCRIPT", "FLUSH"], ["ZUNIONSTORE", "r", 1, "x"],
@@ -153,7 +153,7 @@ class Functions(RedisTest):
             with self.subTest(key=key):
                 self.assert_refused("^INVALID", "FCALL", "fenceguard_advance", 1, key, 1, "h")
 
-    def test_a_command_that_is_too_long_to_be_run_uses_up_no_sequence(self):
+    def test_too_long_a_command_uses_no_sequence(self):
         for words in (6999, 7000):
             self.assert_refused("^INVALID a command has up to", "FCALL", "fenceguard_write", 1, "r", 1, "h", 1, "RPUSH", "r",
                                 *("x" for _ in range(words)))
@@ -252,7 +252,7 @@ class InACluster(RedisTest):
             with self.subTest(words=words), self.assertRaisesRegex(redis_server.RedisError, "^INVALID"):
                 self.owner.cli("FCALL", *words)
 
-    def test_a_stale_write_does_not_land_where_the_data_has_moved_ahead_of_its_fence(self):
+    def test_stale_write_does_not_land_on_data_ahead_of_its_fence(self):
         slot = self.owner.cli("CLUSTER", "KEYSLOT", "{a}:x")
         self.other.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", self.owner.cli("CLUSTER", "MYID"))
         self.owner.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", self.other.cli("CLUSTER", "MYID"))

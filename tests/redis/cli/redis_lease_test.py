@@ -78,7 +78,7 @@ class Leases(RedisTest):
     def test_without_a_storage_it_says_that_nothing_was_advanced(self):
         self.assertIn("no guard was advanced", self.lease(0, "acquire", "--resource", "a").stderr)
 
-    def test_a_plain_lock_of_another_library_is_held_and_stays_its_own(self):
+    def test_plain_lock_of_another_library_is_held_and_kept(self):
         url = self.url_of(rest="&lock_key=locks-%25s")
         self.server.cli("SET", "locks-a", "somebody", "NX", "PX", "600000")
         self.addCleanup(self.server.cli, "DEL", "locks-a")
@@ -87,7 +87,7 @@ class Leases(RedisTest):
         self.lease(1, "release", "--resource", "a", "--token", "1", "--holder", "somebody", url=url)
         self.assertEqual(self.server.cli("GET", "locks-a"), "somebody")
 
-    def test_the_lock_of_a_library_with_another_shape_is_not_to_be_removed(self):
+    def test_other_librarys_lock_of_another_shape_is_not_removed(self):
         """Redisson's: a hash, of the thread that holds it and how often."""
         url = self.url_of(rest="&lock_key=redisson-%25s")
         self.server.cli("HSET", "redisson-a", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)

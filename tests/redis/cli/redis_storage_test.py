@@ -83,7 +83,7 @@ class WithoutItsRecord(RedisTest):
         self.lease(1, "show", "--resource", "a")  # it was given back
         self.expect(125, "exec", "--source", self.url, "--storage", self.url, "--resource", "a", "--", "true")
 
-    def test_flushall_is_noticed_and_nothing_old_is_admitted_afterwards(self):
+    def test_flushall_is_noticed_and_nothing_old_is_admitted(self):
         server = self.own_server()
         url = server.url()
         self.fence(0, "init", url=url)
@@ -318,7 +318,7 @@ class Eviction(RedisTest):
         wait_until(lambda: guard.call("GET", "/readyz").status == 503, what="a guard that is not ready")
         return guard
 
-    def test_what_was_evicted_meanwhile_is_made_good_before_it_goes_on(self):
+    def test_evicted_fences_are_restored_before_it_goes_on(self):
         guard = self.evicting()
         record = self.server.cli("HGETALL", f"{self.prefix}namespace")
         self.server.cli("EVAL", "for i = 1, 2000 do redis.call('SET', 'filler:' .. i, string.rep('x', 500)) end", 0)

@@ -164,7 +164,7 @@ TEST_F(GuardCluster, ASlotThatMovedIsFoundWithItsFence) {
 // Every state in which a moving slot can be for a fence and one key of the data: each of them may be where it
 // was, be moved, or not exist. Whatever the state, a stale claim is never admitted, a claim that stands is
 // admitted or unavailable, and after the move is over both are as ever.
-TEST_F(GuardCluster, WhileASlotMovesAStaleClaimIsNeverAdmittedWhereverFenceAndDataAre) {
+TEST_F(GuardCluster, StaleClaimIsNeverAdmittedWhileASlotMoves) {
   redis::Client client{cluster_.url()};
   redis::Guard guard{client};
   enum class Place { source, moved, none };
@@ -370,7 +370,7 @@ TEST_F(GuardCluster, NoWriteIsLostOrRepeatedAndNoneIsStaleWhileTheSlotGoesRound)
   for (const auto& entry : log.elements) EXPECT_NE(entry.text, "stale");
 }
 
-TEST_F(GuardCluster, ASeedThatIsDeadIsPassedOverAndADeadServersSlotsAreUnavailable) {
+TEST_F(GuardCluster, DeadSeedIsSkippedAndItsSlotsAreUnavailable) {
   const auto slot = redis::slot_of("r");
   const auto at = owner(slot);
   const auto other = (at + 1) % 3;

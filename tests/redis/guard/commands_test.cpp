@@ -580,7 +580,7 @@ TEST_F(GuardCommands, IntegersBeyondWhatLuaHoldsAreExact) {
   EXPECT_TRUE(write({"INCR", "{r}n"}).text.starts_with("ERR increment or decrement would overflow"));
 }
 
-TEST_F(GuardCommands, AnErrorOfTheCommandItselfWroteNothingLeavesTheSequenceFreeAndTheTokenStays) {
+TEST_F(GuardCommands, FailedCommandWritesNothingAndLeavesTheSequenceFree) {
   write({"SET", "{r}a", "1"});
   (void)guard_.write(claim_of(8, "b", "r", 4), {"SET", "{r}b", "1"});
   auto written = guard_.write(claim_of(8, "b", "r", 5), {"RPUSH", "{r}a", "x"});
@@ -599,7 +599,7 @@ TEST_F(GuardCommands, AnErrorOfTheCommandItselfWroteNothingLeavesTheSequenceFree
   EXPECT_EQ(guard_.write(claim_of(8, "b", "r", 6), {"SET", "{r}a", "3"}).ruling.verdict, Verdict::stale);
 }
 
-TEST_F(GuardCommands, SeveralRunUpToTheFirstThatFailsAndTheSequenceCountsIfAnyWrote) {
+TEST_F(GuardCommands, SeveralRunToTheFirstFailureAndCountIfAnyWrote) {
   write({"SET", "{r}a", "1"});
   const auto written = guard_.write_batch(claim_of(7, "h", "r", 1),
                                           {{"INCR", "{r}n"}, {"LPUSH", "{r}a", "x"}, {"INCR", "{r}n"}});

@@ -170,7 +170,7 @@ TEST_F(GuardFaults, WhereNoConnectionMayBeEndedTheGuardWaitsForTheSettleTime) {
   EXPECT_EQ(hasty.write(claim_of(7), {"SET", "{r}n", "newer"}).ruling.verdict, Verdict::admitted);
 }
 
-TEST_F(GuardFaults, AfterFlushallNothingIsAdmittedUntilTheRecordIsThereAndThenNothingGrantedBefore) {
+TEST_F(GuardFaults, AfterFlushallNothingGrantedBeforeIsAdmitted) {
   EXPECT_EQ(write(claim_of(40)), Verdict::admitted);
   server_.call({"FLUSHALL"});
   EXPECT_EQ(fault(claim_of(40)), FaultKind::unavailable);
@@ -245,7 +245,7 @@ TEST_F(GuardFaults, AReplicaNeitherWritesNorAdvancesNorReadsUnderAClaim) {
   EXPECT_EQ(value(), "2");
 }
 
-TEST_F(GuardFaults, TooFewReplicasOrADiskThatFailsIsUnavailableAndNothingIsWritten) {
+TEST_F(GuardFaults, TooFewReplicasOrAFailingDiskIsUnavailable) {
   EXPECT_EQ(write(claim_of(7, "h", "r", 1)), Verdict::admitted);
   server_.call({"CONFIG", "SET", "min-replicas-to-write", "1"});
   EXPECT_EQ(fault(claim_of(7)), FaultKind::unavailable);
@@ -269,7 +269,7 @@ TEST_F(GuardFaults, TooFewReplicasOrADiskThatFailsIsUnavailableAndNothingIsWritt
   EXPECT_EQ(record(server_), (std::vector<std::string>{"7", "h", "1", "0"}));
 }
 
-TEST_F(GuardFaults, OutOfMemoryBeforeTheScriptIsUnavailableAndInItsMiddleIsNotRefused) {
+TEST_F(GuardFaults, OutOfMemoryBeforeTheScriptIsUnavailableAndWithinItIsNot) {
   EXPECT_EQ(write(claim_of(7)), Verdict::admitted);
   server_.call({"CONFIG", "SET", "maxmemory", "1"});
   EXPECT_EQ(fault(claim_of(7)), FaultKind::unavailable);

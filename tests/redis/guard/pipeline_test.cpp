@@ -224,7 +224,7 @@ TEST_F(GuardPipeline, APipelineEndsAsItsWritesDoOneByOne) {
   EXPECT_GT(faults, 300);
 }
 
-TEST_F(GuardPipeline, WhatTheServersStateForbidsIsUnavailableForEachAndNothingIsWritten) {
+TEST_F(GuardPipeline, ForbiddenByTheServersStateIsUnavailableForEach) {
   const std::vector<Command> commands{{"GET", "{r}a"}, {"SET", "{r}a", "2"}, {"INCR", "{r}a"}};
   (void)pipeline(claim_of(7), {{"SET", "{r}a", "1"}});
   const auto unavailable = [&](std::size_t count) {
@@ -303,7 +303,7 @@ TEST_F(GuardPipeline, AJumpBoundBelowZeroIsRefusedByTheGuardAndByTheScript) {
 }
 
 // A record that reads like more of a claim than its token and holder equals none.
-TEST_F(GuardPipeline, AFenceThatWasWrittenByHandEqualsOnlyTheClaimOfItsTokenAndHolder) {
+TEST_F(GuardPipeline, FenceWrittenByHandEqualsOnlyItsTokenAndHolder) {
   const std::vector<Command> commands{{"INCR", "{r}n"}, {"INCR", "{r}n"}};
   const std::pair<const char*, const char*> records[] = {{"7", "h "},       {"7", "h - 0 1"}, {"7 h", ""},
                                                          {"7 h", "- 0"},    {"7", "h - 0 0"}, {"07", "h"},

@@ -100,7 +100,7 @@ TEST_F(QuorumRules, WhereAMajorityAnswersTheTokenThereIsNoSecondRound) {
   EXPECT_EQ(one.token(), 8);
 }
 
-TEST_F(QuorumRules, TheHolderGetsItsTokenAgainAndAMinorityOfItsHoldsIsNoReasonForASecondOne) {
+TEST_F(QuorumRules, MinorityOfItsHoldsIsNoReasonForASecondToken) {
   found({5, 5, 5});
   ASSERT_EQ(take("a").token(), 6);
   const auto again = take("a");
@@ -116,7 +116,7 @@ TEST_F(QuorumRules, TheHolderGetsItsTokenAgainAndAMinorityOfItsHoldsIsNoReasonFo
   EXPECT_EQ(take("a").ending(), Attempt::Ending::granted);
 }
 
-TEST_F(QuorumRules, WhatIsLeftOfTheHolderAtAMinorityDoesNotKeepItFromAMajorityThatIsFree) {
+TEST_F(QuorumRules, RemainsAtAMinorityDoNotBlockAFreeMajority) {
   found({5, 5, 5});
   ASSERT_EQ(take("a").token(), 6);
   nodes_[0].expire("r");

@@ -120,7 +120,7 @@ std::optional<BootClock::duration> lost_after(Ms ttl, bool dies) {
 
 // The last renewal that succeeded was sent before the stop, and its term ends a ttl after that. On a busy
 // machine the loss may be told later, so that one of a few tries decides.
-TEST(Faults, ALeaseIsLostBeforeItsTermHasPassedWhenTheServerStandsStillOrDies) {
+TEST(Faults, LeaseIsLostBeforeItsTermIfTheServerStopsOrDies) {
   constexpr Ms ttl{600};
   for (const bool dies : {false, true}) {
     bool was_in_time = false;
@@ -172,7 +172,7 @@ TEST(Faults, AnAnswerCutAnywhereIsNeverAWrongAnswer) {
 
 // A holder's lease runs out while it stands still, the next one writes, and then the old one wakes up: 200
 // times, no stale write is admitted and none of the successor's is refused.
-TEST(Faults, InTwoHundredCyclesNoStaleWriteIsAdmittedAndNoneOfTheSuccessorsRefused) {
+TEST(Faults, TwoHundredCyclesAdmitNoStaleWriteAndRefuseNoSuccessor) {
   RedisServer server;
   server.call({"HSET", "fenceguard:namespace", "floor", "0", "highest", "0"});
   const auto old_source = open(server.url());

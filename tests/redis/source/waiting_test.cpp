@@ -169,7 +169,7 @@ TEST_P(Waiting, ALeaseThatRunsOutUnheardIsHandedOverByTheClock) {
   EXPECT_TRUE(source->wait_acquire(resource, Holder::random(), {.ttl = long_ttl, .wait = long_wait}));
 }
 
-TEST_P(Waiting, ALockThatIsDeletedByHandIsHandedOverLongBeforeItsTermWouldHaveEnded) {
+TEST_P(Waiting, LockDeletedByHandIsHandedOverBeforeItsTermEnds) {
   (void)take(*here_, Holder::random(), 60 * long_ttl);
   const auto source = open(url_);
   std::atomic<int> served{0};

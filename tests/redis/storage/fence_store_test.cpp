@@ -54,7 +54,7 @@ class RedisFenceStore : public testing::Test {
 std::unique_ptr<RedisServer> RedisFenceStore::server_;
 int RedisFenceStore::last_number_ = 0;
 
-TEST_F(RedisFenceStore, ANamespaceWithoutItsRecordIsUnavailableAndNamesTheCommandThatMakesIt) {
+TEST_F(RedisFenceStore, NamespaceWithoutItsRecordIsUnavailableNamingTheCommand) {
   const auto storage = open({.initialise = true});
   EXPECT_EQ(storage->fences().status().state, StoreState::uninitialised);
   EXPECT_THAT(storage->fences().status().reason, HasSubstr("fence init"));

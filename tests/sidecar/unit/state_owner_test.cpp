@@ -32,7 +32,7 @@ TEST_F(StateOwnerTest, GuardThatEndsSaysSoAndOneThatIsKilledDoesNot) {
 }
 
 // It would leave word that nobody has the state, while the first one, which has a lower number, serves.
-TEST_F(StateOwnerTest, OfTwoGuardsOfAMachineTheSecondTakesNothingBetweenTheOthersTakeAndItsStart) {
+TEST_F(StateOwnerTest, SecondGuardTakesNothingBetweenTheFirstsTakeAndStart) {
   const auto first = guard("a");
   EXPECT_EQ(first->other_machine(), "");
   EXPECT_TRUE(first->take());

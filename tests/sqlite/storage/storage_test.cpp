@@ -97,7 +97,7 @@ TEST_F(EmbeddedStorage, PreconditionsAreKept) {
   EXPECT_EQ(ending({}, tags({etag})), ObjectEnding::replaced);  // the tag is an old one by now
 }
 
-TEST_F(EmbeddedStorage, AWriteThatTheStorageRefusedKeepsTheTokenAndLeavesTheSequenceFree) {
+TEST_F(EmbeddedStorage, RefusedWriteKeepsTheTokenAndLeavesTheSequenceFree) {
   auto write = put_of("a", "x");
   write.if_match = tags({"\"none\""});
   const auto refused = storage_.write(claim_of("a", 34, "b").with(Sequence{7}), write);

@@ -70,7 +70,7 @@ class ZooKeeperCase(Case):
 
 
 class Leases(consensus_case.Leases, ZooKeeperCase):
-    def test_it_stays_until_it_is_signalled_and_a_killed_process_lets_go(self):
+    def test_it_stays_until_signalled_and_a_killed_process_releases(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             lease = self.hold("a")
             self.assertIsNone(lease["process"].poll())
@@ -97,7 +97,7 @@ class Leases(consensus_case.Leases, ZooKeeperCase):
         lock.release()
         self.let_go(self.hold("accounts/42", "--wait", "20s"))
 
-    def test_the_token_of_what_others_hold_is_told_by_its_node_and_another_number_is_refused(self):
+    def test_lease_token_reads_others_nodes_and_refuses_the_rest(self):
         offset = 100_000
         self.let_go(self.hold("a"))
         present = int(self.peer.exists(f"/{self.name}/stamp").mzxid)

@@ -48,7 +48,7 @@ class Aba : public testing::Test {
   Service compacting{space.url()};
 };
 
-TEST_F(Aba, AFenceThatWasCompactedAndMadeAgainIsNotTakenForTheOneThatWasSeen) {
+TEST_F(Aba, RecreatedFenceDiffersFromTheOneSeen) {
   the_first_is_refused();
 }
 
@@ -105,7 +105,7 @@ void replace_fence(Space& space, Service& service) {
 }
 
 // The set() of the floor is told by its data: "10", and its length before it.
-TEST(CompactionRaces, AFenceThatAnotherCompactionTookAndAServiceMadeAgainIsNotTakenForTheOldOne) {
+TEST(CompactionRaces, RecreatedFenceDiffersFromCompactedOne) {
   Space space;
   Service service{space.url()};
   ASSERT_EQ(service.guard.advance(claim_of("r", 10)).verdict, Verdict::admitted);

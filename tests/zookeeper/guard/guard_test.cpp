@@ -47,7 +47,7 @@ TEST(ZooKeeperGuard, SeveralNodesAreWrittenTogetherOrNotAtAll) {
   EXPECT_EQ(space.get(space.data("b")).code, Code::no_node);
 }
 
-TEST(ZooKeeperGuard, ARefusedOperationOfTheCallersWritesNothingAndLeavesTheTokenAndAFreeSequence) {
+TEST(ZooKeeperGuard, RefusedOperationWritesNothingAndLeavesTheSequenceFree) {
   Space space;
   Service service{space.url()};
   ASSERT_TRUE(
@@ -195,7 +195,7 @@ TEST(ZooKeeperGuard, ARefusalTellsOfTheFenceAsItIsAndNotAsItIsRemembered) {
       << "a conflict is what it would be by what is remembered";
 }
 
-TEST(ZooKeeperGuard, ANamespaceThatWasNeverInitialisedIsUnavailableAndTellsWhatToRun) {
+TEST(ZooKeeperGuard, UninitialisedNamespaceIsUnavailableAndNamesTheCommand) {
   Service service{shared_ensemble().url("/never-initialised")};
   const auto said = HasSubstr("fenceguard fence init");
   EXPECT_THAT([&] { (void)service.guard.advance(claim_of("r", 1)); }, ThrowsMessage<Unavailable>(said));
@@ -206,7 +206,7 @@ TEST(ZooKeeperGuard, ANamespaceThatWasNeverInitialisedIsUnavailableAndTellsWhatT
 }
 
 // A namespace that was wiped under a running guard is no licence for what it remembers.
-TEST(ZooKeeperGuard, ANamespaceThatLostItsFloorIsUnavailableAlsoToAGuardThatRemembersIt) {
+TEST(ZooKeeperGuard, NamespaceWithoutItsFloorIsUnavailableDespiteTheCache) {
   Space space;
   Service service{space.url()};
   ASSERT_EQ(service.guard.advance(claim_of("r", 5)).verdict, Verdict::admitted);
@@ -231,7 +231,7 @@ TEST(ZooKeeperGuard, ADamagedFenceIsUnavailableAndStays) {
 }
 
 // The floor may be older than the fences were, so it is not a licence for who wrote below them.
-TEST(ZooKeeperGuard, FencesThatWereLostUnderTheirFloorAreUnavailableUntilInitDrawsAnother) {
+TEST(ZooKeeperGuard, FencesLostUnderTheirFloorAreUnavailableUntilInit) {
   Space space;
   Service service{space.url()};
   Service stale{space.url()};

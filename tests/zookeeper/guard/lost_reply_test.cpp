@@ -131,7 +131,7 @@ TEST(LostReplies, AWriteThatIsNotAnsweredInTimeIsUnknownAndIsWrittenAtMostOnce) 
 }
 
 // One write of unknown end, and the same with its sequence again: one effect.
-TEST(LostReplies, AWriteOfUnknownEndThatIsRepeatedWithItsSequenceTakesEffectOnce) {
+TEST(LostReplies, UnknownWriteRepeatedWithItsSequenceTakesEffectOnce) {
   Space space;
   Proxy proxy{shared_ensemble().node(0).port()};
   zookeeper::Client client{space.url_by(proxy.port(), "?timeout=1s&session_timeout=30s")};

@@ -81,7 +81,7 @@ TEST(Restore, AGuardForgetsWhatItSawBeforeTheConnectionBroke) {
 }
 
 // The fences of the backup are what the surviving history holds; init lifts the floor above what was lost.
-TEST(Restore, AfterInitWithTheHighestNumberNoTokenOfTheLostHistoryIsAdmitted) {
+TEST(Restore, AfterInitNoTokenOfTheLostHistoryIsAdmitted) {
   Ensemble ensemble{1};
   Space space{ensemble};
   auto& server = ensemble.node(0);

@@ -244,7 +244,7 @@ class Lane {
   const std::unique_ptr<TokenSource> successor_;
 };
 
-TEST(Suspended, OfAHundredHoldersPastTheirSessionsNoneWritesAndNoSuccessorIsRefused) {
+TEST(Suspended, HundredExpiredHoldersWriteNothingAndBlockNoSuccessor) {
   constexpr int lanes = 10;
   const auto root = test::fresh_root();
   std::vector<std::unique_ptr<Lane>> all;

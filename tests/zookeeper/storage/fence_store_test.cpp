@@ -169,7 +169,7 @@ TEST(ZooKeeperStorage, AbsurdTokensAreNotRefusedByALookAtEveryFenceEach) {
 }
 
 // As a guard of an older version leaves it, which raises fences and knows of no mark.
-TEST(ZooKeeperStorage, AMarkThatIsTooLowRefusesNothingThatTheFencesMakePlausibleAndIsLifted) {
+TEST(ZooKeeperStorage, TooLowAMarkRefusesNothingPlausibleAndIsRaised) {
   Space space;
   const auto older = space.client().paths().fence(Resource{"older"});
   zookeeper::Guard maker{space.client()};
@@ -229,7 +229,7 @@ TEST(ZooKeeperStorage, AMissingMarkIsMadeByOneLookForAllThatNeedIt) {
 }
 
 // Guards that know nothing of each other raise fences at the same time, some of them far.
-TEST(ZooKeeperStorage, HoweverFencesAreRaisedTheHighestTokenDecidesWhatIsImplausible) {
+TEST(ZooKeeperStorage, HighestTokenDecidesWhatIsImplausible) {
   Space space;
   std::vector<std::jthread> raisers;
   for (int i = 0; i < 4; ++i) {
@@ -273,7 +273,7 @@ TEST(ZooKeeperStorage, AMarkThatIsMissingIsMadeFromTheFences) {
   }
 }
 
-TEST(ZooKeeperStorage, OneDamagedFenceIsTheTroubleOfItsResourceAloneAndCanBeRepaired) {
+TEST(ZooKeeperStorage, DamagedFenceAffectsOnlyItsResourceAndCanBeRepaired) {
   Space space;
   zookeeper::Guard before{space.client()};
   ASSERT_EQ(before.advance(claim_of("sound", 5)).verdict, Verdict::admitted);
