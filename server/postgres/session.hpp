@@ -5,6 +5,7 @@
 //
 // Thread safety: the loop's thread only.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,22 @@ class Session final : public net::Session, private RelayObserver {
   struct Outlet {
     std::string sending;
     bool is_sending = false;
+  };
+  // terminated: at once, with whatever is under way. finished: nothing of it is left.
+  enum class End : std::uint8_t { none, terminated, finished };
+  struct Server {
+    enum class State : std::uint8_t { connecting, reading, gone };
+    State state = State::connecting;
+    std::optional<net::Transport> transport;
+    net::ReadBuffer buffer{};
+    net::Wakeup wakeup{};
+    Outlet outlet{};
+    std::size_t host = 0;  // of those that the URL names
+  };
+  // When a side that is not read is looked at, whether it has ended.
+  struct Looks {
+    net::SteadyTime at_server = net::SteadyTime::max(), at_client = net::SteadyTime::max();
+    bool is_server_due = false;
   };
 
   // RelayObserver
@@ -78,26 +95,24 @@ class Session final : public net::Session, private RelayObserver {
   void stop_reading_client() noexcept;
   void wake();
   [[nodiscard]] bool is_sent() const noexcept;
+  [[nodiscard]] bool is_cut() const noexcept { return end_ != End::none; }
+  [[nodiscard]] bool is_server_gone() const noexcept { return server_.state == Server::State::gone; }
   void finish();
 
   net::Loop& loop_;
   const std::shared_ptr<Shared> shared_;
   const std::shared_ptr<net::Service> service_;
   std::optional<net::Connection> client_;
-  std::optional<net::Transport> server_;
-  net::ReadBuffer server_buffer_;
-  net::Wakeup server_wakeup_;
+  Server server_;
   std::shared_ptr<HeldClaims> held_claims_;  // what it began under; null: what the client brought
   std::optional<Relay> relay_;
-  Outlet to_client_, to_server_;
-  net::SteadyTime looks_at_server_ = net::SteadyTime::max();  // whether it has ended, while it is not read
-  std::string refusal_;                                       // before there is a relay
+  Outlet to_client_;
+  Looks looks_;
+  std::string refusal_;  // before there is a relay
   std::string peer_;
-  std::size_t host_ = 0;  // that it is connected to
-  net::SteadyTime looks_at_client_ = net::SteadyTime::max();
-  bool is_look_due_ = false;
-  bool is_client_gone_ = false, is_server_gone_ = false;
-  bool is_reading_server_ = false, is_draining_ = false, is_cut_ = false, is_over_ = false;
+  End end_ = End::none;
+  bool is_client_gone_ = false;
+  bool is_draining_ = false;
   bool is_declined_ = false;  // there are too many
   bool is_counted_ = false;   // in the loop's in_flight
 };
