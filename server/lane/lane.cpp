@@ -19,30 +19,19 @@ std::unique_ptr<T> take_spare(std::vector<std::unique_ptr<T>>& spare) {
 template <class T>
 void give_back(std::vector<std::unique_ptr<T>>& spare, std::unique_ptr<T> dropped) {
   if (spare.size() >= spare_max) return;
-  dropped->clear();
+  *dropped = T{};
   spare.push_back(std::move(dropped));
 }
 
+void add_entry(Admission& admission, std::size_t asked_at, Claim&& claim, Lane& lane) {
+  QueueEntry& entry = admission.entries[admission.entry_count++];
+  entry.asked_at = asked_at;
+  entry.claim = std::move(claim);
+  entry.admission = &admission;
+  entry.lane = &lane;
+}
+
 }  // namespace
-
-void Admission::clear() {
-  stage = Stage::deciding;
-  for (QueueEntry& place : entries) place.claim.reset();
-  entry_count = 0;
-  ready_count = 0;
-  asked_twice = false;
-  withdrawn = false;
-  has_waited = false;
-  has_raised = false;
-  held = 0;
-  store_calls = 0;
-  fault.reset();
-  refusal.reset();
-}
-
-void Lane::clear() {
-  *this = Lane{};
-}
 
 Verdict Lane::verdict(const Claim& claim) const {
   std::optional<FenceRef> record;
@@ -108,36 +97,30 @@ Admission* LaneBook::find_admission(Ticket ticket) const {
 
 Admission& LaneBook::make_admission(Ask&& ask) {
   auto made = take_spare(spare_admissions_);
-  Admission& admission = *made;
-  admission.ticket = ask.ticket;
-  admission.kind = ask.kind;
+  made->ticket = ask.ticket;
+  made->kind = ask.kind;
   const bool is_pair = ask.claims.size() == 2 && ask.claims[0].resource != ask.claims[1].resource;
-  admission.asked_twice = ask.claims.size() == 2 && !is_pair;
-  admission.entry_count = is_pair ? 2 : 1;
+  made->asked_twice = ask.claims.size() == 2 && !is_pair;
   const bool is_swapped = is_pair && ask.claims[1].resource < ask.claims[0].resource;
-  for (std::size_t i = 0; i < admission.entry_count; ++i) {
-    QueueEntry& place = admission.entries[i];
-    place.asked_at = is_swapped ? 1 - i : i;
-    place.claim = std::move(ask.claims[place.asked_at]);
-    place.admission = &admission;
-    place.lane = &lane(place.claim->resource.name());
+  for (std::size_t i = 0; i < (is_pair ? 2 : 1); ++i) {
+    const std::size_t asked_at = is_swapped ? 1 - i : i;
+    Lane& its = lane(ask.claims[asked_at].resource.name());
+    add_entry(*made, asked_at, std::move(ask.claims[asked_at]), its);
   }
-  admissions_.emplace(ask.ticket, std::move(made));
-  return admission;
+  return keep(std::move(made));
 }
 
 Admission& LaneBook::make_admission(Ticket ticket, Kind kind, const Claim& claim, Lane& lane) {
   auto made = take_spare(spare_admissions_);
+  made->ticket = ticket;
+  made->kind = kind;
+  add_entry(*made, 0, Claim{claim}, lane);
+  return keep(std::move(made));
+}
+
+Admission& LaneBook::keep(std::unique_ptr<Admission> made) {
   Admission& admission = *made;
-  admission.ticket = ticket;
-  admission.kind = kind;
-  admission.entry_count = 1;
-  QueueEntry& place = admission.entries[0];
-  place.asked_at = 0;
-  place.claim = claim;
-  place.admission = &admission;
-  place.lane = &lane;
-  admissions_.emplace(ticket, std::move(made));
+  admissions_.emplace(admission.ticket, std::move(made));
   return admission;
 }
 
@@ -146,6 +129,42 @@ void LaneBook::drop(Admission& admission) {
   auto dropped = std::move(found->second);
   admissions_.erase(found);
   give_back(spare_admissions_, std::move(dropped));
+}
+
+bool KnownFences::find(Lane& lane, const Resource& resource) {
+  if (lane.is_known) return true;
+  auto fence = cache_.find(resource);
+  if (!fence) return false;
+  (void)lane.adopt(FenceView{std::move(fence), 0});
+  lane.is_known = true;
+  return true;
+}
+
+bool KnownFences::adopt(Lane& lane, const Resource& resource, const FenceView& found) {
+  const bool changed = lane.adopt(found);
+  lane.is_known = lane.generation == generation_;
+  cache(lane, resource);
+  return changed;
+}
+
+// A cached fence is taken for the whole: a record below the floor is not, nor one with fencing pending.
+void KnownFences::cache(const Lane& lane, const Resource& resource) {
+  const auto& record = lane.view.record;
+  if (lane.is_known && !lane.cut_off.is_pending() && record && record->token.value() >= lane.view.floor) {
+    cache_.put(resource, *record);
+  } else {
+    cache_.erase(resource);
+  }
+}
+
+void KnownFences::forget(Lane& lane) {
+  lane.is_known = false;
+  cache_.erase(Resource{lane.name});
+}
+
+void KnownFences::forget_all() {
+  ++generation_;
+  cache_.clear();
 }
 
 }  // namespace fenceguard::proxy

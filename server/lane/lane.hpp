@@ -1,7 +1,7 @@
 #pragma once
 
-// What the LaneTable is made of: lanes, the passages through them, and the book that finds both. Data, and
-// the few questions that a lane answers of itself; the rule is the LaneTable's.
+// What the LaneTable works on: lanes, the operations on their way through them (admissions), and the book
+// that finds both. Data, and the few questions that a lane answers of itself; the rule is the LaneTable's.
 //
 // Not thread-safe.
 
@@ -10,10 +10,12 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "guard/store/fence_cache.hpp"
 #include "server/lane/lane_events.hpp"
 
 namespace fenceguard::proxy {
@@ -54,10 +56,39 @@ struct Admission {
   std::optional<Fault> fault;
   std::optional<RefusedEvent> refusal;
 
-  void clear();
   [[nodiscard]] QueueEntry& asked(std::size_t index) {
     return entries[0].asked_at == index ? entries[0] : entries[1];
   }
+  [[nodiscard]] std::span<QueueEntry> all() { return {entries.data(), entry_count}; }
+};
+
+// Old holders that are to be cut off before any other enters: which, and how far that is.
+struct CutOffState {
+  std::int64_t old_token = 0;  // holders up to this one; 0: none. As the store says: see PendingFencing
+  bool is_running = false;
+  Time again_at{};  // not before, because it failed; 0: it has not
+
+  [[nodiscard]] bool is_pending() const noexcept { return old_token != 0; }
+};
+
+// Why a lane is closed to every claim, and until when: see Quarantine.
+struct Closure {
+  Time until{};
+  std::size_t timers = 0;  // that will open it
+  struct Unrecorded {
+    Claim claim;
+    Ticket ticket;
+    bool is_asked = false;  // once more, and the store has not answered
+  };
+  std::optional<Unrecorded> unrecorded;  // took effect, and its sequence is not durable
+
+  [[nodiscard]] bool is_closed(Time now) const noexcept { return now < until || unrecorded; }
+};
+
+struct WritesInFlight {
+  std::size_t count = 0;
+  std::int64_t token = 0;  // of all of them: nothing enters beside another token
+  bool has_sequence = false;
 };
 
 struct Lane {
@@ -74,35 +105,24 @@ struct Lane {
   Queue revokes;                 // wait until every write is over
 
   std::size_t waiting = 0;  // entries that have neither entered nor been answered
-  std::size_t in_flight = 0;
-  std::int64_t in_flight_token = 0;  // of all of them: nothing enters beside another token
-  bool has_sequence_in_flight = false;
+  WritesInFlight writes;
   std::size_t reads = 0;  // that have entered and are not over: what they bring is judged by this fence
+  CutOffState cut_off;
+  Closure closure;
+  bool is_touched = false;  // what may enter is to be seen before the call returns
 
-  std::int64_t pending_fencing =
-      0;                        // holders up to this token are to be cut off before any other enters; 0: none
-  bool is_cutting_off = false;  // they are being cut off
-  Time cut_off_again_at{};      // not before, because it failed; 0: it has not
-
-  Time closed_until{};
-  std::size_t timers = 0;  // that will look at it
-  struct Unrecorded {
-    Claim claim;
-    Ticket ticket;
-    bool is_asked = false;  // once more, and the store has not answered
-  };
-  std::optional<Unrecorded> unrecorded;  // took effect, and its sequence is not durable
-  bool is_touched = false;               // is to be looked at before the call returns
-
-  void clear();
   [[nodiscard]] Verdict verdict(const Claim& claim) const;
   [[nodiscard]] bool is_drained(const Claim& claim) const noexcept {
-    return pending_fencing == 0 && (in_flight == 0 || in_flight_token >= claim.token.value());
+    return !cut_off.is_pending() && (writes.count == 0 || writes.token >= claim.token.value());
+  }
+  // Sequences follow each other.
+  [[nodiscard]] bool may_enter(const Claim& claim) const noexcept {
+    return is_drained(claim) && (!claim.sequence || (!writes.has_sequence && sequenced.empty()));
   }
   [[nodiscard]] bool is_contended() const noexcept { return decider != nullptr || !undecided.empty(); }
   [[nodiscard]] bool is_idle() const noexcept {
-    return in_flight == 0 && reads == 0 && waiting == 0 && timers == 0 && decider == nullptr && !unrecorded &&
-           !is_cutting_off && cut_off_again_at == Time{};
+    return writes.count == 0 && reads == 0 && waiting == 0 && closure.timers == 0 && decider == nullptr &&
+           !closure.unrecorded && !cut_off.is_running && cut_off.again_at == Time{};
   }
   // Takes over what the store says, which may be older than what is known: a fence never falls. True if
   // claims that equal the fence may be refused now, but for their sequence.
@@ -110,7 +130,7 @@ struct Lane {
   bool adopt(const Ruling& ruling);
 };
 
-// The lanes and passages that there are. What was dropped is used again.
+// The lanes and admissions that there are. What was dropped is used again.
 class LaneBook {
  public:
   [[nodiscard]] Lane* find_lane(std::string_view name) const;
@@ -131,6 +151,8 @@ class LaneBook {
   void drop(Admission& admission);
 
  private:
+  Admission& keep(std::unique_ptr<Admission> made);
+
   struct ByName {
     using is_avalanching = void;  // std::hash of a string mixes all bits
     std::size_t operator()(std::string_view name) const noexcept {
@@ -141,6 +163,38 @@ class LaneBook {
   boost::unordered_flat_map<Ticket, std::unique_ptr<Admission>> admissions_;
   std::vector<std::unique_ptr<Lane>> spare_lanes_;
   std::vector<std::unique_ptr<Admission>> spare_admissions_;
+};
+
+// Which fences are known without asking the store. A lane keeps its own for as long as it exists; those of
+// idle resources are cached. All of them may be forgotten at once: what the store was asked before that may
+// be too low, and is not taken for known.
+class KnownFences {
+ public:
+  // At most so many fences of idle resources are cached; the others are looked up.
+  explicit KnownFences(std::size_t cached_max) : cache_{cached_max} {}
+
+  // True if the lane has its resource's fence, now perhaps from the cache.
+  [[nodiscard]] bool find(Lane& lane, const Resource& resource);
+  // How a claim on a resource without a lane would be judged; nothing if its fence is not cached. The floor
+  // was below a cached fence, and rises by what makes everything forgotten.
+  [[nodiscard]] std::optional<FenceCache::Answer> judge(const Claim& claim) const {
+    return cache_.ask(claim, 0);
+  }
+
+  // The store is asked about the lane's fence, or to change it.
+  void asked(Lane& lane) const noexcept { lane.generation = generation_; }
+  // The store answered that this is durable. True as Lane::adopt().
+  [[nodiscard]] bool adopt(Lane& lane, const Resource& resource, const FenceView& found);
+  // Caches the lane's fence, or takes it out where it may not stand there.
+  void cache(const Lane& lane, const Resource& resource);
+  // The store may hold more than what is known here.
+  void forget(Lane& lane);
+  // Of every resource without a lane; the lanes' own are the caller's.
+  void forget_all();
+
+ private:
+  FenceCache cache_;  // what is durable
+  std::uint64_t generation_ = 0;
 };
 
 }  // namespace fenceguard::proxy

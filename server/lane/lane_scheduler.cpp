@@ -5,7 +5,6 @@
 
 #include "guard/store/storage.hpp"
 #include "guard/support/wait_for.hpp"
-#include "server/lane/store_call.hpp"
 
 namespace fenceguard::proxy {
 namespace {
@@ -16,9 +15,13 @@ LaneState& state_of(const LaneOptions& options) {
   throw InvalidInput("this storage cannot keep the state of a lane: use --state sqlite:PATH");
 }
 
+// One more, because a time is cut to whole milliseconds.
+Time settle_of(const LaneOptions& options) {
+  return options.settle + Time{1};
+}
+
 LaneLimits limits_of(const LaneOptions& options, std::size_t cache_entries) {
-  // One more, because a time is cut to whole milliseconds.
-  return {options.settle + Time{1}, options.waiting_per_resource_max, options.waiting_max, cache_entries};
+  return {settle_of(options), options.waiting_per_resource_max, options.waiting_max, cache_entries};
 }
 
 bool is_new(LaneState& state, const LaneOptions& options) {
@@ -30,44 +33,76 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 
+// Takes what answers this ticket out of the actions, if it is there: it is one of the events.
+template <class Answer, class... Events>
+std::optional<Answer> take_answer(Actions& actions, Ticket ticket) {
+  std::optional<Answer> answer;
+  const auto take = [&]<class Event>(Event* event) {
+    if (event != nullptr && event->ticket == ticket) answer = std::move(*event);
+  };
+  for (auto action = actions.begin(); action != actions.end(); ++action) {
+    (take(std::get_if<Events>(&*action)), ...);
+    if (!answer) continue;
+    actions.erase(action);
+    break;
+  }
+  return answer;
+}
+
+Outcome<FenceView> view_of(const Outcome<LaneStore::Loaded>& outcome) {
+  if (!outcome.ok()) return outcome.fault();
+  return outcome.value().view;
+}
+
+template <class T>
+std::int64_t pending_of(const Outcome<T>& outcome) {
+  return outcome.ok() ? outcome.value().pending : 0;
+}
+
+Outcome<Ruling> ruling_of(Entry entry) {
+  if (auto* entered = std::get_if<EnteredEvent>(&entry)) return std::move(entered->rulings.front());
+  if (auto* refused = std::get_if<RefusedEvent>(&entry)) return std::move(refused->ruling);
+  return std::get<FailedEvent>(std::move(entry)).fault;
+}
+
 }  // namespace
 
 LaneScheduler::LaneScheduler(const LaneOptions& options, std::int64_t jump_max, std::size_t cache_entries)
-    : storage_{options.state},
-      store_{(void(state_of(options)), storage_->fences())},
+    : options_{options},
+      fences_{(void(state_of(options)), options_.state->fences())},
       state_{state_of(options)},
-      jump_max_{jump_max},
-      waiting_max_{options.waiting_max},
-      settle_{options.settle + Time{1}},
-      upstream_{options.upstream},
+      cut_off_{state_},
+      store_{fences_, state_, cut_off_, jump_max},
       is_new_{is_new(state_, options)},
       table_{limits_of(options, cache_entries)} {
-  const auto last_stop = state_.last_stop(upstream_);
+  const auto last_stop = state_.last_stop(options_.upstream);
   if (last_stop == LaneState::LastStop::unclean) {
-    table_.close_all(now() + settle_);
+    table_.close_all(now() + settle_of(options_));
   } else if (last_stop != LaneState::LastStop::clean && !is_new_) {
-    table_.close_all(now() + settle_, LaneTable::not_shown);
+    table_.close_all(now() + settle_of(options_), Quarantine::not_shown);
   }
   timer_ = std::thread{[this] { keep_time(); }};
 }
 
+// What may still run at each step: calls of the store and their answers, until pending_ is waited for; a
+// tick, which may begin one, until the timer is joined. An answer may begin another call, which is counted
+// before the first one's count ends.
 LaneScheduler::~LaneScheduler() {
-  if (fencer_ != nullptr) fencer_->stop();
-  pending_.wait();
+  cut_off_.stop();
   {
     const std::scoped_lock lock{mutex_};
     is_stopping_ = true;
     timer_wake_.notify_one();
   }
-  timer_.join();  // first, because a tick may call the store
+  timer_.join();
+  pending_.wait();
   {
-    std::unique_lock lock{mutex_};
-    calls_over_.wait(lock, [this] { return calls_ == 0; });
+    const std::scoped_lock lock{mutex_};
     // A mark that this scheduler only found belongs to writes of which it knows nothing.
     if (unclean_flag_ != UncleanFlag::set || !table_.is_settled(now())) return;
   }
   try {
-    (void)wait_for<bool>([&](Done<bool> done) { state_.mark_closed(upstream_, std::move(done)); });
+    (void)wait_for<bool>([&](Done<bool> done) { state_.mark_closed(options_.upstream, std::move(done)); });
   } catch (const std::exception&) {
     // It stays: the next process waits the settle time for nothing.
   }
@@ -90,22 +125,9 @@ std::optional<Entry> LaneScheduler::enter_flagged(Ask ask, std::function<void(En
   Actions actions;
   std::unique_lock lock{mutex_};
   table_.ask(std::move(ask), {now(), actions});
-  std::optional<Entry> entry;
-  for (auto action = actions.begin(); action != actions.end(); ++action) {
-    const auto is_answer = [&](const auto& done) { return done.ticket == ticket; };
-    if (auto* in = std::get_if<EnteredEvent>(&*action); in != nullptr && is_answer(*in)) {
-      entry = std::move(*in);
-    } else if (auto* no = std::get_if<RefusedEvent>(&*action); no != nullptr && is_answer(*no)) {
-      entry = std::move(*no);
-    } else if (auto* fault = std::get_if<FailedEvent>(&*action); fault != nullptr && is_answer(*fault)) {
-      entry = std::move(*fault);
-    }
-    if (!entry) continue;
-    if (actions.size() == 1) return entry;
-    actions.erase(action);
-    break;
-  }
-  if (!entry) entering_.emplace(ticket, std::move(entered));
+  auto entry = take_answer<Entry, EnteredEvent, RefusedEvent, FailedEvent>(actions, ticket);
+  if (entry && actions.empty()) return entry;
+  if (!entry) waiters_.emplace(ticket, std::move(entered));
   Jobs jobs = jobs_of(std::move(actions));
   lock.unlock();
   run(std::move(jobs));
@@ -126,16 +148,9 @@ std::optional<LeftEvent> LaneScheduler::leave(Ticket ticket, Ending ending,
   std::unique_lock lock{mutex_};
   if (ending != Ending::unknown && table_.end_at_once(ticket)) return LeftEvent{ticket, std::nullopt};
   table_.ended(ticket, ending, {now(), actions});
-  std::optional<LeftEvent> answer;
-  for (auto action = actions.begin(); action != actions.end(); ++action) {
-    auto* done = std::get_if<LeftEvent>(&*action);
-    if (done == nullptr || done->ticket != ticket) continue;
-    answer = std::move(*done);
-    if (actions.size() == 1 && ending != Ending::unknown) return answer;
-    actions.erase(action);
-    break;
-  }
-  if (!answer) leaving_.emplace(ticket, std::move(left));
+  auto answer = take_answer<LeftEvent, LeftEvent>(actions, ticket);
+  if (answer && actions.empty() && ending != Ending::unknown) return answer;
+  if (!answer) waiters_.emplace(ticket, std::move(left));
   wake_timer_if_due();
   Jobs jobs = jobs_of(std::move(actions));
   lock.unlock();
@@ -171,7 +186,7 @@ bool LaneScheduler::withdraw(Ticket ticket) noexcept {
       is_withdrawn = early != early_.end();
       if (is_withdrawn) early_.erase(early);
     }
-    if (is_withdrawn) entering_.erase(ticket);
+    if (is_withdrawn) waiters_.erase(ticket);
   });
   return is_withdrawn;
 }
@@ -179,9 +194,21 @@ bool LaneScheduler::withdraw(Ticket ticket) noexcept {
 void LaneScheduler::revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept {
   const Ticket ticket = new_ticket();
   feed([&](Actions& actions) {
-    revokes_.emplace(ticket, Revoke{std::move(lease), {}, std::move(done), {}});
+    waiters_.emplace(ticket, Revoke{std::move(lease), {}, {}, std::move(done)});
     const Claim claim{std::move(resource), Token{1}, Holder{}, std::nullopt};
     table_.ask({ticket, Kind::revoke, {claim}}, {now(), actions});
+  });
+}
+
+void LaneScheduler::finish(Claim claim, Done<bool> done) {
+  if (cut_off_.pending() == nullptr) return done(true);
+  const Ticket ticket = new_ticket();
+  feed([&](Actions& actions) {
+    const auto told = [done = std::move(done)](const Outcome<FenceView>& outcome) {
+      done(outcome.ok() ? Outcome<bool>{true} : Outcome<bool>{outcome.fault()});
+    };
+    waiters_.emplace(ticket, Revoke{{}, claim, {}, told});
+    table_.ask({ticket, Kind::revoke, {claim.without_sequence()}}, {now(), actions});
   });
 }
 
@@ -193,32 +220,31 @@ std::optional<Entry> LaneScheduler::wait_for_flag(Ask ask, std::function<void(En
   const auto failed = [&](const std::string& reason) {
     return Entry{FailedEvent{ask.ticket, Fault{FaultKind::unavailable, reason, Time{1'000}}}};
   };
-  const StoreStatus status = store_.status();
+  const StoreStatus status = fences_.status();
   if (status.state != StoreState::ready) return failed(status.reason);
   {
     const std::scoped_lock lock{mutex_};
-    if (early_.size() >= waiting_max_) return failed("too many operations wait to be let in");
+    if (early_.size() >= options_.waiting_max) return failed("too many operations wait to be let in");
     early_.push_back({std::move(ask), std::move(entered)});
-    // Where it has been set meanwhile, mark_set() lets this one in as well.
+    // Where it has been set meanwhile, flag_set() lets this one in as well.
     if (unclean_flag_ == UncleanFlag::being_set) return std::nullopt;
     if (unclean_flag_ == UncleanFlag::unset) unclean_flag_ = UncleanFlag::being_set;
-    ++calls_;
   }
+  const Done<bool> done = pending_.track<bool>([this](const Outcome<bool>& outcome) { flag_set(outcome); });
   if (unclean_flag_ == UncleanFlag::set) {
-    flag_set(true);
+    done(true);
   } else {
-    const auto answer = [this](const Outcome<bool>& outcome) { flag_set(outcome); };
-    call_store(answer, [&] { state_.mark_open(answer); });
+    store_.mark_open(done);
   }
   return std::nullopt;
 }
 
 void LaneScheduler::flag_set(const Outcome<bool>& outcome) noexcept {
-  feed_answer([&](Actions& actions) {
+  feed([&](Actions& actions) {
     unclean_flag_.store(outcome.ok() ? UncleanFlag::set : UncleanFlag::unset, std::memory_order_release);
     for (DeferredEntry& early : std::exchange(early_, {})) {
       const Ticket ticket = early.ask.ticket;
-      entering_.emplace(ticket, std::move(early.entered));
+      waiters_.emplace(ticket, std::move(early.entered));
       if (outcome.ok()) {
         table_.ask(std::move(early.ask), {now(), actions});
       } else {
@@ -251,16 +277,13 @@ LaneScheduler::Jobs LaneScheduler::jobs_of(Actions&& actions) {
   Jobs jobs;
   for (Action& action : actions) {
     std::visit(Overloaded{
-                   [&](EnteredEvent& entered) { add_answer(entered.ticket, std::move(entered), jobs); },
-                   [&](RefusedEvent& refused) { add_answer(refused.ticket, std::move(refused), jobs); },
-                   [&](FailedEvent& failed) { add_answer(failed.ticket, std::move(failed), jobs); },
+                   [&](EnteredEvent& entered) { add_entry(entered.ticket, std::move(entered), jobs); },
+                   [&](RefusedEvent& refused) { add_entry(refused.ticket, std::move(refused), jobs); },
+                   [&](FailedEvent& failed) { add_entry(failed.ticket, std::move(failed), jobs); },
                    [&](LeftEvent& left) { add_left(std::move(left), jobs); },
                    [&](Load& call) { jobs.push_back(load(std::move(call.resource))); },
                    [&](Raise& call) { jobs.push_back(raise(std::move(call))); },
-                   [&](Close& call) {
-                     const Revoke& revoke = revokes_.at(call.ticket);
-                     jobs.push_back(close(std::move(call.resource), revoke, call.ticket));
-                   },
+                   [&](Close& call) { jobs.push_back(close(std::move(call.resource), call.ticket)); },
                    [&](Record& call) { jobs.push_back(record(std::move(call.claim), call.ticket)); },
                    [&](CutOff& call) { jobs.push_back(cut_off(std::move(call))); },
                },
@@ -269,90 +292,71 @@ LaneScheduler::Jobs LaneScheduler::jobs_of(Actions&& actions) {
   return jobs;
 }
 
-void LaneScheduler::add_answer(Ticket ticket, Entry entry, Jobs& jobs) {
-  if (const auto found = revokes_.find(ticket); found != revokes_.end()) {
-    jobs.push_back(revoke_answer(std::move(found->second), entry));
-    revokes_.erase(found);
-  } else if (const auto waiting = entering_.find(ticket); waiting != entering_.end()) {
-    jobs.push_back([entered = std::move(waiting->second), entry = std::move(entry)] { entered(entry); });
-    entering_.erase(waiting);
+void LaneScheduler::add_entry(Ticket ticket, Entry entry, Jobs& jobs) {
+  const auto found = waiters_.find(ticket);
+  if (found == waiters_.end()) return;
+  if (auto* entered = std::get_if<std::function<void(Entry)>>(&found->second)) {
+    jobs.push_back([entered = std::move(*entered), entry = std::move(entry)] { entered(entry); });
+  } else if (auto& revoke = std::get<Revoke>(found->second); revoke.done) {
+    auto* failed = std::get_if<FailedEvent>(&entry);
+    auto outcome = failed != nullptr ? Outcome<FenceView>{std::move(failed->fault)} : std::move(revoke.view);
+    jobs.push_back([done = std::move(revoke.done), outcome = std::move(outcome)] { done(outcome); });
   }
+  waiters_.erase(found);
 }
 
 void LaneScheduler::add_left(LeftEvent left, Jobs& jobs) {
-  const auto found = leaving_.find(left.ticket);
-  if (found == leaving_.end()) return;
-  jobs.push_back([done = std::move(found->second), left = std::move(left)] { done(left); });
-  leaving_.erase(found);
-}
-
-LaneScheduler::Job LaneScheduler::revoke_answer(Revoke revoke, const Entry& entry) const {
-  if (!revoke.done) return [] {};  // it was told
-  if (const auto* failed = std::get_if<FailedEvent>(&entry))
-    return [done = std::move(revoke.done), fault = failed->fault] { done(fault); };
-  return [done = std::move(revoke.done), view = std::move(revoke.view)] { done(view); };
+  const auto found = waiters_.find(left.ticket);
+  if (found == waiters_.end()) return;
+  auto& told = std::get<std::function<void(LeftEvent)>>(found->second);
+  jobs.push_back([told = std::move(told), left = std::move(left)] { told(left); });
+  waiters_.erase(found);
 }
 
 LaneScheduler::Job LaneScheduler::load(Resource resource) {
-  ++calls_;
-  return [this, resource = std::move(resource)] {
-    const auto answer = [this, resource](const Outcome<FenceView>& outcome) {
-      if (pending_fencing_ != nullptr && outcome.ok()) return load_pending(resource, outcome.value());
-      feed_answer([&](Actions& actions) { table_.loaded(resource, outcome, {now(), actions}); });
-    };
-    call_store(answer, [&] {
-      // A namespace that is not initialised shows no fence: its claims are refused.
-      const StoreStatus status = store_.status();
-      if (status.state != StoreState::ready) return answer(Fault{FaultKind::unavailable, status.reason});
-      store_.show(resource, answer);
-    });
-  };
+  auto done = answer<LaneStore::Loaded>([this, resource](const auto& outcome, Step step) {
+    table_.loaded(resource, view_of(outcome), step, pending_of(outcome));
+  });
+  return [this, resource = std::move(resource), done = std::move(done)] { store_.load(resource, done); };
 }
 
 LaneScheduler::Job LaneScheduler::raise(Raise call) {
-  ++calls_;
-  return [this, call = std::move(call)] {
-    const auto answer = [this, claim = call.claim](const Outcome<Ruling>& outcome) {
-      if (outcome.ok() && outcome.value().changed) tell_raise(claim);
-      feed_answer([&](Actions& actions) { table_.raised(claim, outcome, {now(), actions}); });
-    };
-    call_store(answer, [&] {
-      // The state may have been opened with another bound. What it has seen only rises, so that of two claims
-      // the second is not refused where the first was raised.
-      const std::int64_t highest = jump_max_ > 0 ? store_.status().highest : 0;
-      if (is_implausible(call.claim, highest, jump_max_) ||
-          (call.other && is_implausible(*call.other, highest, jump_max_))) {
-        return answer(Fault{FaultKind::implausible,
-                            "the token is further above the highest seen here than --max-jump allows"});
-      }
-      if (pending_fencing_ != nullptr) return raise_pending(call.claim);
-      store_.advance(call.claim, answer);
-    });
-  };
+  auto done = answer<LaneStore::RaiseResult>([this, claim = call.claim](const auto& outcome, Step step) {
+    if (!outcome.ok()) return table_.raised(claim, outcome.fault(), step);
+    table_.raised(claim, outcome.value().ruling, step, outcome.value().pending);
+  });
+  return [this, call = std::move(call), done = std::move(done)] { store_.raise(call, done); };
 }
 
-LaneScheduler::Job LaneScheduler::close(Resource resource, const Revoke& revoke, Ticket ticket) {
-  ++calls_;
-  if (pending_fencing_ != nullptr) return close_pending(std::move(resource), revoke, ticket);
-  return [this, resource = std::move(resource), lease = revoke.lease, ticket] {
-    const auto answer = [this, resource, ticket](const Outcome<FenceView>& outcome) {
-      feed_answer([&](Actions& actions) {
-        if (outcome.ok()) revokes_.at(ticket).view = outcome.value();
-        table_.closed(resource, ticket, outcome, {now(), actions});
-      });
+LaneScheduler::Job LaneScheduler::close(Resource resource, Ticket ticket) {
+  auto& revoke = std::get<Revoke>(waiters_.at(ticket));
+  auto done = answer<LaneStore::Loaded>([this, resource, ticket](const auto& outcome, Step step) {
+    if (outcome.ok()) std::get<Revoke>(waiters_.at(ticket)).view = outcome.value().view;
+    table_.closed(resource, ticket, view_of(outcome), step, pending_of(outcome));
+  });
+  if (revoke.finished) {
+    done = [done = std::move(done),
+            told = std::exchange(revoke.done, nullptr)](const Outcome<LaneStore::Loaded>& outcome) noexcept {
+      done(outcome);
+      told(view_of(outcome));
     };
-    call_store(answer, [&] { store_.revoke(resource, lease, answer); });
-  };
+  }
+  return [this, resource = std::move(resource), lease = revoke.lease, finished = revoke.finished,
+          done = std::move(done)] { store_.close(resource, lease, finished, done); };
 }
 
 LaneScheduler::Job LaneScheduler::record(Claim claim, Ticket ticket) {
-  ++calls_;
-  return [this, claim = std::move(claim), ticket] {
-    const auto answer = [this, claim, ticket](const Outcome<Ruling>& outcome) {
-      feed_answer([&](Actions& actions) { table_.recorded(claim, ticket, outcome, {now(), actions}); });
-    };
-    call_store(answer, [&] { state_.record(claim, answer); });
-  };
+  auto done = answer<Ruling>([this, claim, ticket](const auto& outcome, Step step) {
+    table_.recorded(claim, ticket, outcome, step);
+  });
+  return [this, claim = std::move(claim), done = std::move(done)] { store_.record(claim, done); };
+}
+
+LaneScheduler::Job LaneScheduler::cut_off(CutOff call) {
+  auto done = answer<bool>([this, call](const auto& outcome, Step step) {
+    table_.cut_off(call.resource, call.old_token, outcome, step);
+  });
+  return [this, call = std::move(call), done = std::move(done)] { cut_off_.run(call, done); };
 }
 
 void LaneScheduler::wake_timer_if_due() {
@@ -377,6 +381,75 @@ void LaneScheduler::keep_time() noexcept {
     feed([&](Actions& actions) { table_.tick({now(), actions}); });
     lock.lock();
   }
+}
+
+void LaneScheduler::advance(Claim claim, Done<Ruling> done) {
+  Ask ask{new_ticket(), Kind::advance, {std::move(claim)}};
+  if (auto entry = enter(std::move(ask), [done](Entry late) { done(ruling_of(std::move(late))); }))
+    done(ruling_of(*std::move(entry)));
+}
+
+void LaneScheduler::compact(Token lowest_live, Done<Compaction> done) {
+  if (cut_off_.pending() != nullptr) {
+    // A holder whose lease is over may live on, and its fence alone tells that it is to be cut off.
+    return done(Fault{FaultKind::unavailable,
+                      "a guard with --fence-method keeps the fences of those whom it may have to cut off: to "
+                      "compact, start it without"});
+  }
+  const auto then = [this, done = std::move(done)](Outcome<Compaction> outcome) {
+    forget_fences();  // also after a fault: it goes step by step
+    done(std::move(outcome));
+  };
+  fences_.compact(lowest_live, pending_.track<Compaction>(then));
+}
+
+void LaneScheduler::show(Resource resource, Done<FenceView> done) {
+  fences_.show(std::move(resource), std::move(done));
+}
+
+void LaneScheduler::list(FenceListing listing, Done<FencePage> done) {
+  fences_.list(std::move(listing), std::move(done));
+}
+
+void LaneScheduler::init(std::int64_t floor, Done<std::int64_t> done) {
+  // The state may have been restored, and its mark with it. Before the call, because a claim may come with
+  // its answer.
+  if (!is_new_) {
+    const std::scoped_lock lock{mutex_};
+    table_.close_all(now() + settle_of(options_), Quarantine::not_shown);
+  }
+  const auto then = [this, done = std::move(done)](Outcome<std::int64_t> outcome) {
+    forget_fences();
+    done(std::move(outcome));
+  };
+  fences_.init(floor, pending_.track<std::int64_t>(then));
+}
+
+void LaneScheduler::rebase(Rebase, Done<FenceView> done) {
+  done(Fault{FaultKind::unavailable,
+             "a running guard's fences cannot be set by hand: stop the guard, then run 'fenceguard fence "
+             "rebase --storage sqlite:STATE' with the file of its --state"});
+}
+
+bool LaneScheduler::is_overtaken(const Resource& resource, Token token) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.is_overtaken(resource, token);
+}
+
+std::optional<Fault> LaneScheduler::quarantine(std::string_view name) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.quarantine(name, now());
+}
+
+std::vector<LaneTable::View> LaneScheduler::list_lanes(const FenceListing& listing,
+                                                       LaneTable::Which which) const {
+  const std::scoped_lock lock{mutex_};
+  return table_.list(listing, which, now());
+}
+
+LaneTable::Figures LaneScheduler::figures() const {
+  const std::scoped_lock lock{mutex_};
+  return table_.figures();
 }
 
 }  // namespace fenceguard::proxy

@@ -12,7 +12,8 @@
 // changes the store behind the lanes makes them look again, and rebase is unavailable: that is for a stopped
 // guard.
 //
-// Thread safety: all calls may be made from any thread.
+// Thread safety: all calls may be made from any thread. 17 members, because its timer shares the mutex with
+// the table: it sleeps until what the table says is due.
 
 #include <atomic>
 #include <condition_variable>
@@ -22,15 +23,17 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "guard/store/fence_store.hpp"
 #include "guard/store/lane_options.hpp"
 #include "guard/store/lane_state.hpp"
 #include "guard/store/pending_calls.hpp"
-#include "guard/store/pending_fencing.hpp"
 #include "guard/store/storage.hpp"
-#include "server/lane/holder_fencer.hpp"
+#include "server/lane/cut_off.hpp"
+#include "server/lane/lane_store.hpp"
 #include "server/lane/lane_table.hpp"
 
 namespace fenceguard::proxy {
@@ -91,24 +94,24 @@ class LaneScheduler : public FenceStore {
 
   // Has told called, on the store's thread, with each claim that raised its fence; null: no more, and no call
   // is under way when this returns.
-  void watch_raises(std::function<void(const Claim&)> told);
+  void watch_raises(std::function<void(const Claim&)> told) { store_.watch_raises(std::move(told)); }
 
   // From now on old holders are cut off by it before a newer one goes on. REQUIRES: called once, before any
   // claim; the fencer outlives the scheduler, which stops it at its own end. Throws InvalidInput where the
-  // state cannot keep what is owed.
-  void cut_off_by(HolderFencer& fencer);
+  // state cannot keep what is pending.
+  void cut_off_by(HolderFencer& fencer) { cut_off_.begin(fencer); }
 
-  // None is cut off here, and what a guard before this one left owed is forgotten, durably. REQUIRES: called
-  // before any claim. Throws Unavailable or OutcomeUnknown.
-  void cut_off_none();
+  // None is cut off here, and what a guard before this one left pending is forgotten, durably. REQUIRES:
+  // called before any claim. Throws Unavailable or OutcomeUnknown.
+  void cut_off_none() { cut_off_.forget_pending(); }
 
   // The claim's holder gives it back, and writes no more: where old holders are cut off, its fence is closed
-  // and nothing is owed for it. Else nothing is done. done is called once, on any thread, as soon as that is
-  // durable; it does not wait for the holder's writes.
+  // and nothing is pending for it. Else nothing is done. done is called once, on any thread, as soon as that
+  // is durable; it does not wait for the holder's writes.
   void finish(Claim claim, Done<bool> done);
 
-  // The fences: lane_fences.cpp.
-  [[nodiscard]] StoreStatus status() const override { return store_.status(); }
+  // The fences.
+  [[nodiscard]] StoreStatus status() const override { return fences_.status(); }
   void advance(Claim claim, Done<Ruling> done) override;
   void revoke(Resource resource, std::optional<Claim> lease, Done<FenceView> done) noexcept override;
   void compact(Token lowest_live, Done<Compaction> done) override;
@@ -122,10 +125,12 @@ class LaneScheduler : public FenceStore {
   using Jobs = std::vector<Job>;
   struct Revoke {
     std::optional<Claim> lease;
-    FenceView view;  // after it
-    Done<FenceView> done;
-    std::optional<Claim> finished = {};  // its own holder asks for it: told when it is durable
+    std::optional<Claim> finished;  // its own holder asks for it: told when it is durable
+    FenceView view;                 // after it
+    Done<FenceView> done;           // null: it was told
   };
+  // Who is told of an operation: how it entered, that it has left, or what a revoke came to.
+  using Waiter = std::variant<std::function<void(Entry)>, std::function<void(LeftEvent)>, Revoke>;
   struct DeferredEntry {
     Ask ask;
     std::function<void(Entry)> entered;
@@ -134,18 +139,12 @@ class LaneScheduler : public FenceStore {
 
   // What is to be done for these actions once the mutex is free. REQUIRES: mutex_ is held.
   [[nodiscard]] Jobs jobs_of(Actions&& actions);
-  void add_answer(Ticket ticket, Entry entry, Jobs& jobs);
+  void add_entry(Ticket ticket, Entry entry, Jobs& jobs);
   void add_left(LeftEvent left, Jobs& jobs);
-  [[nodiscard]] Job revoke_answer(Revoke revoke, const Entry& entry) const;
   [[nodiscard]] Job load(Resource resource);
   [[nodiscard]] Job raise(Raise call);
-  void tell_raise(const Claim& claim) noexcept;
-  [[nodiscard]] Job close(Resource resource, const Revoke& revoke, Ticket ticket);
+  [[nodiscard]] Job close(Resource resource, Ticket ticket);
   [[nodiscard]] Job record(Claim claim, Ticket ticket);
-  // The store's calls where old holders are cut off: lane_cuts.cpp.
-  void load_pending(const Resource& resource, const FenceView& view) noexcept;
-  void raise_pending(const Claim& claim);
-  [[nodiscard]] Job close_pending(Resource resource, const Revoke& revoke, Ticket ticket);
   [[nodiscard]] Job cut_off(CutOff call);
 
   [[nodiscard]] std::optional<Entry> enter_flagged(Ask ask, std::function<void(Entry)> entered) noexcept;
@@ -153,9 +152,9 @@ class LaneScheduler : public FenceStore {
   // Feeds the table and does what follows. REQUIRES: mutex_ is free.
   template <class Event>
   void feed(Event event) noexcept;
-  // A store's call has been answered.
-  template <class Event>
-  void feed_answer(Event event) noexcept;
+  // Feeds the table with an answer of the store. The call is counted from now on.
+  template <class T, class Event>
+  [[nodiscard]] Done<T> answer(Event event);
   void run(Jobs jobs) noexcept;
   [[nodiscard]] static Time now();
 
@@ -165,35 +164,25 @@ class LaneScheduler : public FenceStore {
   void keep_time() noexcept;
   void wake_timer_if_due();
 
-  const std::shared_ptr<Storage> storage_;  // lives for as long as its store is called
-  FenceStore& store_;
+  const LaneOptions options_;  // its state lives for as long as that is called
+  FenceStore& fences_;
   LaneState& state_;
-  HolderFencer* fencer_ = nullptr;             // null: none is cut off
-  PendingFencing* pending_fencing_ = nullptr;  // not null where there is a fencer
-  const std::int64_t jump_max_;
-  const std::size_t waiting_max_;
-  const Time settle_;
-  const std::string upstream_;
+  HolderCutOff cut_off_;
+  LaneStore store_;
   const bool is_new_;  // and settled: as the operator says
   std::atomic<Ticket> next_ticket_{1};
 
   mutable std::mutex mutex_;
   LaneTable table_;
-  std::unordered_map<Ticket, std::function<void(Entry)>> entering_;
-  std::unordered_map<Ticket, std::function<void(LeftEvent)>> leaving_;
-  std::unordered_map<Ticket, Revoke> revokes_;
+  std::unordered_map<Ticket, Waiter> waiters_;
   std::atomic<UncleanFlag> unclean_flag_{UncleanFlag::unset};  // changed under mutex_
   std::vector<DeferredEntry> early_;
-  std::size_t calls_ = 0;  // of the store, unanswered
-  std::condition_variable calls_over_;
 
   std::condition_variable timer_wake_;
   bool timer_is_set_ = false;
   bool is_stopping_ = false;
   std::thread timer_;
-  std::mutex raises_mutex_;  // guards told_of_raise_, and is held while that is called
-  std::function<void(const Claim&)> told_of_raise_;
-  PendingCalls pending_;  // of the fences that go past the lanes
+  PendingCalls pending_;  // of the store
 };
 
 template <class Event>
@@ -207,11 +196,11 @@ void LaneScheduler::feed(Event event) noexcept {
   run(std::move(jobs));
 }
 
-template <class Event>
-void LaneScheduler::feed_answer(Event event) noexcept {
-  feed(std::move(event));
-  const std::scoped_lock lock{mutex_};
-  if (--calls_ == 0) calls_over_.notify_all();
+template <class T, class Event>
+Done<T> LaneScheduler::answer(Event event) {
+  return pending_.track<T>([this, event = std::move(event)](const Outcome<T>& outcome) {
+    feed([&](Actions& actions) { event(outcome, Step{now(), actions}); });
+  });
 }
 
 }  // namespace fenceguard::proxy

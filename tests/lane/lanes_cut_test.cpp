@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr int writers = 6;
 constexpr int resources = 3;
 
-// Who was let in, who was cut off, and who gave its claim back.
+// Which holders entered, were cut off, and gave their claims back.
 class Account {
  public:
   void let_in(const Claim& claim) {
@@ -96,10 +96,25 @@ class Method : public FenceMethod {
   Names is_running_;
 };
 
-std::unique_ptr<Fencer> fencer_with(Account& account) {
+// Says that it has begun, and ends when it is released.
+struct HeldMethod : FenceMethod {
+  std::promise<void> begun, released;
+  [[nodiscard]] std::string name() const override { return "held"; }
+  [[nodiscard]] FenceResult run(const TakeOver& /*take_over*/, const FenceRun& /*run*/) override {
+    begun.set_value();
+    released.get_future().wait();
+    return {FenceResult::Outcome::success, ""};
+  }
+};
+
+std::unique_ptr<Fencer> fencer_with(std::unique_ptr<FenceMethod> method) {
   FencerOptions options{.methods = {}, .on_failure = FencerOptions::OnFailure::wait};
-  options.methods.push_back(std::make_unique<Method>(account));
+  options.methods.push_back(std::move(method));
   return std::make_unique<Fencer>(std::move(options));
+}
+
+std::unique_ptr<Fencer> fencer_with(Account& account) {
+  return fencer_with(std::make_unique<Method>(account));
 }
 
 Entry enter(LaneScheduler& lanes, Ticket ticket, const Claim& claim) {
@@ -127,7 +142,7 @@ void write_once(LaneScheduler& lanes, Account& account, const Claim& claim, bool
   }
 }
 
-TEST(LanesCut, NoHolderGoesOnBeforeTheOneBeforeWasCutOffHoweverManyCome) {
+TEST(LanesCut, NoHolderEntersBeforeThePreviousOneIsCutOff) {
   const TempDir folder;
   Account account;
   const auto fencer = fencer_with(account);
@@ -154,7 +169,41 @@ TEST(LanesCut, NoHolderGoesOnBeforeTheOneBeforeWasCutOffHoweverManyCome) {
   EXPECT_GT(account.cuts(), 0);
 }
 
-TEST(LanesCut, AnEndOfTheLanesEndsTheFencerAndWhatWaitsIsTold) {
+// Once the method has begun, the higher token is durable and nothing is in flight: only the cut-off keeps its
+// holder out, which both a claim that raised the fence and one that equals it must wait for.
+TEST(LanesCut, NothingEntersUntilTheMethodHasEnded) {
+  const TempDir folder;
+  auto owned = std::make_unique<HeldMethod>();
+  HeldMethod& method = *owned;
+  const auto fencer = fencer_with(std::move(owned));
+  LaneOptions options;
+  options.state = sqlite::open_storage(folder.file("state.db"), initialised());
+  options.is_settled = true;
+  LaneScheduler lanes{options, 0, 1'000};
+  lanes.cut_off_by(*fencer);
+  Account account;
+  write_once(lanes, account, claim_of("a", 34, "x"), false);
+
+  std::vector<std::pair<Ticket, std::future<Entry>>> asked;
+  const auto enters_at_once = [&] {
+    auto promise = std::make_shared<std::promise<Entry>>();
+    asked.emplace_back(lanes.new_ticket(), promise->get_future());
+    auto entry = lanes.enter({asked.back().first, Kind::write, {claim_of("a", 35, "y")}},
+                             [promise](Entry late) { promise->set_value(std::move(late)); });
+    if (entry) promise->set_value(*entry);
+    return entry.has_value();
+  };
+  EXPECT_FALSE(enters_at_once());
+  method.begun.get_future().wait();
+  EXPECT_FALSE(enters_at_once());
+  method.released.set_value();
+  for (auto& [ticket, entry] : asked) {
+    EXPECT_TRUE(std::holds_alternative<EnteredEvent>(entry.get()));
+    (void)lanes.leave(ticket, Ending::took_effect, [](const LeftEvent&) {});
+  }
+}
+
+TEST(LanesCut, StoppedFencerFailsWaitersAndTheNextGuardCutsOff) {
   const TempDir folder;
   Account account;
   const auto fencer = fencer_with(account);
