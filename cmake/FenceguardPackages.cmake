@@ -1,5 +1,5 @@
 # The service, and what cpack makes of an installation below /usr (the preset 'package'): the Debian packages fenceguard,
-# which is the program as a service, and libfenceguard-dev.
+# which is the program as a service, fenceguard-demo and libfenceguard-dev.
 
 # Below /usr the configuration is in /etc, as the file system's hierarchy wants it.
 set(config_folder "${CMAKE_INSTALL_SYSCONFDIR}/fenceguard")
@@ -27,11 +27,11 @@ set(CPACK_PACKAGE_CONTACT "The fenceguard authors <fenceguard@example.invalid>" 
 # The changelog says no more than which version it is: NEWS has the rest.
 find_program(GZIP_PROGRAM gzip REQUIRED)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
-foreach(package fenceguard libfenceguard-dev)
-  set(component development)
-  if(package STREQUAL "fenceguard")
-    set(component program)
-  endif()
+set(component_of_fenceguard program)
+set(component_of_fenceguard-demo demo)
+set(component_of_libfenceguard-dev development)
+foreach(package fenceguard fenceguard-demo libfenceguard-dev)
+  set(component ${component_of_${package}})
   file(CONFIGURE OUTPUT "${made}/${package}/changelog" @ONLY CONTENT [=[
 @package@ (@PROJECT_VERSION@) stable; urgency=medium
 
@@ -65,7 +65,7 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_COMPONENTS_ALL program demo development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -75,6 +75,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 # Its user is made by systemd-sysusers, which has a package of its own for places without systemd; kill(1) reloads it.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers, procps")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS fenceguard-demo)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA "${packaging}/debian/postinst" "${packaging}/debian/prerm"
     "${packaging}/debian/postrm" "${packaging}/debian/conffiles")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_STRICT_PERMISSION ON)
@@ -86,6 +87,18 @@ successor.
 
 This package has the program fenceguard, which grants leases and stands in
 front of data of its own or of any HTTP storage, as a service of systemd.")
+set(CPACK_DEBIAN_DEMO_PACKAGE_NAME fenceguard-demo)
+set(CPACK_DEBIAN_DEMO_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_DEMO_PACKAGE_SHLIBDEPS ON)
+# It starts the program, whose words it must know. Real servers are for the scenarios of their products.
+set(CPACK_DEBIAN_DEMO_PACKAGE_DEPENDS "fenceguard (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEMO_PACKAGE_SUGGESTS
+    "redis-server, redis-tools, postgresql-client, default-jre-headless, libzookeeper-java, libslf4j-java, etcd-server")
+set(CPACK_DEBIAN_DEMO_DESCRIPTION "keeps stale writers out of storage (demonstrations)
+Shows with real processes how a client that lost its lock overwrites what its
+successor wrote, and how the check of fencing tokens refuses it.
+
+This package has the program that 'fenceguard demo' starts.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libfenceguard-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "keeps stale writers out of storage (development files)

@@ -15,7 +15,7 @@ endforeach()
 add_custom_command(OUTPUT "${reference}/fenceguard.ini"
   COMMAND "${CMAKE_COMMAND}" -E rm -rf "${reference}"
   COMMAND "${Python3_EXECUTABLE}" -B "${PROJECT_SOURCE_DIR}/scripts/reference" $<TARGET_FILE:fenceguard> "${reference}"
-  DEPENDS fenceguard ${scripts}
+  DEPENDS fenceguard fenceguard_demo ${scripts}
   WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" VERBATIM)
 add_custom_target(fenceguard_reference ALL DEPENDS "${reference}/fenceguard.ini")
 add_dependencies(fenceguard_installed fenceguard_reference)
@@ -25,7 +25,9 @@ set(zsh_folder "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(zsh_folder "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions")
 endif()
-install(DIRECTORY "${reference}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}" COMPONENT program)
+install(DIRECTORY "${reference}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}" COMPONENT program
+        PATTERN fenceguard-demo.1.gz EXCLUDE)
+install(FILES "${reference}/man1/fenceguard-demo.1.gz" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT demo)
 install(DIRECTORY "${reference}/bash/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT program)
 install(DIRECTORY "${reference}/zsh/" DESTINATION "${zsh_folder}" COMPONENT program)
 install(DIRECTORY "${reference}/fish/" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT program)

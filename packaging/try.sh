@@ -20,6 +20,15 @@ try_program() {
   expect "the settings are those of the example" cmp "$settings" <(fenceguard serve --example-config)
   expect "the settings are for the service alone" test "$(stat -c '%U:%G %a' "$settings")" = "root:fenceguard 640"
   expect "a page for a command" grep -q -- '--listen ADDR' <(man fenceguard-serve)
+  local status=0
+  fenceguard demo 2>/tmp/demo || status=$?
+  expect "no demonstrations are in it" test "$status" = 3
+  expect "where the demonstrations are" grep -q 'the package fenceguard-demo$' /tmp/demo
+}
+
+try_demo() {
+  expect "the version" grep -qF "fenceguard-demo $(dpkg-query -W -f '${Version}' fenceguard-demo)" <(fenceguard-demo --version)
+  expect "its page" grep -q -- 'gc-pause' <(man fenceguard-demo)
   fenceguard demo
 }
 
@@ -86,6 +95,8 @@ step "update the package lists" apt-get update
 step "install fenceguard" install_ours fenceguard
 step "install what shows manual pages" apt_get install man-db
 step "try the program" try_program
+step "install fenceguard-demo" install_ours fenceguard-demo
+step "try the demonstration" try_demo
 step "check the unit" try_unit_file
 grep '^→' "$LOG_FOLDER/check-the-unit.log" >&2
 if [[ "${1:-}" == --boot ]]; then

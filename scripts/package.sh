@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes the Debian packages fenceguard and libfenceguard-dev, for Debian 12 and 13 or for the one that is named, and tries
-# them in a bare root of it: build/packages/debian-12/*.deb, debian-13/*.deb. Needs what scripts/in-debian.sh needs.
+# Makes the Debian packages fenceguard, fenceguard-demo and libfenceguard-dev, for Debian 12 and 13 or for the one that is
+# named, and tries them in a bare root of it: build/packages/debian-12/*.deb, debian-13/*.deb. Needs what scripts/in-debian.sh needs.
 # --here   for the Debian that this is, into build/packages, and tries nothing
 # --no-boot  tries the service without booting a systemd, which not every machine allows
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -78,7 +78,7 @@ readonly told_above=" but for what was NOT RUN, see above"
 # Versions of clang-format disagree; the one of Debian 12 decides.
 readonly clang_format_version=14
 check_format() {
-  find guard adapters server include tests bench examples -name '*.[ch]pp' -print0 |
+  find guard adapters server demo include tests bench examples -name '*.[ch]pp' -print0 |
     xargs -0 -r clang-format --dry-run --Werror
 }
 
@@ -86,7 +86,7 @@ check_format() {
 check_libpqxx() {
   ! grep -rnE --include='*.[ch]pp' --exclude=pqxx_versions.hpp \
     '(\.|->)exec(_params1?|_prepared[01]?|_n|[01])\(|pqxx::(quiet_)?errorhandler|notification_receiver' \
-    guard adapters server include tests bench examples
+    guard adapters server demo include tests bench examples
 }
 
 # What the programs of asan and tsan are told; those of others do not look at it.
@@ -148,7 +148,7 @@ demonstrate() {
 
 # run_short_tests: nothing of it needs a server.
 run_short_tests() {
-  build release fenceguard fenceguard_unit_tests
+  build release fenceguard_demo fenceguard_unit_tests
   demonstrate release
   run_tests release --label-regex '^unit$'
 }
@@ -157,7 +157,7 @@ run_short_tests() {
 # of where their keys are.
 run_core_tests() {
   local FENCEGUARD_REDIS_SERVER="${FENCEGUARD_REDIS_SERVER:-}"
-  build core fenceguard fenceguard_unit_tests "${core_tests[@]}"
+  build core fenceguard_demo fenceguard_unit_tests "${core_tests[@]}"
   if command -v valkey-server >/dev/null; then export FENCEGUARD_REDIS_SERVER=valkey-server; fi
   demonstrate core
   run_tests core --label-regex '^unit$'

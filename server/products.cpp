@@ -73,16 +73,6 @@ std::unique_ptr<Storage> ProductTable::open_storage(const Url& url, const Storag
   return offered(find(url).open_storage, url, "storage")(url, options);
 }
 
-std::unique_ptr<RawClient> ProductTable::open_raw_client(const Url& url) const {
-  return offered(find(url).open_raw_client, url, "storage that can be reached bypassing the guard")(url);
-}
-
-std::unique_ptr<FencedClient> ProductTable::open_fenced_client(const Url& url,
-                                                               const std::string& place) const {
-  return offered(find(url).open_fenced_client, url, "storage whose clients write to it themselves")(url,
-                                                                                                    place);
-}
-
 Findings ProductTable::examine_source(const Url& url) const {
   return offered(find(url).examine_source, url, "token source")(url);
 }
@@ -191,7 +181,6 @@ std::vector<Product> all_products() {
            [](const Url& url, const StorageOptions& options) {
              return sqlite::open_storage(sqlite::path_of(url), options);
            },
-       .open_raw_client = sqlite::open_raw_client,
        .examine_source = sqlite::examine_source,
        .examine_storage = sqlite::examine_storage,
        .install_sql = sqlite::install_sql,
@@ -201,7 +190,6 @@ std::vector<Product> all_products() {
       {.schemes = {"postgres", "postgresql"},
        .open_source = open_source_at,
        .open_storage = pgwire::open_storage,
-       .open_fenced_client = postgres::open_fenced_client,
        .examine_source = postgres::examine_source,
        .examine_storage = postgres::examine_storage,
        .install_sql = [] { return postgres::install_sql(); },
@@ -218,7 +206,6 @@ std::vector<Product> all_products() {
       {.schemes = {"mariadb", "mysql"},
        .open_source = open_source_at,
        .open_storage = mariadb::open_storage,
-       .open_fenced_client = mariadb::open_fenced_client,
        .examine_source = mariadb::examine_source,
        .examine_storage = mariadb::examine_storage,
        .install_sql = mariadb::install_sql,
@@ -230,7 +217,6 @@ std::vector<Product> all_products() {
       {.schemes = {"redis", "rediss"},
        .open_source = open_source_at,
        .open_storage = resp::open_storage,
-       .open_fenced_client = redis::open_fenced_client,
        .examine_source = redis::examine_source,
        .examine_storage = redis::examine_storage,
        .install_sql = redis::scripts::functions,
@@ -241,7 +227,6 @@ std::vector<Product> all_products() {
       {.schemes = {"zookeeper"},
        .open_source = open_source_at,
        .open_storage = zookeeper::open_storage,
-       .open_fenced_client = zookeeper::open_fenced_client,
        .examine_source = zookeeper::examine_source,
        .examine_storage = zookeeper::examine_storage},
 #endif
@@ -249,14 +234,12 @@ std::vector<Product> all_products() {
       {.schemes = {"etcd"},
        .open_source = open_source_at,
        .open_storage = etcd::open_storage,
-       .open_fenced_client = etcd::open_fenced_client,
        .examine_source = etcd::examine_source,
        .examine_storage = etcd::examine_storage},
 #endif
       {.schemes = {"http", "https"},
        .open_storage = proxy::open_storage,
        .needs_state = true,
-       .open_raw_client = proxy::open_raw_client,
        .examine_storage = proxy::examine_storage},
   };
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The table of products: what each offers to the binary under its URL schemes: storages, doctors,
-// demo clients, SQL. Everything of the server that has a URL asks it. To add a storage is to add its line
+// The table of products: what each offers to the binary under its URL schemes: storages, doctors, SQL.
+// Everything of the server that has a URL asks it. To add a storage is to add its line
 // in products.cpp.
 //
 // Thread-safe.
@@ -15,7 +15,6 @@
 #include "guard/source/url.hpp"
 #include "guard/store/storage.hpp"
 #include "guard/token_source.hpp"
-#include "server/demo/clients/clients.hpp"
 #include "server/doctor/doctor.hpp"
 #include "server/fencing/fence_method.hpp"
 
@@ -30,9 +29,6 @@ struct Product {
   std::function<void(const Url&)> require_present{};
   std::function<std::unique_ptr<Storage>(const Url&, const StorageOptions&)> open_storage{};
   bool needs_state = false;  // LaneOptions::state must be given to open_storage
-  std::function<std::unique_ptr<RawClient>(const Url&)> open_raw_client{};
-  // For storages without objects, whose clients write to them themselves. place: a fresh name.
-  std::function<std::unique_ptr<FencedClient>(const Url&, const std::string& place)> open_fenced_client{};
   std::function<Findings(const Url&)> examine_source{};
   std::function<Findings(const Url&)> examine_storage{};
   std::function<std::string()> install_sql{};    // what a database of the user's own is given
@@ -59,9 +55,6 @@ class ProductTable {
   [[nodiscard]] std::unique_ptr<TokenSource> open_source(const Url& url) const;
   void require_present(const Url& url) const;
   [[nodiscard]] std::unique_ptr<Storage> open_storage(const Url& url, const StorageOptions& options) const;
-  [[nodiscard]] std::unique_ptr<RawClient> open_raw_client(const Url& url) const;
-  [[nodiscard]] std::unique_ptr<FencedClient> open_fenced_client(const Url& url,
-                                                                 const std::string& place) const;
   [[nodiscard]] Findings examine_source(const Url& url) const;
   [[nodiscard]] Findings examine_storage(const Url& url) const;
   // The SQL to install for the product of this scheme ('sqlite').

@@ -11,7 +11,7 @@ README_LINES_MAX = 200
 
 
 def pages():
-    folders = ("adapters", "bench", "clients", "deploy", "docs", "examples", "guard", "packaging", "scripts", "server", "sql",
+    folders = ("adapters", "bench", "clients", "demo", "deploy", "docs", "examples", "guard", "packaging", "scripts", "server", "sql",
                "tests")
     return sorted(ROOT.glob("*.md")) + [page for folder in folders for page in sorted((ROOT / folder).rglob("*.md"))]
 

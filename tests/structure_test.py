@@ -1,4 +1,5 @@
-"""The floors of the house: server stands on adapters, adapters stand on guard, and nothing includes upwards.
+"""The floors of the house: server stands on adapters, adapters stand on guard, and nothing includes upwards. The
+demonstrations stand beside the server, of which they include little.
 
 A unit is a header together with its source: 'guard/judge' is judge.hpp and judge.cpp.
 """
@@ -9,12 +10,15 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FLOORS = ["guard", "adapters", "server"]
-INCLUDE = re.compile(r'^\s*#\s*include\s+["<]((?:guard|adapters|server|tests|bench)/[^">]+)[">]', re.MULTILINE)
+# What the demonstrations may include of the server: what speaks HTTP, what a command says, and the page of /ui.
+OF_SERVER_FOR_DEMO = {"server/cli/terminal/demo_command.hpp", "server/cli/terminal/output.hpp", "server/cli/terminal/sibling_program.hpp",
+                      "server/control/watch/console_page.hpp", "server/http/client.hpp", "server/http/server.hpp"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]((?:guard|adapters|server|demo|tests|bench)/[^">]+)[">]', re.MULTILINE)
 FILES_MAX = 20
 
 
 def sources():
-    return [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.?pp"))]
+    return [path for floor in [*FLOORS, "demo"] for path in sorted((ROOT / floor).rglob("*.?pp"))]
 
 
 def folders(folder=ROOT):
@@ -62,7 +66,7 @@ def first_circle(arrows):
 
 class Structure(unittest.TestCase):
     def test_the_tree_is_where_it_is_looked_for(self):
-        for floor in FLOORS:
+        for floor in [*FLOORS, "demo"]:
             self.assertTrue(any(name_of(path).startswith(floor + "/") for path in sources()), floor)
         self.assertLessEqual({*FLOORS, "bench", "docs", "tests/kit"}, set(map(name_of, folders())))
 
@@ -73,8 +77,14 @@ class Structure(unittest.TestCase):
 
     def test_nothing_includes_what_stands_on_it(self):
         upward = [f"{name_of(path)} includes {name}" for path in sources() for name in includes(path)
-                  if name.split("/")[0] not in FLOORS[:FLOORS.index(name_of(path).split("/")[0]) + 1]]
+                  if not name_of(path).startswith("demo/")
+                  and name.split("/")[0] not in FLOORS[:FLOORS.index(name_of(path).split("/")[0]) + 1]]
         self.assertEqual(upward, [])
+
+    def test_the_demonstrations_include_little_of_the_server(self):
+        included = {name for path in sources() for name in includes(path) if name_of(path).startswith("demo/")}
+        self.assertEqual({name for name in included if not name.startswith(("guard/", "adapters/", "demo/"))},
+                         OF_SERVER_FOR_DEMO)
 
     def test_an_adapter_includes_no_other_adapter(self):
         across = [f"{name_of(path)} includes {name}" for path in sources() for name in includes(path)

@@ -1,4 +1,4 @@
-#include "server/cli/command.hpp"
+#include "server/cli/commands.hpp"
 
 #include "server/cli/target/open_target.hpp"
 

@@ -1,50 +1,48 @@
-#include "server/demo/demo.hpp"
-#include "server/cli/command.hpp"
-#include "server/cli/target/open_target.hpp"
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "guard/error.hpp"
+#include "server/cli/commands.hpp"
+#include "server/cli/terminal/demo_command.hpp"
+#include "server/cli/terminal/sibling_program.hpp"
 
 namespace fenceguard::cli {
 namespace {
 
-int demo(const Settings& settings) {
-  return demo_main({.scenario = settings.text("scenario"),
-                    .storage = settings.text("storage"),
-                    .source = settings.text("source"),
-                    .via = settings.text("via"),
-                    .timeline_file = settings.text("timeline"),
-                    .json = settings.is_on("json")});
+constexpr const char* demo_program = "fenceguard-demo";
+
+// In this process, so that its output, status and signals are the program's own. Returns only by an
+// exception.
+int become_demo(const std::vector<std::string>& arguments) {
+  // A hard link to a privileged file stands beside what its maker likes.
+  if (getauxval(AT_SECURE) != 0)
+    throw Unavailable(
+        fmt::format("this program has privileges that its caller has not; start {} itself", demo_program));
+  const auto file = find_sibling(demo_program);
+  if (file.empty())
+    throw Unavailable(
+        fmt::format("the demonstrations are a program of their own, {0}, which is not installed; "
+                    "it is in the package {0}",
+                    demo_program));
+  auto words = arguments;
+  words.insert(words.begin(), demo_program);
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execv(file.c_str(), pointers.data());
+  throw Unavailable(fmt::format("{} cannot be started: {}", file, std::strerror(errno)));
 }
 
 }  // namespace
 
 Command demo_command() {
-  const Setting scenario{
-      .name = "scenario", .placeholder = "NAME", .fallback = "gc-pause", .help = "the scenario that is run"};
-  const Setting timeline{.name = "timeline",
-                         .placeholder = "FILE",
-                         .help = "write the same as a page (FILE.html) or as a picture (FILE.svg)"};
-  Setting storage = storage_setting;
-  // Not a URL: the bare word http lets the demonstration start a storage of its own.
-  storage.kind = Kind::text;
-  storage.help =
-      "the storage to show it on, or http for a plain HTTP storage of its own; left out, a fresh one in a "
-      "temporary folder";
-  Setting source = source_setting;
-  source.help = "the token source; left out, the storage's own";
-  const Setting via{.name = "via",
-                    .placeholder = "WAY",
-                    .fallback = "direct",
-                    .help =
-                        "redis: and postgres: storage: direct, or sidecar: the clients are redis-cli or "
-                        "psql, through the guard"};
-  return {
-      .name = "demo",
-      .synopsis =
-          "[SCENARIO] [--storage URL] [--source URL] [--via WAY] [--timeline FILE.html|FILE.svg] [--json]",
-      .summary = "show a stale client being refused, with real processes",
-      .settings = {scenario, storage, source, via, timeline, json_setting, config_setting},
-      .run = demo,
-      .listing = "Scenarios:\n" + demo_list(),
-      .leading_setting = "scenario"};
+  auto command = demo_description();
+  command.hand_over = become_demo;
+  return command;
 }
 
 }  // namespace fenceguard::cli

@@ -5,10 +5,10 @@
 #include <boost/json/serialize.hpp>
 
 #include "guard/error.hpp"
-#include "server/cli/command.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/commands.hpp"
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/cli/terminal/output.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {

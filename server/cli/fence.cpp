@@ -2,10 +2,10 @@
 
 #include "guard/error.hpp"
 #include "guard/support/wait_for.hpp"
-#include "server/cli/command.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/commands.hpp"
 #include "server/cli/target/open_storage.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/cli/terminal/output.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {

@@ -4,11 +4,11 @@
 #include "guard/source/counter_repair.hpp"
 #include "guard/source/lease_lister.hpp"
 #include "guard/source/lock_keys.hpp"
-#include "server/cli/command.hpp"
+#include "server/cli/commands.hpp"
 #include "server/cli/exec/hold_lease.hpp"
 #include "server/cli/exec/pgoptions.hpp"
-#include "server/cli/output.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/cli/terminal/output.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {

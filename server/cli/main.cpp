@@ -7,17 +7,12 @@
 #include <csignal>
 
 #include "guard/error.hpp"
-#include "server/cli/command.hpp"
-#include "server/cli/output.hpp"
-#include "server/cli/target/open_target.hpp"
-#include "server/demo/demo.hpp"
+#include "server/cli/commands.hpp"
+#include "server/cli/terminal/common_settings.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {
-
-bool is_help(const std::string& argument) {
-  return argument == "--help" || argument == "-h";
-}
 
 // A slip in a command, and not a URL with a password in the wrong place.
 bool is_word(std::string_view argument) {
@@ -52,16 +47,6 @@ std::string group_help(std::string_view group) {
   return text;
 }
 
-std::string command_help(const Command& command) {
-  const auto usage = fmt::format("Usage: fenceguard {} {}", command.name, command.synopsis);
-  auto text =
-      fmt::format("fenceguard {}: {}.\n\n{}\n", command.name, command.summary, wrapped(usage, "       "));
-  if (!command.settings.empty()) text += "\nOptions:\n" + describe(command.settings);
-  if (!command.listing.empty()) text += "\n" + command.listing;
-  if (!command.notes.empty()) text += fmt::format("\n{}\n", wrapped(command.notes, ""));
-  return text;
-}
-
 // The command that the arguments begin with, if there is one.
 const Command* find_command(const std::vector<std::string>& arguments) {
   for (const auto& command : commands()) {
@@ -82,32 +67,6 @@ std::vector<std::string_view> all_setting_names() {
   return names;
 }
 
-int run_command(const Command& command, std::vector<std::string> arguments) {
-  if (!command.leading_setting.empty() && !arguments.empty() && !arguments[0].starts_with('-')) {
-    arguments[0] = fmt::format("--{}={}", command.leading_setting, arguments[0]);
-  }
-  const auto flags_end = std::ranges::find(arguments, "--");
-  if (std::any_of(arguments.begin(), flags_end, is_help)) {
-    print_out(command_help(command));
-    return exit_done;
-  }
-  try {
-    const auto elsewhere = all_setting_names();
-    const auto settings = Settings::read(command.settings, arguments, elsewhere);
-    if (!settings.command.empty() && !command.takes_command_line) {
-      throw InvalidInput("it takes no command behind '--'");
-    }
-    return command.run(settings);
-  } catch (const InvalidInput& error) {
-    complain(fmt::format("{}: {}; see 'fenceguard {} --help'", command.name, error.what(), command.name));
-    return command.usage_status;
-  } catch (...) {
-    const auto fault = current_fault();
-    complain(fmt::format("{}: {}", command.name, fault.message));
-    return command.fault_status.value_or(exit_status(fault.kind));
-  }
-}
-
 int run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     complain("a command is missing; see 'fenceguard --help'");
@@ -123,7 +82,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (const auto* command = find_command(arguments)) {
     const auto words = std::ranges::count(command->name, ' ') + 1;
-    return run_command(*command, {arguments.begin() + words, arguments.end()});
+    return run_command(*command, {arguments.begin() + words, arguments.end()}, all_setting_names());
   }
   const auto is_in_group = [&](const Command& command) { return group_of(command) == arguments[0]; };
   if (std::ranges::any_of(commands(), is_in_group)) {
@@ -150,9 +109,6 @@ int main(int count, char** values) {
   // A parent that ignores it would else leave us without the ends of our own children (waitpid: ECHILD).
   std::signal(SIGCHLD, SIG_DFL);
   try {
-    // Processes of the demonstrations, not for people.
-    const std::string_view word = count > 1 ? values[1] : "";
-    if (word == "demo-actor") return fenceguard::demo_actor_main({values + 2, values + count});
     return fenceguard::cli::run({values + 1, values + count});
   } catch (const std::exception& error) {
     fenceguard::cli::complain(error.what());

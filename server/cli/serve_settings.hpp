@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "guard/store/storage.hpp"
-#include "server/cli/settings.hpp"
+#include "server/cli/terminal/settings.hpp"
 #include "server/sidecar.hpp"
 
 namespace fenceguard::cli {

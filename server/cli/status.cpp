@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "guard/error.hpp"
-#include "server/cli/command.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/commands.hpp"
 #include "server/cli/target/answer_body.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "adapters/zookeeper/client.hpp"
 #include "adapters/zookeeper/fences/versioned_fence.hpp"
+#include "adapters/zookeeper/wire/four_letter_words.hpp"
 #include "guard/error.hpp"
-#include "server/doctor/four_letter_words.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/cli/output.hpp"
+#include "server/cli/terminal/output.hpp"
 
 #include <gtest/gtest.h>
 

@@ -34,6 +34,7 @@ run("build the consumer" "${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run("run the consumer" "${CMAKE_COMMAND}" -E chdir "${FOLDER}" "${FOLDER}/build/consumer")
 if(SERVER)
   run("run the installed binary" "${prefix}/bin/fenceguard" --version)
+  run("run the installed demonstration" "${prefix}/bin/fenceguard" demo)
 endif()
 
 if(REDIS)

@@ -19,7 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = "build/coverage"
-COUNTED = ("guard", "adapters", "server")
+COUNTED = ("guard", "adapters", "server", "demo")
 REQUIRED = ("guard/judge.cpp", "guard/lease.cpp", "guard/source/lease_term.cpp", "server/leases/lease_queue.cpp", "server/lane/lane.cpp",
             "server/lane/lane_admission.cpp", "server/lane/lane_drain.cpp",
             "server/lane/lane_table.cpp", "server/lane/quarantine.cpp")

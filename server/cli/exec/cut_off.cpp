@@ -4,8 +4,8 @@
 
 #include "guard/error.hpp"
 #include "server/cli/exec/pgoptions.hpp"
-#include "server/cli/output.hpp"
 #include "server/cli/target/open_fencer.hpp"
+#include "server/cli/terminal/output.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {

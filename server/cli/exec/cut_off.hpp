@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "guard/claim.hpp"
-#include "server/cli/settings.hpp"
+#include "server/cli/terminal/settings.hpp"
 #include "server/fencing/fencer.hpp"
 
 namespace fenceguard::cli {

@@ -14,15 +14,15 @@
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
 #include "guard/source/lease_term.hpp"
-#include "server/cli/command.hpp"
+#include "server/cli/commands.hpp"
 #include "server/cli/exec/cut_off.hpp"
 #include "server/cli/exec/pgoptions.hpp"
 #include "server/cli/exec/signals.hpp"
 #include "server/cli/exec/supervisor.hpp"
 #include "server/cli/lease_end.hpp"
-#include "server/cli/output.hpp"
 #include "server/cli/target/open_fencer.hpp"
 #include "server/cli/target/open_target.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "guard/error.hpp"
 #include "guard/lease.hpp"
 #include "server/cli/lease_end.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "guard/claim.hpp"
-#include "server/cli/settings.hpp"
+#include "server/cli/terminal/settings.hpp"
 
 namespace fenceguard::cli {
 

@@ -22,7 +22,7 @@
 
 #include "guard/support/clock.hpp"
 #include "server/cli/exec/supervisor.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {

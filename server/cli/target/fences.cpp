@@ -5,7 +5,7 @@
 #include "guard/error.hpp"
 #include "guard/source/end_lease.hpp"
 #include "guard/support/wait_for.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/terminal/output.hpp"
 
 namespace fenceguard::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "guard/source/url.hpp"
-#include "server/cli/settings.hpp"
+#include "server/cli/terminal/settings.hpp"
 #include "server/fencing/fencer.hpp"
 
 namespace fenceguard::cli {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "guard/store/storage.hpp"
-#include "server/cli/settings.hpp"
+#include "server/cli/terminal/settings.hpp"
 
 namespace fenceguard::cli {
 

@@ -7,7 +7,7 @@
 
 #include "guard/claim_keys.hpp"
 #include "guard/error.hpp"
-#include "server/cli/output.hpp"
+#include "server/cli/terminal/output.hpp"
 #include "server/products.hpp"
 
 namespace fenceguard::cli {

@@ -18,7 +18,7 @@ struct ConsolePage {
 [[nodiscard]] const ConsolePage& console_page();
 
 // The same page as a file of its own, which shows what was recorded and calls nothing at all. recording:
-// JSON, as server/demo/kit/page.cpp makes it.
+// JSON, as the demonstrations make it.
 [[nodiscard]] std::string recorded_page(std::string_view recording);
 
 }  // namespace fenceguard

@@ -87,7 +87,7 @@ class GcPause(DemoTest):
             self.assertIn(part, done.stdout)
 
     def test_a_given_http_storage_is_used_and_left_clean(self):
-        storage = subprocess.Popen([support.BINARY, "demo-actor", STORY, "storage"], text=True,
+        storage = subprocess.Popen([f"{support.BINARY}-demo", "demo-actor", STORY, "storage"], text=True,
                                    env=support.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(support.end_process, storage)
         address = storage.stdout.readline().strip()

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "server/demo/kit/page.hpp"
-#include "server/demo/kit/sequence_diagram.hpp"
-#include "server/demo/kit/text.hpp"
+#include "demo/kit/page.hpp"
+#include "demo/kit/sequence_diagram.hpp"
+#include "demo/kit/text.hpp"
 
 namespace fenceguard::demo {
 namespace {

@@ -24,8 +24,9 @@ class Installed(support.BinaryTest):
     def setUpClass(cls):
         folder = tempfile.mkdtemp(prefix="fenceguard-installed-")
         cls.addClassCleanup(shutil.rmtree, folder)
-        subprocess.run([os.environ["FENCEGUARD_CMAKE"], "--install", os.path.dirname(support.BINARY), "--component", "program",
-                        "--prefix", folder], check=True, capture_output=True)
+        for component in ("program", "demo"):
+            subprocess.run([os.environ["FENCEGUARD_CMAKE"], "--install", os.path.dirname(support.BINARY), "--component",
+                            component, "--prefix", folder], check=True, capture_output=True)
         cls.prefix, cls.share = pathlib.Path(folder), os.path.join(folder, "share")
 
     def help(self, command):

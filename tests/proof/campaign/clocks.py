@@ -48,7 +48,7 @@ def with_time_of_day(server_class):
             found = [path for pattern in LIBRARIES for path in glob.glob(pattern)]
             if not found:
                 raise AssertionError("libfaketime is not there: install faketime")
-            # As in server/demo/clock_jump.cpp.
+            # As in demo/clock_jump.cpp.
             clock = {"LD_PRELOAD": found[0] + " libc.so.6", "FAKETIME_TIMESTAMP_FILE": os.path.join(self._times, "time"),
                      "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
             return {**options, "env": {**options.get("env", os.environ), **clock}}

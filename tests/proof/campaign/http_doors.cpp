@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "demo/clients/clients.hpp"
 #include "guard/error.hpp"
 #include "guard/support/percent.hpp"
-#include "server/demo/clients/clients.hpp"
 #include "server/http/client.hpp"
 #include "tests/proof/campaign/door.hpp"
 

@@ -43,7 +43,6 @@ TEST(ProductTable, WhatAProductDoesNotOfferIsRefused) {
   const auto url = Url::parse("bare:x");
   EXPECT_NE(refusal([&] { (void)table().open_source(url); }), "");
   EXPECT_NE(refusal([&] { (void)table().open_storage(url, {}); }), "");
-  EXPECT_NE(refusal([&] { (void)table().open_raw_client(url); }), "");
   EXPECT_NE(refusal([&] { (void)table().examine_source(url); }), "");
   EXPECT_NE(refusal([&] { (void)table().examine_storage(url); }), "");
 }
