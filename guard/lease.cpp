@@ -14,29 +14,29 @@ namespace fenceguard {
 
 // Two threads: one renews, which may block for as long as the source likes; the other only waits for the end
 // of the term, so that the signal is never late because a renewal hangs.
-class Lease::Keeper {
+class Lease::Renewer {
  public:
-  Keeper(TokenSource& source, Grant grant, LeaseTerms terms)
+  Renewer(TokenSource& source, Grant grant, LeaseTerms terms)
       : source_{source},
         claim_{std::move(grant.claim)},
         ttl_{grant.ttl},
         held_until_{std::move(terms.held_until)},
         term_{grant.ttl, grant.asked_at, terms.time_to_stop} {
     if (held_until_) held_until_(term_.lost_at());
-    renewer_ = std::jthread{[this](const std::stop_token& stop) { renew_until(stop); }};
-    watcher_ = std::jthread{[this](const std::stop_token& stop) { watch_until(stop); }};
+    renewal_thread_ = std::jthread{[this](const std::stop_token& stop) { renew_until(stop); }};
+    expiry_watchdog_ = std::jthread{[this](const std::stop_token& stop) { watch_until(stop); }};
     told_.emplace(source_.lost(claim_), [this] { end_term(); });
   }
-  ~Keeper() { stop(); }
-  Keeper(const Keeper&) = delete;
-  Keeper& operator=(const Keeper&) = delete;
+  ~Renewer() { stop(); }
+  Renewer(const Renewer&) = delete;
+  Renewer& operator=(const Renewer&) = delete;
 
   void stop() {
     const std::scoped_lock lock{stop_mutex_};
-    renewer_.request_stop();
-    watcher_.request_stop();
-    if (renewer_.joinable()) renewer_.join();
-    if (watcher_.joinable()) watcher_.join();
+    renewal_thread_.request_stop();
+    expiry_watchdog_.request_stop();
+    if (renewal_thread_.joinable()) renewal_thread_.join();
+    if (expiry_watchdog_.joinable()) expiry_watchdog_.join();
   }
 
   Release release() {
@@ -145,46 +145,46 @@ class Lease::Keeper {
   BootClock::time_point wanted_at_{};  // the last renew_now()
   Loss doubt_;                         // what there is to say if the lease is lost now
   bool released_ = false;
-  std::jthread renewer_;
-  std::jthread watcher_;
+  std::jthread renewal_thread_;
+  std::jthread expiry_watchdog_;
   std::optional<std::stop_callback<std::function<void()>>> told_;  // the last: it uses all the others
 };
 
 Lease::Lease(TokenSource& source, Grant grant, LeaseTerms terms)
-    : keeper_{std::make_unique<Keeper>(source, std::move(grant), std::move(terms))} {}
+    : renewer_{std::make_unique<Renewer>(source, std::move(grant), std::move(terms))} {}
 Lease::Lease(Lease&&) noexcept = default;
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this != &other) {
     Lease ended{std::move(*this)};
-    keeper_ = std::move(other.keeper_);
+    renewer_ = std::move(other.renewer_);
   }
   return *this;
 }
 
 Lease::~Lease() {
-  if (!keeper_) return;
+  if (!renewer_) return;
   try {
-    keeper_->release();
+    renewer_->release();
   } catch (const std::exception&) {
     // Left to the time to live.
   }
 }
 
 const Claim& Lease::claim() const noexcept {
-  return keeper_->claim();
+  return renewer_->claim();
 }
 std::stop_token Lease::lost() const noexcept {
-  return keeper_->lost();
+  return renewer_->lost();
 }
 std::optional<Loss> Lease::loss() const {
-  return keeper_->loss();
+  return renewer_->loss();
 }
 void Lease::renew_now() {
-  keeper_->renew_now();
+  renewer_->renew_now();
 }
 Release Lease::release() {
-  return keeper_->release();
+  return renewer_->release();
 }
 
 std::optional<Lease> TokenSource::acquire(const Resource& resource, const AcquireOptions& options) {

@@ -71,8 +71,8 @@ class Lease {
   Release release();
 
  private:
-  class Keeper;
-  std::unique_ptr<Keeper> keeper_;
+  class Renewer;
+  std::unique_ptr<Renewer> renewer_;
 };
 
 }  // namespace fenceguard

@@ -42,7 +42,7 @@ struct Grant {
 };
 
 // The lock is held by another holder.
-struct Held {
+struct LockBusy {
   std::chrono::milliseconds retry_after{};  // asking again before then is useless unless it is released
 };
 
@@ -62,8 +62,9 @@ class TokenSource {
 
   // One attempt to take the lock of resource for holder. The same holder again gets the same token and a
   // lease of at least ttl from now.
-  [[nodiscard]] virtual std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                              std::chrono::milliseconds ttl) = 0;
+  [[nodiscard]] virtual std::variant<Grant, LockBusy> try_acquire(const Resource& resource,
+                                                                  const Holder& holder,
+                                                                  std::chrono::milliseconds ttl) = 0;
 
   // Extends the lease to ttl from now. lost: it expired, was released or ended, or belongs to another claim.
   [[nodiscard]] virtual Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) = 0;

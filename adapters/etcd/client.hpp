@@ -31,7 +31,7 @@
 #include "adapters/etcd/address.hpp"
 #include "adapters/etcd/txn.hpp"
 #include "adapters/etcd/wire/answers.hpp"
-#include "guard/support/shared_look.hpp"
+#include "guard/support/coalesced_scan.hpp"
 
 namespace fenceguard::etcd {
 
@@ -88,12 +88,12 @@ class Client {
   [[nodiscard]] Member status(const std::string& endpoint);
 
   // At every fence of the namespace, shared by all users of this client: see fence_mark.hpp.
-  [[nodiscard]] SharedLook& full_look() noexcept { return full_look_; }
+  [[nodiscard]] CoalescedScan& full_look() noexcept { return full_look_; }
 
  private:
   class Wire;
   std::unique_ptr<Wire> wire_;
-  SharedLook full_look_;
+  CoalescedScan full_look_;
 };
 
 }  // namespace fenceguard::etcd

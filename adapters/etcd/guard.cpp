@@ -29,7 +29,7 @@ std::vector<Claim> without_sequences(std::span<const Claim> claims) {
   return copies;
 }
 
-Written single(AllWritten&& all) {
+WriteResult single(WriteAllResult&& all) {
   return {std::move(all.rulings.front()), all.compares_held, std::move(all.answers)};
 }
 
@@ -114,7 +114,7 @@ std::vector<Ruling> Guard::advance_all(std::span<const Claim> claims) {
   }
 }
 
-AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
+WriteAllResult Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
   require_free(wanted, claims.size());
   const bool is_write = any_writes(wanted.then);
   // What writes nothing must not use up a sequence.
@@ -140,10 +140,10 @@ AllWritten Guard::apply(std::span<const Claim> claims, const Txn& wanted) {
       return {check.rulings(), true, true, std::vector<OpAnswer>(wanted.then.size())};
     }
     const auto ending = check.read(answer, *cache_);
-    AllWritten written{check.rulings(),
-                       ending == ClaimTransaction::Ending::done,
-                       ending != ClaimTransaction::Ending::compares_failed,
-                       {}};
+    WriteAllResult written{check.rulings(),
+                           ending == ClaimTransaction::Ending::done,
+                           ending != ClaimTransaction::Ending::compares_failed,
+                           {}};
     if (ending == ClaimTransaction::Ending::outdated) continue;
     if (ending == ClaimTransaction::Ending::done) {
       answer.answers.resize(wanted.then.size());
@@ -161,17 +161,17 @@ Ruling Guard::advance(const Claim& claim) {
   return std::move(apply({&claim, 1}, {}).rulings.front());
 }
 
-Written Guard::write(const Claim& claim, std::vector<Op> ops, std::vector<Compare> compares) {
+WriteResult Guard::write(const Claim& claim, std::vector<Op> ops, std::vector<Compare> compares) {
   return single(write_all({&claim, 1}, std::move(ops), std::move(compares)));
 }
 
-AllWritten Guard::write_all(std::span<const Claim> claims, std::vector<Op> ops,
-                            std::vector<Compare> compares) {
+WriteAllResult Guard::write_all(std::span<const Claim> claims, std::vector<Op> ops,
+                                std::vector<Compare> compares) {
   if (ops.empty()) throw InvalidInput("a guarded write needs an operation; to judge alone, advance");
   return apply(claims, {std::move(compares), std::move(ops), {}});
 }
 
-Written Guard::read(const Claim& claim, std::vector<Op> ops) {
+WriteResult Guard::read(const Claim& claim, std::vector<Op> ops) {
   if (any_writes(ops)) throw InvalidInput("an operation of a fenced read writes; use write()");
   return single(apply({&claim, 1}, {{}, std::move(ops), {}}));
 }

@@ -34,7 +34,7 @@ class FenceKeys;
 class FenceCache;
 class OutOfSpace;
 
-struct Written {
+struct WriteResult {
   Ruling ruling;
   // False: the claim is good, and the caller's own compares failed. None of its operations was done, the
   // sequence is free, and an advanced fence stays.
@@ -45,7 +45,7 @@ struct Written {
 };
 
 // Of several claims: all or none.
-struct AllWritten {
+struct WriteAllResult {
   std::vector<Ruling> rulings;  // in the order of the claims
   bool is_done = false;
   bool compares_held = true;  // as above
@@ -89,16 +89,17 @@ class Guard : public fenceguard::Guard {
 
   // {judge; apply} as one transaction, under further compares of the caller's own if there are any.
   // InvalidInput for a key of ours, for no operation, and for more than ops_max or Client::txn_bytes_max.
-  [[nodiscard]] Written write(const Claim& claim, std::vector<Op> ops, std::vector<Compare> compares = {});
+  [[nodiscard]] WriteResult write(const Claim& claim, std::vector<Op> ops,
+                                  std::vector<Compare> compares = {});
 
   // The same under several claims of different resources: if one of them is not admitted nothing is written,
   // and no fence moves.
-  [[nodiscard]] AllWritten write_all(std::span<const Claim> claims, std::vector<Op> ops,
-                                     std::vector<Compare> compares = {});
+  [[nodiscard]] WriteAllResult write_all(std::span<const Claim> claims, std::vector<Op> ops,
+                                         std::vector<Compare> compares = {});
 
   // A fenced read: advances, then reads, in one step. InvalidInput for an operation that writes. Where the
   // fence need not move, a lost answer is no more than Unavailable.
-  [[nodiscard]] Written read(const Claim& claim, std::vector<Op> ops);
+  [[nodiscard]] WriteResult read(const Claim& claim, std::vector<Op> ops);
 
   // For a transaction of the caller's own: adds what makes it fail unless claim is admitted, and what records
   // the claim. Sends nothing (but to look, where the claim looks implausible, or the first that raises a
@@ -117,7 +118,7 @@ class Guard : public fenceguard::Guard {
   [[nodiscard]] Admission::Answer ruling_of(const Admission& admission, const TxnAnswer& answer);
 
  private:
-  [[nodiscard]] AllWritten apply(std::span<const Claim> claims, const Txn& wanted);
+  [[nodiscard]] WriteAllResult apply(std::span<const Claim> claims, const Txn& wanted);
   [[nodiscard]] std::vector<Ruling> advance_all(std::span<const Claim> claims);
   [[nodiscard]] bool is_done_all_the_same(const ClaimTransaction& sent, const Txn& wanted,
                                           const OutOfSpace& error);

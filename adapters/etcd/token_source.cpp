@@ -134,10 +134,10 @@ class EtcdSource : public TokenSource, public LeaseLister, public LockKeys {
  public:
   EtcdSource(const Address& address, const std::string& lock_key) : client_{address, lock_key} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     auto status = client_.ask({resource, holder, ttl});
     if (status.grant) return *std::move(status.grant);
-    return Held{client_.remaining(status.holder_lease)};
+    return LockBusy{client_.remaining(status.holder_lease)};
   }
 
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,

@@ -16,7 +16,7 @@ class TtlSource : public TokenSource, public LeaseLister, public CounterRepair {
 
   explicit TtlSource(const Address& address) : calls_{address} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     return calls_.acquire(resource, holder, ttl);
   }
   Renewal renew(const Claim& claim, Ms ttl) override { return calls_.renew(claim, ttl); }

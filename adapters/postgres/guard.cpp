@@ -367,7 +367,7 @@ pqxx::result Guard::send_guarded(const Claim& claim, const std::string& statemen
   return unless_warned_by_standby(tx, [&] { return tx.exec(message); });
 }
 
-Executed Guard::execute(const Claim& claim, const std::string& statement, const Parameters& parameters) {
+WriteResult Guard::execute(const Claim& claim, const std::string& statement, const Parameters& parameters) {
   const auto doing = writing(claim);
   for (bool is_first = true;; is_first = false) {
     try {

@@ -53,7 +53,7 @@ namespace fenceguard::postgres {
 void commit(pqxx::dbtransaction& tx);
 
 // What Guard::execute() did. result is that of the statement: affected_rows(), and rows if it RETURNs some.
-struct Executed {
+struct WriteResult {
   Ruling ruling;
   pqxx::result result;  // empty unless admitted
 };
@@ -88,8 +88,8 @@ class Guard : public fenceguard::Guard {
   // use (one more round trip). What it raises itself, a refusal of another claim among it, passes
   // through as libpqxx's exception, and nothing was written. Throws as write(); never repeats what may have
   // taken effect.
-  [[nodiscard]] Executed execute(const Claim& claim, const std::string& statement,
-                                 const Parameters& parameters = {});
+  [[nodiscard]] WriteResult execute(const Claim& claim, const std::string& statement,
+                                    const Parameters& parameters = {});
 
   // After OutcomeUnknown: true proves that the write with the claim's sequence took effect. False proves
   // nothing, and it stays unknown: it may still be under way, be overtaken, or have been rolled back. Throws

@@ -189,8 +189,8 @@ Ruling PipelinedGuard::advance(const Claim& claim) {
   });
 }
 
-PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::string& statement,
-                                                const Values& values) {
+PipelinedGuard::WriteResult PipelinedGuard::execute(const Claim& claim, const std::string& statement,
+                                                    const Values& values) {
   require_writing(statement, values);
   const auto doing = fmt::format("writing {}", claim.resource.name());
   // What equals the fence is confirmed; where that needs more, and for a sequence, the rule is asked.
@@ -213,7 +213,7 @@ PipelinedGuard::Written PipelinedGuard::execute(const Claim& claim, const std::s
       const auto failed = std::ranges::find_if(results, [](const auto& one) { return is_error(one.get()); });
       if (failed == results.end()) {
         const auto* rows = results.at(judged_at + 1).get();
-        Written written{make_ruling(claim, Verdict::admitted, claim.token.value()), 0, {}};
+        WriteResult written{make_ruling(claim, Verdict::admitted, claim.token.value()), 0, {}};
         if (const std::string_view count = PQcmdTuples(const_cast<PGresult*>(rows)); !count.empty()) {
           written.affected_rows = std::stoll(std::string{count});
         }

@@ -30,7 +30,7 @@ class PipelinedGuard : public fenceguard::Guard {
  public:
   using Values = std::vector<std::optional<std::string>>;  // as text; nothing is null
 
-  struct Written {
+  struct WriteResult {
     Ruling ruling;
     std::int64_t affected_rows = 0;
     std::vector<Values> rows;  // what the statement RETURNs
@@ -52,7 +52,8 @@ class PipelinedGuard : public fenceguard::Guard {
   // pqxx::sql_error, and nothing was written. Throws InvalidInput for another kind of statement; Unavailable
   // if nothing was written; OutcomeUnknown if the connection was lost before the end was seen, or the wait
   // for a synchronous standby was cancelled; Implausible. Never repeats what may have taken effect.
-  [[nodiscard]] Written execute(const Claim& claim, const std::string& statement, const Values& values = {});
+  [[nodiscard]] WriteResult execute(const Claim& claim, const std::string& statement,
+                                    const Values& values = {});
 
   // As Guard::ask().
   [[nodiscard]] bool ask(const Claim& claim);

@@ -24,7 +24,7 @@ class TtlSource : public TokenSource, public LeaseLister, public CounterRepair {
   explicit TtlSource(const std::vector<Address>& addresses)
       : pool_{addresses}, listener_{addresses.front()} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     require_sensible_ttl(ttl);
     return calls_.acquire(resource, holder, ttl);
   }
@@ -54,7 +54,7 @@ class TtlSource : public TokenSource, public LeaseLister, public CounterRepair {
         return std::move(*grant);
       }
       if (deadline.gives_up()) return std::nullopt;
-      const auto until = deadline.until(std::get<Held>(answer).retry_after);
+      const auto until = deadline.until(std::get<LockBusy>(answer).retry_after);
       if (watch) {
         watch->wait(until);
       } else {

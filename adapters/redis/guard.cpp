@@ -71,7 +71,7 @@ GuardedCall Guard::prepare(const Claim& claim, std::span<const Command> commands
   return call;
 }
 
-Written Guard::apply(GuardedCall call) {
+WriteResult Guard::apply(GuardedCall call) {
   client_.settle_lost(settle_);
   const auto run = call.run(client_, jump_max_);
   return std::move(call.outcomes(client_.run(run)).front()).value_or_raise();
@@ -81,15 +81,15 @@ Ruling Guard::advance(const Claim& claim) {
   return apply(prepare(claim, {})).ruling;
 }
 
-Written Guard::write(const Claim& claim, const Command& command) {
+WriteResult Guard::write(const Claim& claim, const Command& command) {
   return apply(prepare(claim, {&command, 1}));
 }
 
-Written Guard::write_batch(const Claim& claim, const std::vector<Command>& commands) {
+WriteResult Guard::write_batch(const Claim& claim, const std::vector<Command>& commands) {
   return apply(prepare(claim, commands));
 }
 
-Written Guard::read(const Claim& claim, const Command& command) {
+WriteResult Guard::read(const Claim& claim, const Command& command) {
   auto call = prepare(claim, {&command, 1});
   if (call.writes()) throw InvalidInput(fmt::format("{} writes; use write()", command.front()));
   return apply(std::move(call));
@@ -99,8 +99,9 @@ Written Guard::read(const Claim& claim, const Command& command) {
 // later one of its resource that took effect, or may have; nor after one of which that is not known, because
 // that one may still be on its way.
 void Guard::run_apart(std::span<const Write> writes, std::span<const GuardedCall> calls,
-                      const std::vector<Outcome<Reply>>& replies, std::vector<Outcome<Written>>& outcomes) {
-  const auto has_effect = [](const Outcome<Written>& outcome) {
+                      const std::vector<Outcome<Reply>>& replies,
+                      std::vector<Outcome<WriteResult>>& outcomes) {
+  const auto has_effect = [](const Outcome<WriteResult>& outcome) {
     return outcome.ok() ? outcome.value().ruling.verdict == Verdict::admitted
                         : outcome.fault().kind == FaultKind::unknown;
   };
@@ -130,8 +131,8 @@ void Guard::run_apart(std::span<const Write> writes, std::span<const GuardedCall
   }
 }
 
-std::vector<Outcome<Written>> Guard::pipeline(std::span<const Write> writes) {
-  std::vector<Outcome<Written>> outcomes(writes.size(), Fault{});
+std::vector<Outcome<WriteResult>> Guard::pipeline(std::span<const Write> writes) {
+  std::vector<Outcome<WriteResult>> outcomes(writes.size(), Fault{});
   std::vector<GuardedCall> calls;
   calls.reserve(writes.size());
   for (std::size_t i = 0; i < writes.size(); ++i) {

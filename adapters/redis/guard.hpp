@@ -53,11 +53,11 @@ class Guard : public fenceguard::Guard {
   // key, another database (MOVE, MIGRATE, COPY with DB), a pattern that reads other keys (SORT), a script, a
   // transaction; Implausible; Unavailable; OutcomeUnknown: repeated with the same sequence it takes effect at
   // most once. A command of a module is taken at its word about its keys.
-  [[nodiscard]] Written write(const Claim& claim, const Command& command);
+  [[nodiscard]] WriteResult write(const Claim& claim, const Command& command);
 
   // Several commands under one claim. They run in their order up to the first that fails, and what was run
   // before it stays, as in MULTI; the sequence counts if any of them wrote.
-  [[nodiscard]] Written write_batch(const Claim& claim, const std::vector<Command>& commands);
+  [[nodiscard]] WriteResult write_batch(const Claim& claim, const std::vector<Command>& commands);
 
   // Several writes in one round trip (under Redis Cluster: one per server), each with an ending of its own,
   // as if it were sent by itself, in their order for each resource. One that cannot be guarded has
@@ -67,18 +67,18 @@ class Guard : public fenceguard::Guard {
   // is looked at before the first. What had to be sent again is Unavailable after one of its resource that is
   // unknown. Throws Unavailable where the server could not be asked what a command is:
   // nothing was sent.
-  [[nodiscard]] std::vector<Outcome<Written>> pipeline(std::span<const Write> writes);
+  [[nodiscard]] std::vector<Outcome<WriteResult>> pipeline(std::span<const Write> writes);
 
   // A fenced read: advances, then reads, in one step, and never at a replica. The command must be one that
   // does not write.
-  [[nodiscard]] Written read(const Claim& claim, const Command& command);
+  [[nodiscard]] WriteResult read(const Claim& claim, const Command& command);
 
  private:
   [[nodiscard]] GuardedCall prepare(const Claim& claim, std::span<const Command> commands,
                                     std::size_t place = 0);
-  [[nodiscard]] Written apply(GuardedCall call);
+  [[nodiscard]] WriteResult apply(GuardedCall call);
   void run_apart(std::span<const Write> writes, std::span<const GuardedCall> calls,
-                 const std::vector<Outcome<Reply>>& replies, std::vector<Outcome<Written>>& outcomes);
+                 const std::vector<Outcome<Reply>>& replies, std::vector<Outcome<WriteResult>>& outcomes);
 
   Client& client_;
   const std::int64_t jump_max_;

@@ -46,8 +46,8 @@ bool is_of_whole_rule(const Reply& reply) {
   return reply.elements.size() >= first_reply && reply.elements[0].kind == Reply::Kind::text;
 }
 
-Written written_of_equal(const Claim& claim) {
-  Written written;
+WriteResult written_of_equal(const Claim& claim) {
+  WriteResult written;
   written.ruling.verdict = Verdict::admitted;
   written.ruling.highest = claim.token.value();
   written.ruling.fence = Fence{claim.token, claim.holder, std::nullopt, false};
@@ -55,7 +55,7 @@ Written written_of_equal(const Claim& claim) {
 }
 
 // The answer of equal_one.lua: the command's reply, {reply} or {reply, digits}.
-std::optional<Written> written_of_one(Reply reply, const Claim& claim) {
+std::optional<WriteResult> written_of_one(Reply reply, const Claim& claim) {
   auto written = written_of_equal(claim);
   if (reply.kind != Reply::Kind::array) {
     written.replies.push_back(std::move(reply));
@@ -68,7 +68,7 @@ std::optional<Written> written_of_one(Reply reply, const Claim& claim) {
 }
 
 // The answer of equal_run.lua; nothing if it is none.
-std::optional<Written> written_of_run(Reply reply, const Claim& claim) {
+std::optional<WriteResult> written_of_run(Reply reply, const Claim& claim) {
   if (reply.kind != Reply::Kind::array || reply.elements.empty()) return std::nullopt;
   auto written = written_of_equal(claim);
   const auto begin = reply.elements.begin();
@@ -78,12 +78,12 @@ std::optional<Written> written_of_run(Reply reply, const Claim& claim) {
 }
 
 // The answer of guarded.lua; nothing if it is none.
-std::optional<Written> written_of(Reply reply, const Claim& claim) {
+std::optional<WriteResult> written_of(Reply reply, const Claim& claim) {
   const bool is_raised = reply.elements[0].text == "raised";
   const auto verdict = is_raised ? Verdict::admitted : parse_verdict(reply.elements[0].text);
   const auto highest = verdict ? parse_decimal(reply.elements[1].text) : std::nullopt;
   if (!highest) return std::nullopt;
-  Written written;
+  WriteResult written;
   written.ruling.verdict = *verdict;
   written.ruling.highest = *highest;
   written.ruling.raised = is_raised;
@@ -177,30 +177,32 @@ Fault GuardedCall::fault(const Reply& error) const {
 }
 
 // A command that the server's state refused before anything was written is not run.
-Outcome<Written> GuardedCall::of_one_write(Written written) const {
+Outcome<WriteResult> GuardedCall::of_one_write(WriteResult written) const {
   if (written.replies.empty() || !is_of_server(written.replies.back())) return written;
   const auto before = parts_.begin() + static_cast<std::ptrdiff_t>(written.replies.size()) - 1;
   if (std::any_of(parts_.begin(), before, [](const Part& part) { return part.writes; })) return written;
   return fault(written.replies.back());
 }
 
-std::vector<Outcome<Written>> GuardedCall::of_each(const Written& written) const {
-  std::vector<Outcome<Written>> all;
+std::vector<Outcome<WriteResult>> GuardedCall::of_each(const WriteResult& written) const {
+  std::vector<Outcome<WriteResult>> all;
   all.reserve(places_.size());
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (written.replies.empty()) {
-      all.emplace_back(Written{written.ruling, {}});
+      all.emplace_back(WriteResult{written.ruling, {}});
     } else if (is_of_server(written.replies.at(i))) {
       all.emplace_back(fault(written.replies[i]));
     } else {
-      all.emplace_back(Written{written.ruling, {written.replies[i]}});
+      all.emplace_back(WriteResult{written.ruling, {written.replies[i]}});
     }
   }
   return all;
 }
 
-std::vector<Outcome<Written>> GuardedCall::outcomes(Outcome<Reply> reply) const {
-  const auto same = [&](const Fault& fault) { return std::vector<Outcome<Written>>(places_.size(), fault); };
+std::vector<Outcome<WriteResult>> GuardedCall::outcomes(Outcome<Reply> reply) const {
+  const auto same = [&](const Fault& fault) {
+    return std::vector<Outcome<WriteResult>>(places_.size(), fault);
+  };
   if (!reply.ok()) return same(reply.fault());
   if (reply.value().is_error()) return same(fault(reply.value()));
   const auto read = is_of_whole_rule(reply.value()) ? written_of : is_one() ? written_of_one : written_of_run;

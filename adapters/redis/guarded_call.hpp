@@ -38,7 +38,7 @@ class GuardedCall {
   [[nodiscard]] Run run(const Client& client, std::int64_t jump_max);
 
   // The ending of each write, in the order of places().
-  [[nodiscard]] std::vector<Outcome<Written>> outcomes(Outcome<Reply> reply) const;
+  [[nodiscard]] std::vector<Outcome<WriteResult>> outcomes(Outcome<Reply> reply) const;
 
  private:
   struct Part {
@@ -52,8 +52,8 @@ class GuardedCall {
   [[nodiscard]] std::string claim_text(bool is_asked, std::int64_t jump_max) const;
   [[nodiscard]] std::string layout() const;
   [[nodiscard]] Fault fault(const Reply& error) const;
-  [[nodiscard]] Outcome<Written> of_one_write(Written written) const;
-  [[nodiscard]] std::vector<Outcome<Written>> of_each(const Written& written) const;
+  [[nodiscard]] Outcome<WriteResult> of_one_write(WriteResult written) const;
+  [[nodiscard]] std::vector<Outcome<WriteResult>> of_each(const WriteResult& written) const;
 
   const Claim* claim_;
   std::vector<std::size_t> places_;

@@ -25,10 +25,10 @@ class RedisSource : public TokenSource {
   RedisSource(const Address& address, std::unique_ptr<LockClient> client)
       : client_{std::move(client)}, subscriber_{address} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     const auto answer = calls_.ask({resource, holder, ttl, false, {}});
     if (answer.grant) return *answer.grant;
-    return Held{std::max(answer.refusal.left, Ms{1})};
+    return LockBusy{std::max(answer.refusal.left, Ms{1})};
   }
 
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,

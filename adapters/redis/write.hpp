@@ -17,7 +17,7 @@ struct Write {
   std::vector<Command> commands;
 };
 
-struct Written {
+struct WriteResult {
   Ruling ruling;               // has a fence only where the claim itself tells all of it
   std::vector<Reply> replies;  // of the commands that were run, in their order; none unless admitted
 };

@@ -8,7 +8,7 @@
 #include "adapters/sqlite/file/submit.hpp"
 #include "adapters/sqlite/objects/object_store.hpp"
 #include "adapters/sqlite/token_source.hpp"
-#include "guard/store/answered_fences.hpp"
+#include "guard/store/completion_on_thread.hpp"
 
 namespace fenceguard::sqlite {
 namespace {
@@ -48,7 +48,7 @@ class EmbeddedStorage : public Storage {
     (void)submit_and_wait<bool>(committer_, Needs::nothing, apply);
   }
 
-  AnsweredFences answered_;  // first, so that it ends last
+  CompletionOnThread answered_;  // first, so that it ends last
   GuardLock lock_;
   FenceCache cache_;
   Readers readers_;
@@ -58,7 +58,7 @@ class EmbeddedStorage : public Storage {
   EmbeddedLaneState lane_state_;
   EmbeddedDepthRecord depth_record_;
   Committer committer_;  // behind these, so that it ends before: what it still answers may use all of them
-  AnsweredFences::Access access_{answered_, fences_};
+  CompletionOnThread::Access access_{answered_, fences_};
 };
 
 // Looks beside a running guard. Of all changes only the first init is possible, because an uninitialised
@@ -126,9 +126,9 @@ class InspectorStorage : public Storage {
   FenceStore& fences() override { return answered_; }
 
  private:
-  AnsweredFences answered_;  // first, so that it ends last
+  CompletionOnThread answered_;  // first, so that it ends last
   FenceInspector fences_;
-  AnsweredFences::Access access_{answered_, fences_};
+  CompletionOnThread::Access access_{answered_, fences_};
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ class OwnFileSource : public TokenSource, public LeaseLister {
         committer_{[this, path] { return std::make_unique<FenceTransaction>(path, cache_); }, path},
         source_{committer_} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                        std::chrono::milliseconds ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                            std::chrono::milliseconds ttl) override {
     return source_.try_acquire(resource, holder, ttl);
   }
   Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override {
@@ -46,10 +46,10 @@ class OwnFileSource : public TokenSource, public LeaseLister {
 
 }  // namespace
 
-std::variant<Grant, Held> LeaseSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                   std::chrono::milliseconds ttl) {
+std::variant<Grant, LockBusy> LeaseSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                       std::chrono::milliseconds ttl) {
   require_sensible_ttl(ttl);
-  return run<std::variant<Grant, Held>>(committer_, [resource, holder, ttl](LeaseTable& table) {
+  return run<std::variant<Grant, LockBusy>>(committer_, [resource, holder, ttl](LeaseTable& table) {
     return table.acquire(resource, holder, ttl);
   });
 }

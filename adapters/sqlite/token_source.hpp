@@ -20,8 +20,8 @@ class LeaseSource : public TokenSource, public LeaseLister {
   // On a committer that outlives the source.
   explicit LeaseSource(Committer& committer) : committer_{committer} {}
 
-  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                      std::chrono::milliseconds ttl) override;
+  [[nodiscard]] std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                                          std::chrono::milliseconds ttl) override;
   [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override;

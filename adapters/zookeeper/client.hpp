@@ -16,7 +16,7 @@
 
 #include "adapters/zookeeper/fences/fence_paths.hpp"
 #include "adapters/zookeeper/session.hpp"
-#include "guard/support/shared_look.hpp"
+#include "guard/support/coalesced_scan.hpp"
 
 namespace fenceguard::zookeeper {
 
@@ -46,8 +46,8 @@ class Client {
 
   // What all users of this client share of what tells them the numbers of the namespace.
   struct Looks {
-    SharedLook fences;    // at every fence: see highest_mark.hpp
-    SharedLook position;  // at what the token source would draw
+    CoalescedScan fences;    // at every fence: see highest_mark.hpp
+    CoalescedScan position;  // at what the token source would draw
   };
   [[nodiscard]] Looks& looks() noexcept { return looks_; }
 

@@ -276,12 +276,12 @@ Ruling Guard::advance(const Claim& claim) {
   return apply({.claims = {&advancing, 1}}).rulings.front();
 }
 
-Written Guard::write(const Claim& claim, const std::vector<Op>& ops) {
+WriteResult Guard::write(const Claim& claim, const std::vector<Op>& ops) {
   auto all = write_all({&claim, 1}, ops);
   return {std::move(all.rulings.front()), std::move(all.result)};
 }
 
-AllWritten Guard::write_all(std::span<const Claim> claims, const std::vector<Op>& ops) {
+WriteAllResult Guard::write_all(std::span<const Claim> claims, const std::vector<Op>& ops) {
   require_distinct(resources_of(claims));
   require_allowed(client_.paths(), ops);
   require_fit(client_.paths(), claims, ops);

@@ -38,14 +38,14 @@ struct GuardOptions {
 // result is that of the caller's operations, numbered as the caller did; nothing unless the claim is
 // admitted. Where one of them was refused (no_node, bad_version, ...) none took effect: the token stays, as
 // after an advance, and the sequence is free.
-struct Written {
+struct WriteResult {
   Ruling ruling;
   std::optional<MultiAnswer> result;
 
   [[nodiscard]] bool took_effect() const noexcept { return result && result->is_ok(); }
 };
 
-struct AllWritten {
+struct WriteAllResult {
   std::vector<Ruling> rulings;  // in the order of the claims
   std::optional<MultiAnswer> result;
 
@@ -69,11 +69,11 @@ class Guard : public fenceguard::Guard {
   // that belongs to fenceguard, or more than a request holds (1 MB, claims included); Implausible;
   // Unavailable (nothing was written; the fence may have been raised); OutcomeUnknown where the answer was
   // lost: repeated with the same sequence it takes effect at most once.
-  [[nodiscard]] Written write(const Claim& claim, const std::vector<Op>& ops);
+  [[nodiscard]] WriteResult write(const Claim& claim, const std::vector<Op>& ops);
 
   // Under several claims, all or none: where one is not admitted nothing is recorded. Throws InvalidInput if
   // there is no claim, or two name one resource.
-  [[nodiscard]] AllWritten write_all(std::span<const Claim> claims, const std::vector<Op>& ops);
+  [[nodiscard]] WriteAllResult write_all(std::span<const Claim> claims, const std::vector<Op>& ops);
 
   // A fenced read of one node: advances, reads, and looks at the fence once more, in one round trip; what a
   // newer token wrote meanwhile is not answered, the claim is stale then. Throws InvalidInput for a path that

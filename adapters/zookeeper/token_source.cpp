@@ -11,8 +11,8 @@
 #include "adapters/zookeeper/wire/attempt.hpp"
 #include "guard/error.hpp"
 #include "guard/source/acquire_deadline.hpp"
-#include "guard/source/listed.hpp"
 #include "guard/source/lock_keys.hpp"
+#include "guard/source/scoped_list_entry.hpp"
 
 namespace fenceguard::zookeeper {
 namespace {
@@ -38,7 +38,7 @@ class ZooKeeperSource : public TokenSource, public LeaseLister, public LockKeys 
     sessions_.close();
   }
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override;
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override;
   std::optional<Grant> wait_acquire(const Resource& resource, const Holder& holder,
                                     const AcquireOptions& options) override;
   Renewal renew(const Claim& claim, Ms ttl) override;
@@ -91,8 +91,8 @@ class ZooKeeperSource : public TokenSource, public LeaseLister, public LockKeys 
   std::list<Waiting*> waiting_;
 };
 
-std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                       Ms ttl) {
+std::variant<Grant, LockBusy> ZooKeeperSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                           Ms ttl) {
   require_sensible_ttl(ttl);
   if (const auto grant = again(resource, holder, ttl)) return *grant;
   if (!is_still_held(resource)) {
@@ -105,10 +105,10 @@ std::variant<Grant, Held> ZooKeeperSource::try_acquire(const Resource& resource,
   }
   if (const auto other = leases_.find(resource)) {
     const auto left = std::chrono::ceil<Ms>(other->expires_at - BootClock::now());
-    return Held{std::clamp(left, Ms{1}, ttl_max)};
+    return LockBusy{std::clamp(left, Ms{1}, ttl_max)};
   }
   // A holder that has stopped is out of the way by then.
-  return Held{std::min(sessions_.session_timeout(), ttl)};
+  return LockBusy{std::min(sessions_.session_timeout(), ttl)};
 }
 
 std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, const Holder& holder,
@@ -116,7 +116,7 @@ std::optional<Grant> ZooKeeperSource::wait_acquire(const Resource& resource, con
   require_sensible_ttl(options.ttl);
   AcquireDeadline deadline{options};
   Waiting waiting{resource, holder};
-  const Listed listed{mutex_, waiting_, waiting};
+  const ScopedListEntry listed{mutex_, waiting_, waiting};
   Attempt attempt{parts(), resource, holder, options};
   for (;;) {
     auto until = deadline.time();

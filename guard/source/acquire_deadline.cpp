@@ -16,7 +16,8 @@ std::optional<Grant> TokenSource::wait_acquire(const Resource& resource, const H
       return std::move(*grant);
     }
     if (deadline.gives_up()) return std::nullopt;
-    const auto hint = std::clamp(std::get<Held>(answer).retry_after, std::chrono::milliseconds{1}, poll_max);
+    const auto hint =
+        std::clamp(std::get<LockBusy>(answer).retry_after, std::chrono::milliseconds{1}, poll_max);
     sleep_for(deadline.until(hint) - BootClock::now(), options.stop);
     if (options.stop.stop_requested()) return std::nullopt;
   }

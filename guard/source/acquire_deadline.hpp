@@ -61,14 +61,14 @@ class AcquireDeadline {
 
   // What attempt() answers; 'held' for a moment while the server is away.
   template <class Attempt>
-  [[nodiscard]] std::variant<Grant, Held> ask(Attempt&& attempt) {
+  [[nodiscard]] std::variant<Grant, LockBusy> ask(Attempt&& attempt) {
     try {
       auto answer = attempt();
       reached();
       return answer;
     } catch (const Unavailable&) {
       outlast();
-      return Held{outage_retry};
+      return LockBusy{outage_retry};
     }
   }
 

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "guard/store/answer_thread.hpp"
+#include "guard/store/completion_thread.hpp"
 #include "guard/store/executor.hpp"
 #include "guard/store/fence_driver.hpp"
 #include "guard/store/storage.hpp"
@@ -108,7 +108,7 @@ class BlockingFenceStore : public FenceStore {
   Workers looks_;
   Workers status_looks_;  // one, beside the shows and lists, which may hang
   std::thread keeper_;
-  AnswerThread answers_;  // last, so that it ends first: what it still gives may call here
+  CompletionThread answers_;  // last, so that it ends first: what it still gives may call here
 };
 
 // A storage whose clients write to the server themselves: there are fences and a token source here, and no

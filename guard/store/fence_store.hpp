@@ -10,7 +10,7 @@
 // unknown (a commit whose end was not seen). Calls may be made from any thread. The destructor has what is
 // still open answered, then returns; what an answer calls meanwhile may be refused as unavailable.
 // All stores pass tests/conformance/fence_store/fence_store_suite.hpp. BlockingFenceStore makes a store of
-// blocking drivers; AnsweredFences makes the promise good for a store that answers on any thread.
+// blocking drivers; CompletionOnThread makes the promise good for a store that answers on any thread.
 
 #include <cstdint>
 #include <optional>

@@ -107,7 +107,7 @@ http::Response answer_ask(LeaseService::Answer answer, const Resource& resource,
     response.undelivered = std::move(granted->undelivered);
     return response;
   }
-  if (const auto* held = std::get_if<Held>(&answer)) {
+  if (const auto* held = std::get_if<LockBusy>(&answer)) {
     ProblemDetails details{"Another holder has this lock. Ask again later, or wait with wait_ms."};
     details.resource = &resource;
     auto response = to_response(Problem::held, details);

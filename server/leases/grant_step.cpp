@@ -13,7 +13,7 @@ void GrantStep::start() {
 void GrantStep::ask() {
   ++attempts_;
   const auto asked_at = BootClock::now();
-  std::variant<Held, Grant> answer;
+  std::variant<LockBusy, Grant> answer;
   try {
     std::visit([&answer](auto&& ending) { answer = std::move(ending); },
                context_.source.try_acquire(request_.resource, request_.holder, request_.ttl));
@@ -26,7 +26,7 @@ void GrantStep::ask() {
     grant->asked_at = asked_at;
     return advance(std::move(*grant));
   }
-  end(std::get<Held>(answer));
+  end(std::get<LockBusy>(answer));
 }
 
 void GrantStep::advance(Grant grant) {

@@ -42,7 +42,7 @@ struct LeaseRequest {
 // Granted and advanced, but lost before the client could be told.
 struct Expired {};
 
-using GrantEnd = std::variant<Grant, Held, Expired, Fault>;
+using GrantEnd = std::variant<Grant, LockBusy, Expired, Fault>;
 
 class GrantStep : public std::enable_shared_from_this<GrantStep> {
  public:

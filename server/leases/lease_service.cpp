@@ -219,7 +219,7 @@ void LeaseService::Impl::perform(const Action& action) {
       return begin_identify(action.ask);
     case Action::Kind::refuse:
       context_.metrics.count(LeaseEvent::held);
-      return answer(action.ask, Held{action.retry_after});
+      return answer(action.ask, LockBusy{action.retry_after});
     case Action::Kind::dismiss:
       context_.metrics.count(LeaseEvent::withdrawn);
       return answer(action.ask, Dismissed{});
@@ -239,7 +239,7 @@ void LeaseService::Impl::begin_step(AskId id) {
 // A grant that was lost before it could be told is asked for again, at its place in the queue, while its
 // caller still waits.
 GrantEnd LeaseService::Impl::after_loss(AskId id) const {
-  if (BootClock::now() < open_.at(id).until) return Held{};
+  if (BootClock::now() < open_.at(id).until) return LockBusy{};
   return Fault{
       FaultKind::unavailable,
       "The lease ended while the guard waited for older writes to end. Ask again, with a longer ttl_ms "
@@ -254,7 +254,7 @@ void LeaseService::Impl::end_step(AskId id, GrantEnd end) {
     // No holder has it, so that no other ask is answered by this one.
     queue_.released(open_.at(id).request.resource, now, actions);
   }
-  if (const auto* held = std::get_if<Held>(&end)) {
+  if (const auto* held = std::get_if<LockBusy>(&end)) {
     queue_.held(id, held->retry_after, now, actions);
   } else if (auto* grant = std::get_if<Grant>(&end)) {
     if (queue_.granted(id, grant->claim, grant->ttl, now, actions, grant->is_new)) {

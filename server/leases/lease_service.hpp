@@ -38,7 +38,7 @@ class LeaseService {
     std::function<void()> undelivered;
   };
   struct Dismissed {};  // the caller went away, there are too many, or the sidecar stops
-  using Answer = std::variant<Granted, Held, Fault, Dismissed>;
+  using Answer = std::variant<Granted, LockBusy, Fault, Dismissed>;
 
   LeaseService(TokenSource& source, FenceStore& fences, Metrics& metrics, RefusalLog& log);
   // Calls close() and finish().

@@ -1,7 +1,7 @@
 #include "server/proxy/storage.hpp"
 
 #include "guard/error.hpp"
-#include "guard/store/answered_fences.hpp"
+#include "guard/store/completion_on_thread.hpp"
 #include "server/data/data_service.hpp"
 #include "server/lane/lane_scheduler.hpp"
 #include "server/proxy/proxy_service.hpp"
@@ -33,11 +33,11 @@ class HttpStorage : public Storage, public ServedStorage {
   void finish(Claim claim, Done<bool> done) override { lanes_.finish(std::move(claim), std::move(done)); }
 
  private:
-  AnsweredFences answered_;  // first, so that it ends last
+  CompletionOnThread answered_;  // first, so that it ends last
   const UpstreamOptions upstream_;
   const std::shared_ptr<Storage> state_;
   LaneScheduler lanes_;
-  AnsweredFences::Access access_{answered_, lanes_};
+  CompletionOnThread::Access access_{answered_, lanes_};
 };
 
 }  // namespace

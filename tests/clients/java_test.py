@@ -68,13 +68,13 @@ class JavaClientTest(support.BinaryTest):
         self.expect_passed("jdbc", url)
         self.assertEqual(self.balance(name), "130")
 
-    def test_a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown(self):
+    def test_commit_whose_standby_wait_was_cancelled_is_unknown(self):
         name, url = self.make_account()
         with self.database.cancelled_standby_waits():
             self.expect_passed("standby", url)
         self.assertEqual(self.balance(name), "130")
 
-    def test_a_session_that_was_ended_is_stale_before_commit_and_unknown_after(self):
+    def test_ended_session_is_stale_before_commit_and_unknown_after(self):
         name, url = self.make_account()
         guard = self.serve("--control", "127.0.0.1:0", "--storage", self.database.url(name), listen=False)
         self.expect_passed("ended", url, f"http://{guard.control}")

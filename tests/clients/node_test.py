@@ -133,7 +133,7 @@ class NodeClient(support.BinaryTest):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(LEAVES_A_LEASE)), "over\n")
 
-    def test_a_lease_is_lost_where_the_loop_was_blocked_past_its_term(self):
+    def test_lease_is_lost_if_the_loop_was_blocked_past_its_term(self):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(BLOCKS_PAST_THE_TERM)), "true expired true\n")
 
@@ -144,7 +144,7 @@ class NodeClient(support.BinaryTest):
         inside = asleep.inside(self, self.path("uptime"))
         self.assertEqual(self.run_node(self.program(SLEEPS_PAST_THE_TERM), inside=inside), "false true expired true\n")
 
-    def test_a_signal_makes_unknown_what_was_sent_and_withholds_what_was_not(self):
+    def test_signal_makes_sent_writes_unknown_and_withholds_others(self):
         self.start_guard()
         self.assertEqual(self.run_node(self.program(ABORTS)), "unknown\nunavailable null\n")
 
@@ -157,7 +157,7 @@ class NodeClient(support.BinaryTest):
                              f"http://{self.server.control}", certificates.file("ca"))
         self.assertEqual(told, "unavailable\nadmitted admitted\n")
 
-    def test_a_kept_connection_that_ended_while_the_loop_was_blocked_is_not_used(self):
+    def test_connection_that_ended_in_a_blocked_loop_is_not_used(self):
         """The server restarts while the client cannot see it; the write that comes in the same turn is admitted."""
         self.start_guard()
         client = subprocess.Popen(["node", self.program(BLOCKS_WHILE_THE_SERVER_RESTARTS)], cwd=self.folder, text=True,

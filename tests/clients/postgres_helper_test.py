@@ -126,7 +126,7 @@ class Helper:
         with self.assertRaises(fenceguard.Stale), self.transaction() as handle:
             admit(handle, lease, sequence=6)
 
-    def test_the_next_holder_reads_what_was_written_in_a_transaction_that_was_open(self):
+    def test_next_holder_reads_what_the_open_transaction_wrote(self):
         old, granted = self.lease(ttl=0.05, renew=False), []
         with self.transaction() as handle:
             admit(handle, old)
@@ -159,7 +159,7 @@ class Helper:
         self.assertNotIn(self.granted.holder, "".join(traceback.format_exception(caught.exception)))
         self.assertEqual(self.balance(), 100)
 
-    def test_a_session_that_was_ended_inside_the_transaction_is_stale(self):
+    def test_session_that_was_ended_in_its_transaction_is_stale(self):
         """A holder that stopped inside its transaction is cut off by the next: what it hears on waking."""
         self.granted = self.lease()
         with self.assertRaises(fenceguard.Stale) as caught, self.fresh() as handle, transaction(handle, self.granted):
@@ -428,7 +428,7 @@ class SqlAlchemy(Helper, Case):
             admit(session, new)
 
 
-    def test_a_hook_that_fails_after_the_commit_is_no_reason_to_repeat(self):
+    def test_failing_hook_after_the_commit_is_not_repeated(self):
         for of_class in (False, True):
             def commits(lease, fail):
                 kind = type("Banking", (sqlalchemy.orm.Session,), {})
@@ -438,7 +438,7 @@ class SqlAlchemy(Helper, Case):
                         self.add(session)
             self.once_committed(commits)
 
-    def test_a_hook_that_fails_before_the_commit_leaves_nothing_to_be_committed(self):
+    def test_failing_hook_before_the_commit_commits_nothing(self):
         lease = self.lease()
         for failure, seen in ((fenceguard.Stale("of another lock"), fenceguard.Unknown),
                               (self.refused("ZF001"), fenceguard.Unknown), (ZeroDivisionError(), ZeroDivisionError)):
@@ -507,7 +507,7 @@ class Django(Helper, Case):
         with handle.cursor() as cursor:
             cursor.execute(sql)
 
-    def test_a_hook_that_fails_after_the_commit_is_no_reason_to_repeat(self):
+    def test_failing_hook_after_the_commit_is_not_repeated(self):
         def commits(lease, fail):
             with self.fresh() as handle, transaction(handle, lease):
                 self.add(handle)

@@ -127,7 +127,7 @@ class Threads(Running):
         self.assertTrue(lease.lost.is_set())
         client.acquire("a", wait=0).release()
 
-    def test_waiting_for_a_loss_ends_with_its_timeout_and_with_a_release(self):
+    def test_wait_for_a_loss_ends_by_timeout_and_by_release(self):
         client = fenceguard.Client(*self.urls)
         self.addCleanup(client.close)
         lease = client.acquire("a", ttl=60)
@@ -298,7 +298,7 @@ class KeptConnections(unittest.TestCase):
                 self.assertEqual(told[1], b"" if is_read else "Unknown")
                 self.assertEqual(seen, ["PUT", method] + [method] * is_read)
 
-    def test_neither_an_end_nor_an_unasked_answer_meets_the_next_write(self):
+    def test_no_unasked_answer_or_end_meets_the_next_write(self):
         """Either has arrived before the next write; that goes over a connection of its own."""
         for unasked, kind in itertools.product((b"", EMPTY.replace(b"admitted", b"duplicate")),
                                                (fenceguard.Client, fenceguard.aio.Client)):
@@ -324,7 +324,7 @@ class KeptConnections(unittest.TestCase):
                 told = self.outcomes(kind, listener.url, lambda lease: lease.write(b""), write_later)
                 self.assertEqual([answer.verdict for answer in told], ["admitted", "admitted"])
 
-    def test_neither_redirect_nor_proxy_of_the_environment_is_followed(self):
+    def test_redirect_and_proxy_variables_are_not_followed(self):
         seen = []
 
         def serve_other(link):
@@ -345,7 +345,7 @@ class KeptConnections(unittest.TestCase):
                     self.assertEqual(told, ["Misdirected"] * 3)
         self.assertEqual(seen, [])
 
-    def test_an_answer_that_trickles_is_not_waited_for_beyond_the_limit(self):
+    def test_trickling_answer_is_not_awaited_beyond_the_limit(self):
         def serve(link):
             with link, contextlib.suppress(OSError):
                 link.recv(65536)

@@ -54,7 +54,7 @@ TEST(Lease, IsRenewedFromAThirdOfItsTermOnAndKeepsItsToken) {
   EXPECT_FALSE(lease->lost().stop_requested());
   EXPECT_EQ(lease->claim(), claim);
   EXPECT_EQ(source.show(account)->claim, claim);
-  EXPECT_TRUE(std::holds_alternative<Held>(source.try_acquire(account, Holder{"other"}, 1s)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(source.try_acquire(account, Holder{"other"}, 1s)));
 }
 
 struct Ending {
@@ -345,11 +345,11 @@ class ScriptedSource : public MemorySource {
  public:
   explicit ScriptedSource(std::string script) : script_{std::move(script)} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                        std::chrono::milliseconds ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                            std::chrono::milliseconds ttl) override {
     if (asked_ == script_.size()) return MemorySource::try_acquire(resource, holder, ttl);
     const char next = script_[asked_++];
-    if (next == 'h') return Held{1ms};
+    if (next == 'h') return LockBusy{1ms};
     if (next == 'u') throw OutcomeUnknown("no answer came");
     throw Unavailable("the server is away");
   }
@@ -379,10 +379,10 @@ TEST(Wait, EndsWithTheOutageWhereItsTimeIsOver) {
 
 TEST(Wait, AnOutageAtItsEndIsAFaultAndNotANo) {
   AcquireDeadline deadline{{.wait = 5s}};
-  EXPECT_TRUE(
-      std::holds_alternative<Held>(deadline.ask([]() -> std::variant<Grant, Held> { return Held{1ms}; })));
-  const auto away = []() -> std::variant<Grant, Held> { throw Unavailable("away"); };
-  EXPECT_TRUE(std::holds_alternative<Held>(deadline.ask(away)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(
+      deadline.ask([]() -> std::variant<Grant, LockBusy> { return LockBusy{1ms}; })));
+  const auto away = []() -> std::variant<Grant, LockBusy> { throw Unavailable("away"); };
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(deadline.ask(away)));
   std::this_thread::sleep_until(std::chrono::steady_clock::now() + 5s);
   ASSERT_TRUE(deadline.is_over());
   EXPECT_THROW((void)deadline.gives_up(), Unavailable);

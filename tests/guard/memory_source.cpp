@@ -21,13 +21,13 @@ MemorySource::Entry* MemorySource::live(const Claim& claim) {
   return entry && entry->token == claim.token && entry->holder == claim.holder ? entry : nullptr;
 }
 
-std::variant<Grant, Held> MemorySource::try_acquire(const Resource& resource, const Holder& holder,
-                                                    std::chrono::milliseconds ttl) {
+std::variant<Grant, LockBusy> MemorySource::try_acquire(const Resource& resource, const Holder& holder,
+                                                        std::chrono::milliseconds ttl) {
   const std::scoped_lock lock{mutex_};
   const auto now = BootClock::now();
   if (auto* entry = live(resource)) {
     if (entry->holder != holder) {
-      return Held{std::chrono::ceil<std::chrono::milliseconds>(entry->expires_at - now)};
+      return LockBusy{std::chrono::ceil<std::chrono::milliseconds>(entry->expires_at - now)};
     }
     entry->expires_at = std::max<BootClock::time_point>(entry->expires_at, now + ttl);
     return Grant{{resource, entry->token, holder, {}}, ttl, false, {}};

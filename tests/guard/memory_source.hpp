@@ -22,8 +22,8 @@ class MemorySource : public TokenSource {
   // Ends hanging renewals first, whose threads must be gone before the source is.
   ~MemorySource() override;
 
-  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                      std::chrono::milliseconds ttl) override;
+  [[nodiscard]] std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                                          std::chrono::milliseconds ttl) override;
   [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override;

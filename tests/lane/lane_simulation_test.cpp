@@ -36,7 +36,7 @@ int violations(Settings settings, int count) {
   return found;
 }
 
-TEST(LaneHistories, NoTokenFallsNothingAcknowledgedVanishesAndEveryLaneOpensAgain) {
+TEST(LaneHistories, TokensRiseWritesStayAndEveryLaneOpensAgain) {
   const auto replayed = replayed_seed();
   const unsigned first = replayed.value_or(first_seed());
   fmt::print("seeds from {}\n", first);

@@ -283,7 +283,7 @@ TEST_F(LaneTableTest, AnUnknownOutcomeFailsAWaitingAdvance) {
   EXPECT_GT(lanes_.fault(advance).retry_after, Time{0});
 }
 
-TEST_F(LaneTableTest, ARaiseUnderWayWhileTheResourceIsClosedIsFailedWhenItIsDurable) {
+TEST_F(LaneTableTest, RaiseThatBecomesDurableInAClosedLaneIsFailed) {
   const Ticket old = begin("a", 34);
   lanes_.holds = true;
   const Ticket write = lanes_.write("a", 35);
@@ -424,7 +424,7 @@ std::vector<std::string> lines_of(const LaneDriver& lanes, const FenceListing& l
   return lines;
 }
 
-TEST_F(LaneTableTest, LanesAreListedInOrderWhileSomethingIsInFlightWaitsOrIsClosedInThem) {
+TEST_F(LaneTableTest, BusyWaitingAndClosedLanesAreListedInOrder) {
   const auto all = [&](const FenceListing& listing) {
     return lines_of(lanes_, listing, LaneTable::Which::all);
   };

@@ -141,7 +141,7 @@ TEST(LaneView, IsSettledOnceNothingIsUnderWayClosedOrUnrecorded) {
   EXPECT_TRUE(lanes.table.is_settled(lanes.now));
 }
 
-TEST(LaneView, NothingEntersAtOnceWhereSomethingIsDecidedWaitsIsClosedOrDrains) {
+TEST(LaneView, NothingEntersAtOnceInABusyClosedOrDrainingLane) {
   LaneDriver lanes;
   const auto enters = [&](std::int64_t token) {
     const auto highest = lanes.table.enter_at_once(99, Kind::write, LaneDriver::claim("a", token), lanes.now);

@@ -150,7 +150,7 @@ TEST_F(LanesTest, AHigherTokenWaitsUntilTheOlderWriteIsOver) {
   EXPECT_TRUE(std::holds_alternative<EnteredEvent>(waiting.get()));
 }
 
-TEST_F(LanesTest, AnUnknownOutcomeClosesTheResourceUntilItHasSettledAndNoLonger) {
+TEST_F(LanesTest, UnknownOutcomeClosesTheResourceUntilItHasSettled) {
   OpenLanes lanes{path_, long_settle};
   const Ticket old = lanes.enter(claim_of("a", 34));
   auto waiting = lanes.write(lanes->new_ticket(), claim_of("a", 35, "b"));

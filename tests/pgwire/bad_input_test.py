@@ -135,7 +135,7 @@ class BadInputTest(BadInputCase):
         client.close()  # it would count for as long as it is open
         return None
 
-    def test_client_that_reads_nothing_loses_its_place_when_its_server_session_was_cut(self):
+    def test_silent_reader_is_closed_with_its_server_session(self):
         """Whether the sidecar still reads for it, or has paused the server amid an endless answer."""
         self.sidecar = self.start_sidecar("--max-connections", "1")
         for rows in (20_000_000, 7_000):

@@ -109,7 +109,7 @@ class LeaderTest(HoldCase):
         self.assertIn("fenceguard_held_token 0\n", second.call("GET", "/metrics").body.decode())
         self.assertEqual(self.entries(), "a")
 
-    def test_sigterm_gives_the_lease_back_after_the_sessions_have_ended(self):
+    def test_sigterm_releases_the_lease_after_the_sessions_ended(self):
         first = self.hold(*LATE, "--drain-timeout", "10m")
         self.await_held(first)
         second = self.hold(*LATE)
@@ -191,7 +191,7 @@ class LeaderTest(HoldCase):
         self.assertEqual(self.entries(), "a b")
 
 
-    def test_fence_that_was_put_back_below_the_holder_is_advanced_again(self):
+    def test_fence_put_back_below_the_holder_is_advanced_again(self):
         """As a restore from a backup leaves it. A client is told once to try again, and its connection goes on."""
         sidecar = self.hold(*LATE)
         self.await_held(sidecar)
@@ -209,7 +209,7 @@ class LeaderTest(HoldCase):
         self.assertEqual(self.entries(), "a a")
 
 
-    def test_clients_with_tls_write_as_the_leader_and_hear_that_it_is_lost(self):
+    def test_clients_with_tls_write_as_leader_and_hear_of_its_loss(self):
         certificates = Certificates(self.folder)
         certificates.sign("server")
         context = ssl.create_default_context(cafile=certificates.file("ca"))
@@ -309,7 +309,7 @@ class LossTest(HoldCase):
         self.assert_ends(client, "P0001", "57P01")
         self.assertEqual(self.entries(), "")
 
-    def test_statement_that_commits_by_itself_is_answered_before_the_session_ends(self):
+    def test_autocommit_is_answered_before_the_session_ends(self):
         gate = self.make_gate()
         client = self.connect(self.sidecar)
         client.send(query(INSERT.format("a")))
@@ -321,7 +321,7 @@ class LossTest(HoldCase):
         self.assertEqual(states(messages), ["57P01"])
         self.assertEqual(self.entries(), "a")
 
-    def test_commit_whose_answer_is_lost_is_a_lost_connection_and_nothing_else(self):
+    def test_commit_whose_answer_is_lost_is_a_lost_connection(self):
         self.make_gate()
         client = self.begin(self.sidecar)
         client.send(query("commit"))
@@ -355,7 +355,7 @@ class ResourcesTest(HoldCase):
         self.psql(sidecar, "insert into entries (who) values ('b')")
         self.assertEqual(self.entries(), "a b")
 
-    def test_two_that_hold_the_same_in_another_order_do_not_wait_for_each_other(self):
+    def test_two_holders_in_other_orders_do_not_deadlock(self):
         url = self.postgres.url(self.database)
         held = self.expect_json(0, "lease", "acquire", "--source", url, "--resource", "jobs/b", "--ttl", "10m")
         first, second = self.hold(*LATE, resources=self.NAMES), self.hold(*LATE, resources=self.NAMES[::-1])
@@ -425,7 +425,7 @@ class ProgramTest(AccountTests, HoldCase):
         client = self.connect(again, ("fenceguard.begin", str(self.token())))
         self.assertEqual(states(client.ask(query(INSERT.format("a")))), [])
 
-    def test_script_whose_steps_are_new_programs_says_under_which_lease_it_began(self):
+    def test_script_of_new_programs_says_its_first_lease(self):
         sidecar = self.hold(*LATE)
         self.await_held(sidecar)
         began = self.token()

@@ -75,14 +75,14 @@ class PsqlTest(SidecarTest):
         self.psql(sidecar, "vacuum entries")
         self.assertEqual(self.entries(), "a")
 
-    def test_large_object_is_imported_in_a_block_of_its_own_or_of_others(self):
+    def test_large_object_is_imported_in_its_own_or_another_block(self):
         """By function calls of the protocol, of which psql begins the block where there is none."""
         sidecar = self.start_sidecar()
         file = self.write("object", "x" * 30_000)
         script = "\\lo_import '{0}'\nbegin;\n\\lo_import '{0}'\ncommit;\nselect count(*) from pg_largeobject_metadata;".format(file)
         self.assertEqual(self.psql(sidecar, script, ONE).split("\n")[-1], "2")
 
-    def test_several_statements_with_control_are_refused_and_abort_the_block(self):
+    def test_statements_with_control_are_refused_and_abort(self):
         sidecar = self.start_sidecar()
         out, errors = self.psql(sidecar, "begin;\ninsert into entries (who) values ('x');\n"
                                 "commit \\; insert into entries (who) values ('y');\ncommit;\n", ONE, stops=False)
@@ -90,7 +90,7 @@ class PsqlTest(SidecarTest):
         self.assertIn("0A000", errors)
         self.assertEqual(self.entries(), "")
 
-    def test_a_setting_that_would_let_writes_through_ends_the_session(self):
+    def test_setting_that_would_let_writes_in_ends_the_session(self):
         sidecar = self.start_sidecar()
         _, errors = self.psql(sidecar, "select set_config('default_transaction_read_only', 'off', false);\n"
                               "insert into entries (who) values ('x');\n", ONE, stops=False)

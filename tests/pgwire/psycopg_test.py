@@ -143,7 +143,7 @@ class PsycopgTest(SidecarTest):
         link.execute("rollback")
         self.assertEqual(self.entries(), "a")
 
-    def test_statement_for_transactions_is_prepared_but_not_by_execute(self):
+    def test_transaction_statement_is_prepared_not_by_execute(self):
         link = self.connect(ONE, autocommit=True)
         for name, text in ((b"b", b"begin"), (b"c", b"commit and chain"), (b"r", b"rollback")):
             link.pgconn.prepare(name, text)

@@ -44,7 +44,7 @@ class Pipelines(SidecarTest):
         connection.exit_pipeline_mode()
         return states
 
-    def test_a_transaction_that_is_begun_behind_one_that_failed_is_admitted(self):
+    def test_transaction_begun_behind_a_failed_one_is_admitted(self):
         for name, connection in self.connections().items():
             with self.subTest(name):
                 connection.exec_(b"begin")

@@ -156,7 +156,7 @@ class StatesTest(SidecarTest):
                 for client in clients:
                     client.close()
 
-    def test_client_that_goes_while_the_server_says_nothing_gives_up_its_place(self):
+    def test_client_that_leaves_a_silent_server_frees_its_place(self):
         """Behind more than is read ahead, too, which hides its end: 64 KiB, and the rest is in the kernel's buffer. Its backend is as it is at PostgreSQL."""
         sidecar = self.start_sidecar("--body-timeout", "1s")
         before = self.descriptors(sidecar)

@@ -93,7 +93,7 @@ TEST_F(ProxyCrowdTest, OfSlowLargeChunksHindersNobodyElsewhere) {
                          "1\r\nb\r\n", "/other", [&](Crowd&) { return are_passed_on(); });
 }
 
-TEST_F(ProxyCrowdTest, OfReadersThatTakeNothingHindersNobodyNotEvenAtTheSameResource) {
+TEST_F(ProxyCrowdTest, CrowdOfReadersThatTakeNothingHindersNoOther) {
   // The kernel holds megabytes of what was sent over TCP, but little here.
   const auto address = guarded_.service().listen("unix:" + folder_.file("s"));
   const auto read = bytes_of("GET", "/slow", claim(1, {{"Upstream-Do", "status=200 body=500000"}}));

@@ -41,7 +41,7 @@ TEST_F(ProxyTest, AnAdmittedWriteIsAnsweredAsTheStorageDoesAndSaysSo) {
   EXPECT_EQ(guarded_.metric("fenceguard_upstream_duration_seconds_count"), 1);
 }
 
-TEST_F(ProxyTest, ALowerTokenAnotherHolderAndNoTokenAreRefusedAndNothingIsForwarded) {
+TEST_F(ProxyTest, RefusedClaimsForwardNothing) {
   EXPECT_EQ(guarded_.put("/a", 34).status, 201U);
   const auto stale = guarded_.put("/a", 33);
   EXPECT_EQ(stale.status, 412U);
@@ -74,7 +74,7 @@ TEST_F(ProxyTest, ARequestUnderAForeignHostIsRefusedBeforeItIsJudged) {
   EXPECT_EQ(named.send("PUT", "/a", claim(5, {{"Host", "guard.example:443"}}), "x").status, 201U);
 }
 
-TEST_F(ProxyTest, ASequenceThatTookEffectIsADuplicateAndOneThatWasRefusedIsFree) {
+TEST_F(ProxyTest, SequenceOfAWriteIsADuplicateAndOfARefusalIsFree) {
   const auto put = [&](const std::string& words) {
     return guarded_.send("PUT", "/a", claim(1, {{"Fencing-Sequence", "7"}, {"Upstream-Do", words}}), "x");
   };

@@ -110,7 +110,7 @@ TEST_F(StreamingTest, AHalfOfSuchAnAnswerIsCutAndTheWriteUnknown) {
   EXPECT_EQ(guarded_.service().lanes().closed, 1);
 }
 
-TEST_F(StreamingTest, AClientThatReadsNothingNeitherHoldsTheLaneNorMakesItsWriteUnknown) {
+TEST_F(StreamingTest, ClientThatReadsNothingDoesNotHoldTheLane) {
   auto client = guarded_.connect();
   client.send(bytes_of("PUT", "/a", claim(1, {{"Upstream-Do", "status=200 body=40000000"}}), "x"));
   EXPECT_THAT(upstream_.wait_for("seen"), SizeIs(1));
@@ -239,7 +239,7 @@ TEST_F(StreamingTest, AnUpstreamThatDiesWithinTheBodyLeavesItUnknown) {
   EXPECT_EQ(guarded_.service().lanes().closed, 1);
 }
 
-TEST_F(StreamingTest, AClientThatGoesWithinTheBodyLeavesTheWriteUnknownAndNothingApplied) {
+TEST_F(StreamingTest, ClientThatLeavesWithinTheBodyMakesTheWriteUnknown) {
   auto client = guarded_.connect();
   client.send(head_of("Content-Length: 1000000", "count"));
   client.send(std::string(200'000, 'x'));

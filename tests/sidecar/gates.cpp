@@ -28,8 +28,8 @@ void Gate::pass() {
   --held_;
 }
 
-std::variant<Grant, Held> GatedSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                   std::chrono::milliseconds ttl) {
+std::variant<Grant, LockBusy> GatedSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                       std::chrono::milliseconds ttl) {
   asking.pass();
   if (delays_requests.load()) throw OutcomeUnknown("the request is still on its way");
   auto answer = inner_.try_acquire(resource, holder, ttl);

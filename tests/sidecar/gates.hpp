@@ -34,8 +34,8 @@ class Gate {
 class GatedSource : public TokenSource {
  public:
   explicit GatedSource(TokenSource& inner) : inner_{inner} {}
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                        std::chrono::milliseconds ttl) override;
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                            std::chrono::milliseconds ttl) override;
   Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
   Release release(const Claim& claim) override;
   Release end(const Resource& resource) override { return inner_.end(resource); }

@@ -51,8 +51,8 @@ std::int64_t look_at_all(Client& client, const FenceKeys& keys) {
   return highest;
 }
 
-SharedLook::Found look_since(Client& client, const FenceKeys& keys, SharedLook::Time since,
-                             SharedLook::Time meanwhile = SharedLook::Time::max()) {
+CoalescedScan::Found look_since(Client& client, const FenceKeys& keys, CoalescedScan::Time since,
+                                CoalescedScan::Time meanwhile = CoalescedScan::Time::max()) {
   return client.full_look().since(
       since, [&] { return look_at_all(client, keys); }, meanwhile);
 }
@@ -63,7 +63,7 @@ Known look_or_make(Client& client, const FenceKeys& keys) {
     auto known = look(client, keys);
     if (known.mark) return known;
     // At first whatever look others are at, or have just ended: it makes the mark.
-    (void)look_since(client, keys, attempt == 0 ? asked - SharedLook::beside_mark : asked);
+    (void)look_since(client, keys, attempt == 0 ? asked - CoalescedScan::beside_mark : asked);
   }
   throw Unavailable(fmt::format("'{}' in etcd is removed as often as it is made", keys.highest()));
 }
@@ -96,8 +96,8 @@ Plausibility plausibility_of(Client& client, const FenceKeys& keys, const Claim&
   const auto least = std::max(*known.mark, known.floor);
   if (!is_implausible(claim, least, jump_max)) return {true, least};
   const bool is_open = !is_implausible(claim, std::max(bound_of(*known.mark), known.floor), jump_max);
-  const auto found = look_since(client, keys, is_open ? asked : asked - SharedLook::beside_mark,
-                                asked - SharedLook::beside_mark_meanwhile);
+  const auto found = look_since(client, keys, is_open ? asked : asked - CoalescedScan::beside_mark,
+                                asked - CoalescedScan::beside_mark_meanwhile);
   const auto highest = std::max(found.number, least);
   if (!is_implausible(claim, highest, jump_max)) return {true, highest};
   if (is_open && found.begun < asked) {

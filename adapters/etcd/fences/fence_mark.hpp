@@ -11,7 +11,7 @@
 // A guard of an older version raises fences without it, so the mark admits on its own and refuses only beside
 // a look at every fence of the last seconds, which lifts it. A namespace that has none yet gets it from such
 // a look; until then no guard raises a fence. All users of a client share its looks, and these are bounded:
-// see SharedLook. Functions throw Unavailable; thread safety is that of the client.
+// see CoalescedScan. Functions throw Unavailable; thread safety is that of the client.
 
 #include <algorithm>
 #include <cstdint>

@@ -32,15 +32,16 @@ std::optional<Ms> left_in(const Rows& rows, std::size_t column) {
 
 }  // namespace
 
-std::variant<Grant, Held> grant_of(const Rows& rows, const Resource& resource, const Holder& holder, Ms ttl) {
+std::variant<Grant, LockBusy> grant_of(const Rows& rows, const Resource& resource, const Holder& holder,
+                                       Ms ttl) {
   // At least a moment, so that no caller asks again and again while the last of a term passes.
-  if (text_in(rows, 0) != "granted") return Held{std::max(Ms{1}, Ms{number_in(rows, 3)})};
+  if (text_in(rows, 0) != "granted") return LockBusy{std::max(Ms{1}, Ms{number_in(rows, 3)})};
   return Grant{{resource, Token{number_in(rows, 1)}, holder, std::nullopt}, ttl, number_in(rows, 2) != 0, {}};
 }
 
 LeaseClient::LeaseClient(const Address& address) : pool_{address}, schema_{quoted_name(address.schema)} {}
 
-std::variant<Grant, Held> LeaseClient::acquire(const Resource& resource, const Holder& holder, Ms ttl) {
+std::variant<Grant, LockBusy> LeaseClient::acquire(const Resource& resource, const Holder& holder, Ms ttl) {
   const auto rows = pool_.call(Stage::at_commit, "acquiring " + resource.name(), "acquire",
                                {resource.name(), std::to_string(ttl.count()), holder.id()});
   return grant_of(rows, resource, holder, ttl);

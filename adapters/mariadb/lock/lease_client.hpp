@@ -18,8 +18,8 @@
 namespace fenceguard::mariadb {
 
 // A row of acquire() or acquire_named().
-[[nodiscard]] std::variant<Grant, Held> grant_of(const Rows& rows, const Resource& resource,
-                                                 const Holder& holder, std::chrono::milliseconds ttl);
+[[nodiscard]] std::variant<Grant, LockBusy> grant_of(const Rows& rows, const Resource& resource,
+                                                     const Holder& holder, std::chrono::milliseconds ttl);
 
 class LeaseClient {
  public:
@@ -28,7 +28,7 @@ class LeaseClient {
   explicit LeaseClient(const Address& address);
 
   // Leases by the server's clock.
-  [[nodiscard]] std::variant<Grant, Held> acquire(const Resource& resource, const Holder& holder, Ms ttl);
+  [[nodiscard]] std::variant<Grant, LockBusy> acquire(const Resource& resource, const Holder& holder, Ms ttl);
   [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl);
   Release release(const Claim& claim);
 

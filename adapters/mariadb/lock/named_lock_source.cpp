@@ -24,8 +24,8 @@ void NamedLockSource::give_back(std::unique_ptr<Session> session) {
   if (idle_.size() < idle_max) idle_.push_back(std::move(session));
 }
 
-std::variant<Grant, Held> NamedLockSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                       Ms ttl) {
+std::variant<Grant, LockBusy> NamedLockSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                           Ms ttl) {
   require_sensible_ttl(ttl);
   if (auto again = leases_.grant_again(resource, holder, ttl)) return *std::move(again);
   const auto asked_at = BootClock::now();
@@ -37,7 +37,7 @@ std::variant<Grant, Held> NamedLockSource::try_acquire(const Resource& resource,
                           {resource.name(), std::to_string(ttl.count()), holder.id()});
       });
   auto answer = grant_of(rows, resource, holder, ttl);
-  if (std::holds_alternative<Held>(answer)) {
+  if (std::holds_alternative<LockBusy>(answer)) {
     give_back(std::move(session));
     return answer;
   }

@@ -23,8 +23,8 @@ class NamedLockSource : public TokenSource, public LeaseLister, public CounterRe
   // Its destructor frees what is still held.
   explicit NamedLockSource(const Address& address) : address_{address}, calls_{address} {}
 
-  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                      Ms ttl) override;
+  [[nodiscard]] std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                                          Ms ttl) override;
   [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override { return leases_.renew(claim, ttl); }
   Release release(const Claim& claim) override { return leases_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }

@@ -116,7 +116,7 @@ class OwnSource : public TokenSource, public LeaseLister {
     }
   }
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     return source().try_acquire(resource, holder, ttl);
   }
   Renewal renew(const Claim& claim, Ms ttl) override { return source().renew(claim, ttl); }

@@ -30,8 +30,8 @@ std::string claim_arguments(pqxx::connection& connection, const Claim& claim) {
 }
 
 // At least a moment, so that no caller asks again and again while the last of a term passes.
-Held held_for(const pqxx::field& ms) {
-  return Held{std::max(std::chrono::milliseconds{1}, std::chrono::milliseconds{ms.as<std::int64_t>()})};
+LockBusy held_for(const pqxx::field& ms) {
+  return LockBusy{std::max(std::chrono::milliseconds{1}, std::chrono::milliseconds{ms.as<std::int64_t>()})};
 }
 
 Token token_in(const pqxx::field& field) {
@@ -45,7 +45,7 @@ std::optional<std::chrono::milliseconds> left_in(const pqxx::field& field) {
 
 }  // namespace
 
-std::variant<Grant, Held> LeaseClient::acquire(const Resource& resource, const Holder& holder, Ms ttl) {
+std::variant<Grant, LockBusy> LeaseClient::acquire(const Resource& resource, const Holder& holder, Ms ttl) {
   const auto rows = pool_.call(
       "acquiring " + resource.name(),
       [&](pqxx::connection& connection) {
@@ -58,8 +58,8 @@ std::variant<Grant, Held> LeaseClient::acquire(const Resource& resource, const H
   return Grant{{resource, token_in(rows[0][1]), holder, std::nullopt}, ttl, rows[0][2].as<bool>(), {}};
 }
 
-std::variant<Token, Held> LeaseClient::acquire_kept(const Resource& resource, const Holder& holder,
-                                                    const std::string& kept_by, int keeper_pid) {
+std::variant<Token, LockBusy> LeaseClient::acquire_kept(const Resource& resource, const Holder& holder,
+                                                        const std::string& kept_by, int keeper_pid) {
   const auto rows = pool_.call(
       "acquiring " + resource.name(),
       [&](pqxx::connection& connection) {

@@ -25,11 +25,11 @@ class LeaseClient {
   explicit LeaseClient(Pool& pool) : pool_{pool} {}
 
   // A lease by the server's clock.
-  [[nodiscard]] std::variant<Grant, Held> acquire(const Resource& resource, const Holder& holder, Ms ttl);
+  [[nodiscard]] std::variant<Grant, LockBusy> acquire(const Resource& resource, const Holder& holder, Ms ttl);
 
-  // The token for a lock that the backend keeper_pid holds. Held if a lease of another kind is live.
-  [[nodiscard]] std::variant<Token, Held> acquire_kept(const Resource& resource, const Holder& holder,
-                                                       const std::string& kept_by, int keeper_pid);
+  // The token for a lock that the backend keeper_pid holds. LockBusy if a lease of another kind is live.
+  [[nodiscard]] std::variant<Token, LockBusy> acquire_kept(const Resource& resource, const Holder& holder,
+                                                           const std::string& kept_by, int keeper_pid);
   // Makes the row that '?lock=row' keeps locked.
   void prepare_row(const Resource& resource);
 

@@ -1,7 +1,7 @@
 #include "adapters/postgres/lock/session_lock_source.hpp"
 
 #include "guard/error.hpp"
-#include "guard/source/listed.hpp"
+#include "guard/source/scoped_list_entry.hpp"
 
 namespace fenceguard::postgres {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 SessionLockSource::SessionLockSource(const std::vector<Address>& addresses, LockKind kept_by)
     : pool_{addresses}, listener_{addresses.front()}, lock_kind_{kept_by} {}
 
-std::variant<Grant, Held> SessionLockSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                         Ms ttl) {
+std::variant<Grant, LockBusy> SessionLockSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                             Ms ttl) {
   require_sensible_ttl(ttl);
   Waiting waiting{resource, holder};
   return attempt(waiting, ttl, Ms{0});
@@ -31,13 +31,13 @@ std::optional<Grant> SessionLockSource::wait_acquire(const Resource& resource, c
   for (;;) {
     Waiting waiting{resource, holder, &deadline};
     const std::stop_callback on_stop{options.stop, [&waiting] { waiting.interrupt.request_stop(); }};
-    const Listed listed{mutex_, waiting_, waiting};  // others can interrupt this thread
+    const ScopedListEntry listed{mutex_, waiting_, waiting};  // others can interrupt this thread
     const auto answer = deadline.ask([&] { return attempt(waiting, options.ttl, deadline.left()); });
     if (const auto* grant = std::get_if<Grant>(&answer)) return *grant;
     if (deadline.gives_up()) return std::nullopt;
     if (waiting.interrupt.stop_requested()) continue;  // the same holder has it
     // A lease of another kind has it, or the server is away.
-    const auto until = deadline.until(std::get<Held>(answer).retry_after);
+    const auto until = deadline.until(std::get<LockBusy>(answer).retry_after);
     if (watch) {
       watch->wait(until);
     } else {
@@ -46,13 +46,13 @@ std::optional<Grant> SessionLockSource::wait_acquire(const Resource& resource, c
   }
 }
 
-std::variant<Grant, Held> SessionLockSource::attempt(Waiting& waiting, Ms ttl, Ms wait) {
+std::variant<Grant, LockBusy> SessionLockSource::attempt(Waiting& waiting, Ms ttl, Ms wait) {
   const auto& [resource, holder, deadline, interrupt] = waiting;
   if (auto again = leases_.grant_again(resource, holder, ttl)) return *std::move(again);
   if (lock_kind_ == LockKind::row) calls_.prepare_row(resource);
   auto session = std::make_unique<SessionManager>(pool_, lock_kind_, resource);
   if (deadline != nullptr) deadline->reached();
-  if (!session->take(wait, interrupt.get_token())) return Held{ttl};
+  if (!session->take(wait, interrupt.get_token())) return LockBusy{ttl};
   const auto asked_at = BootClock::now();
   try {
     const auto answer = calls_.acquire_kept(resource, holder, to_string(lock_kind_), session->pid());
@@ -60,7 +60,7 @@ std::variant<Grant, Held> SessionLockSource::attempt(Waiting& waiting, Ms ttl, M
       return hand_out(waiting, *token, std::move(session), ttl, asked_at);
     }
     if (session->free()) session->recycle();
-    return std::get<Held>(answer);
+    return std::get<LockBusy>(answer);
   } catch (const InvalidInput&) {
     // The server grants nothing to a backend that does not hold the lock: the session manager was lost
     // before.

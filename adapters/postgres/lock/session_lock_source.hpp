@@ -30,8 +30,8 @@ class SessionLockSource : public TokenSource, public LeaseLister, public Counter
   // Its destructor frees what is still held.
   SessionLockSource(const std::vector<Address>& addresses, LockKind kept_by);
 
-  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                      Ms ttl) override;
+  [[nodiscard]] std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                                          Ms ttl) override;
   [[nodiscard]] Renewal renew(const Claim& claim, Ms ttl) override { return leases_.renew(claim, ttl); }
   Release release(const Claim& claim) override { return leases_.release(claim); }
   Release end(const Resource& resource) override { return calls_.end(resource); }
@@ -61,7 +61,7 @@ class SessionLockSource : public TokenSource, public LeaseLister, public Counter
     std::stop_source interrupt{};
   };
 
-  [[nodiscard]] std::variant<Grant, Held> attempt(Waiting& waiting, Ms ttl, Ms wait);
+  [[nodiscard]] std::variant<Grant, LockBusy> attempt(Waiting& waiting, Ms ttl, Ms wait);
   [[nodiscard]] Grant hand_out(const Waiting& waiting, Token token, std::unique_ptr<SessionManager> session,
                                Ms ttl, BootClock::time_point asked_at);
   [[nodiscard]] bool is_held(Leases::Lease& kept, Ms ttl);

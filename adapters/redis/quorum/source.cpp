@@ -47,7 +47,7 @@ class QuorumSource : public TokenSource {
     wait_for_majority(BootClock::now() + 2 * address.connect_timeout);
   }
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder, Ms ttl) override {
     require_sensible_ttl(ttl);
     const auto node_ttl = std::max(ttl, node_ttl_min);
     remember(node_ttl);
@@ -62,14 +62,14 @@ class QuorumSource : public TokenSource {
                        std::min(ttl, counted(node_ttl)),
                        attempt.ending() == Attempt::Ending::granted};
         case Attempt::Ending::held:
-          return Held{left};
+          return LockBusy{left};
         case Attempt::Ending::left_over:
           // Of a lease that has just ended: the servers do not end it in the same instant.
-          if (tries >= attempts_max || left > leftover_wait) return Held{left};
+          if (tries >= attempts_max || left > leftover_wait) return LockBusy{left};
           std::this_thread::sleep_for(left + Ms{1} + random_up_to(Ms{2}));
           break;
         case Attempt::Ending::contended:
-          if (tries >= attempts_max) return Held{random_up_to(back_off_max)};
+          if (tries >= attempts_max) return LockBusy{random_up_to(back_off_max)};
           std::this_thread::sleep_for(random_up_to(std::min(Ms{tries}, back_off_max)));
           break;
         default:

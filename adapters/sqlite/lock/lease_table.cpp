@@ -94,10 +94,10 @@ LeaseTable::Part LeaseTable::list(const FenceListing& listing) {
   return part;
 }
 
-std::variant<Grant, Held> LeaseTable::acquire(const Resource& resource, const Holder& holder,
-                                              std::chrono::milliseconds ttl) {
+std::variant<Grant, LockBusy> LeaseTable::acquire(const Resource& resource, const Holder& holder,
+                                                  std::chrono::milliseconds ttl) {
   if (const auto present = find(resource)) {
-    if (present->claim.holder != holder) return Held{*present->remaining};
+    if (present->claim.holder != holder) return LockBusy{*present->remaining};
     const auto longest = std::max(ttl, *present->remaining);
     store(present->claim, longest);
     return Grant{present->claim, longest, false, {}};

@@ -24,8 +24,8 @@ class LeaseTable {
   // Throws Unavailable where the machine's boot or the namespace's offset cannot be read.
   explicit LeaseTable(sqlite3* connection);
 
-  [[nodiscard]] std::variant<Grant, Held> acquire(const Resource& resource, const Holder& holder,
-                                                  std::chrono::milliseconds ttl);
+  [[nodiscard]] std::variant<Grant, LockBusy> acquire(const Resource& resource, const Holder& holder,
+                                                      std::chrono::milliseconds ttl);
   [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl);
   Release release(const Claim& claim);
   Release end(const Resource& resource);

@@ -170,8 +170,8 @@ std::int64_t lift_mark(const Namespace& in) {
 
 namespace {
 
-SharedLook::Found look_since(const Namespace& in, SharedLook::Time since,
-                             SharedLook::Time meanwhile = SharedLook::Time::max()) {
+CoalescedScan::Found look_since(const Namespace& in, CoalescedScan::Time since,
+                                CoalescedScan::Time meanwhile = CoalescedScan::Time::max()) {
   return in.looks.fences.since(
       since, [&] { return lift_mark(in); }, meanwhile);
 }
@@ -185,7 +185,7 @@ HighestMark read_mark(const Namespace& in) {
     require_initialised(in.connection, in.paths);
     if (const auto mark = mark_in(in.paths, session.get(in.paths.highest()))) return *mark;
     // At first whatever look others are at, or have just ended: it makes the mark.
-    (void)look_since(in, attempt == 0 ? asked - SharedLook::beside_mark : asked);
+    (void)look_since(in, attempt == 0 ? asked - CoalescedScan::beside_mark : asked);
   }
   throw Unavailable(fmt::format("{} is removed as often as it is made", in.paths.highest()));
 }
@@ -221,8 +221,8 @@ bool is_plausible_to_all(const Namespace& in, const Claim& claim, std::int64_t j
   const auto position = in.looks.position.since(asked, [&] { return read_position(in); });
   if (!is_implausible(claim, position.number, jump_max)) return true;
   const bool is_open = !is_implausible(claim, std::max(mark.bound(), floor), jump_max);
-  const auto fences = look_since(in, is_open ? asked : asked - SharedLook::beside_mark,
-                                 asked - SharedLook::beside_mark_meanwhile);
+  const auto fences = look_since(in, is_open ? asked : asked - CoalescedScan::beside_mark,
+                                 asked - CoalescedScan::beside_mark_meanwhile);
   if (!is_implausible(claim, std::max(fences.number, floor), jump_max)) return true;
   if (is_open && fences.begun < asked) {
     throw Unavailable(

@@ -170,7 +170,7 @@ void RemoteSource::remember(const Claim& claim, std::string signature) {
   granted_.insert_or_assign(claim.resource.name(), std::pair{claim.token, std::move(signature)});
 }
 
-std::variant<Grant, Held> RemoteSource::ask(const Ask& ask) {
+std::variant<Grant, LockBusy> RemoteSource::ask(const Ask& ask) {
   const auto answer = client_.send({.method = "POST",
                                     .target = "/v1/leases",
                                     .body = json::object{{"resource", ask.resource.name()},
@@ -178,7 +178,7 @@ std::variant<Grant, Held> RemoteSource::ask(const Ask& ask) {
                                                          {"wait_ms", ask.wait.count()},
                                                          {"holder", ask.holder.id()}},
                                     .timeout = ask.wait + answer_max});
-  if (answer.status == 409) return Held{.retry_after = retry_after(answer)};
+  if (answer.status == 409) return LockBusy{.retry_after = retry_after(answer)};
   if (answer.status != 201 && answer.status != 200)
     throw OutcomeUnknown("the server answered what is no grant");
   Grant grant{.claim = {ask.resource, token_in(answer.body), ask.holder, std::nullopt}, .ttl = ask.ttl};
@@ -187,8 +187,8 @@ std::variant<Grant, Held> RemoteSource::ask(const Ask& ask) {
   return grant;
 }
 
-std::variant<Grant, Held> RemoteSource::try_acquire(const Resource& resource, const Holder& holder,
-                                                    milliseconds ttl) {
+std::variant<Grant, LockBusy> RemoteSource::try_acquire(const Resource& resource, const Holder& holder,
+                                                        milliseconds ttl) {
   return ask({resource, holder, ttl, milliseconds{0}});
 }
 

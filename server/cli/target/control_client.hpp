@@ -58,8 +58,8 @@ class RemoteSource : public TokenSource, public LeaseLister {
   explicit RemoteSource(ControlClient client, std::string signature = {})
       : client_{std::move(client)}, signature_{std::move(signature)} {}
 
-  [[nodiscard]] std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                                      std::chrono::milliseconds ttl) override;
+  [[nodiscard]] std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                                          std::chrono::milliseconds ttl) override;
   [[nodiscard]] Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override;
   Release release(const Claim& claim) override;
   // Throws InvalidInput: over the wire a lease is ended by a revoke.
@@ -86,7 +86,7 @@ class RemoteSource : public TokenSource, public LeaseLister {
     std::chrono::milliseconds ttl{};
     std::chrono::milliseconds wait{};
   };
-  [[nodiscard]] std::variant<Grant, Held> ask(const Ask& ask);
+  [[nodiscard]] std::variant<Grant, LockBusy> ask(const Ask& ask);
   // Sets asked_at so that the term counts from a moment close to the grant. Nothing if the lease is gone
   // meanwhile.
   [[nodiscard]] std::optional<Grant> dated(Grant grant, BootClock::time_point asked_at);

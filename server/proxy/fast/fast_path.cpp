@@ -31,18 +31,19 @@ struct PlainFields {
   [[nodiscard]] bool take(const http::FieldView& field) noexcept {
     const auto& [name, value] = field;
     if (could_begin_with(name, "Fencing-")) {
-      auto* const slot = is_same_text(name, "Fencing-Token")    ? &token
-                         : is_same_text(name, "Fencing-Holder") ? &holder
-                                                                : nullptr;
+      auto* const slot = equals_ignoring_case(name, "Fencing-Token")    ? &token
+                         : equals_ignoring_case(name, "Fencing-Holder") ? &holder
+                                                                        : nullptr;
       if (slot == nullptr || !slot->empty()) return false;
       *slot = value;
       return true;
     }
     if (passes_to_upstream(name, true))
-      return !is_same_text(name, "If") && !is_same_text(name, "Depth") && !is_same_text(name, "Overwrite");
+      return !equals_ignoring_case(name, "If") && !equals_ignoring_case(name, "Depth") &&
+             !equals_ignoring_case(name, "Overwrite");
     // What the request itself has read.
-    return is_same_text(name, "Host") || is_same_text(name, "Content-Length") ||
-           is_same_text(name, "Connection");
+    return equals_ignoring_case(name, "Host") || equals_ignoring_case(name, "Content-Length") ||
+           equals_ignoring_case(name, "Connection");
   }
 };
 

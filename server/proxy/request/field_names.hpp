@@ -10,6 +10,8 @@
 
 #include <string_view>
 
+#include "guard/support/text.hpp"
+
 namespace fenceguard::proxy {
 
 [[nodiscard]] constexpr char lower(char c) noexcept {
@@ -33,15 +35,6 @@ namespace fenceguard::proxy {
 
 [[nodiscard]] constexpr bool could_begin_with(std::string_view name, std::string_view prefix) noexcept {
   return name.size() >= prefix.size() && could_pass_for(name.substr(0, prefix.size()), prefix);
-}
-
-// For what is obeyed, and for hosts, schemes and values: without regard to case, and nothing else.
-[[nodiscard]] constexpr bool is_same_text(std::string_view left, std::string_view right) noexcept {
-  if (left.size() != right.size()) return false;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    if (lower(left[i]) != lower(right[i])) return false;
-  }
-  return true;
 }
 
 // A comma-separated list, element by element, without the blanks around each.

@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 18> not_for_upstream = {"Host",
 void begin_list(std::string& out, std::string_view name, std::span<const FieldView> fields) {
   out.append(name).append(": ");
   for (const auto& [field, value] : fields) {
-    if (is_same_text(field, name) && !value.empty()) out.append(value).append(", ");
+    if (equals_ignoring_case(field, name) && !value.empty()) out.append(value).append(", ");
   }
 }
 
@@ -92,7 +92,8 @@ bool ConnectionOptions::lists(std::string_view name) const noexcept {
 }
 
 bool ConnectionOptions::closes() const noexcept {
-  return std::any_of(names_.begin(), names_.end(), [](auto listed) { return is_same_text(listed, "close"); });
+  return std::any_of(names_.begin(), names_.end(),
+                     [](auto listed) { return equals_ignoring_case(listed, "close"); });
 }
 
 bool is_hop_by_hop(std::string_view name) noexcept {
@@ -144,7 +145,7 @@ std::string_view objection_to(const http::Fields& fields) {
   std::size_t options = 0;
   for (const auto& [name, value] : fields) {
     bool is_odd = false;
-    if (is_same_text(name, "Connection")) {
+    if (equals_ignoring_case(name, "Connection")) {
       for_each_element(value, [&](std::string_view listed) {
         ++options;
         is_odd = is_odd || could_begin_with(listed, "Fencing-") || is_one_of(listed, never_for_one_hop);
@@ -152,7 +153,7 @@ std::string_view objection_to(const http::Fields& fields) {
       if (is_odd) return "Connection lists a field that is not for the next hop only.";
       if (options > ConnectionOptions::names_max) return "Connection lists more than 64 fields.";
     }
-    if (is_same_text(name, "Forwarded") && !has_whole_quotes(value))
+    if (equals_ignoring_case(name, "Forwarded") && !has_whole_quotes(value))
       return "Forwarded has a quote that does not end.";
   }
   return {};

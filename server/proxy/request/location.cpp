@@ -19,14 +19,14 @@ std::string_view after_origin(std::string_view text, const Origin& origin) noexc
   if (!rest.starts_with("//")) {
     if (rest.starts_with('/')) return text;
     const std::string_view scheme = origin.is_tls ? "https:" : "http:";
-    if (!is_same_text(rest.substr(0, scheme.size()), scheme)) return {};
+    if (!equals_ignoring_case(rest.substr(0, scheme.size()), scheme)) return {};
     rest.remove_prefix(scheme.size());
     if (!rest.starts_with("//")) return {};
   }
   rest.remove_prefix(2);
   const auto authority = rest.substr(0, rest.find_first_of("/?#"));
-  const bool is_ours = is_same_text(without_usual_port(authority, origin.is_tls),
-                                    without_usual_port(origin.host, origin.is_tls));
+  const bool is_ours = equals_ignoring_case(without_usual_port(authority, origin.is_tls),
+                                            without_usual_port(origin.host, origin.is_tls));
   if (!is_ours) return {};
   rest.remove_prefix(authority.size());
   return rest.empty() ? std::string_view{"/"} : rest;
@@ -35,7 +35,7 @@ std::string_view after_origin(std::string_view text, const Origin& origin) noexc
 }  // namespace
 
 bool is_reference(std::string_view name) noexcept {
-  return is_same_text(name, "Location") || is_same_text(name, "Content-Location");
+  return equals_ignoring_case(name, "Location") || equals_ignoring_case(name, "Content-Location");
 }
 
 std::string as_seen_by_client(std::string_view reference, const Origin& origin) {

@@ -34,8 +34,9 @@ DestinationFields destination_fields(const http::Fields& fields) {
     if (!could_begin_with(name, destination_prefix)) continue;
     const auto rest = std::string_view{name}.substr(destination_prefix.size());
     const bool is_known =
-        is_same_text(name.substr(0, destination_prefix.size()), destination_prefix) &&
-        (is_same_text(rest, "Token") || is_same_text(rest, "Holder") || is_same_text(rest, "Signature"));
+        equals_ignoring_case(name.substr(0, destination_prefix.size()), destination_prefix) &&
+        (equals_ignoring_case(rest, "Token") || equals_ignoring_case(rest, "Holder") ||
+         equals_ignoring_case(rest, "Signature"));
     found.is_known = found.is_known && is_known;
     found.fields.add("Fencing-" + std::string{rest}, value);
   }

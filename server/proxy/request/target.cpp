@@ -24,10 +24,10 @@ std::optional<std::string_view> path_of_url(std::string_view text, std::string_v
   const auto scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos) return std::nullopt;
   const auto scheme = text.substr(0, scheme_end);
-  if (!is_same_text(scheme, "http") && !is_same_text(scheme, "https")) return std::nullopt;
+  if (!equals_ignoring_case(scheme, "http") && !equals_ignoring_case(scheme, "https")) return std::nullopt;
   text.remove_prefix(scheme_end + 3);
   const auto authority = text.substr(0, text.find('/'));
-  if (authority.empty() || !is_same_text(authority, host)) return std::nullopt;
+  if (authority.empty() || !equals_ignoring_case(authority, host)) return std::nullopt;
   return text.substr(authority.size());
 }
 

@@ -52,11 +52,11 @@ ConnectionOptions begin_request(std::string& out, const PlainTarget& target,
   out.append(target.query).append(" HTTP/1.1\r\nHost: ").append(origin.host).append("\r\n");
   ConnectionOptions listed;
   for (const auto& [name, value] : fields) {
-    if (is_same_text(name, "Connection")) (void)listed.add(value);
+    if (equals_ignoring_case(name, "Connection")) (void)listed.add(value);
   }
   for (const auto& [name, value] : fields) {
     if (!passes_to_upstream(name, origin.is_claim_forwarded) || listed.lists(name)) continue;
-    if (is_same_text(name, "If")) continue;
+    if (equals_ignoring_case(name, "If")) continue;
     if (target.is_alone && (could_pass_for(name, "Depth") || could_pass_for(name, "Overwrite"))) continue;
     out.append(name).append(": ").append(value).append("\r\n");
   }

@@ -60,7 +60,7 @@ bool read_status_line(std::string_view line, ResponseHead& head) {
 void read_keep_alive(std::string_view value, ResponseHead& head) {
   constexpr std::string_view name = "timeout=";
   for_each_element(value, [&](std::string_view element) {
-    if (!is_same_text(element.substr(0, name.size()), name)) return;
+    if (!equals_ignoring_case(element.substr(0, name.size()), name)) return;
     const auto seconds = parse_number(element.substr(name.size()));
     if (seconds && *seconds < 1'000'000) head.idle_max = std::chrono::seconds{*seconds};
   });
@@ -68,17 +68,17 @@ void read_keep_alive(std::string_view value, ResponseHead& head) {
 
 // False: odd.
 bool read_special_field(const FieldView& field, ResponseHead& head) {
-  if (is_same_text(field.name, "Content-Length")) {
+  if (equals_ignoring_case(field.name, "Content-Length")) {
     const bool is_repeated = head.body_bytes.has_value();
     head.body_bytes = parse_number(field.value);
     return head.body_bytes && !is_repeated;
   }
-  if (is_same_text(field.name, "Transfer-Encoding")) {
+  if (equals_ignoring_case(field.name, "Transfer-Encoding")) {
     const bool is_repeated = std::exchange(head.is_chunked, true);
-    return !is_repeated && is_same_text(field.value, "chunked");
+    return !is_repeated && equals_ignoring_case(field.value, "chunked");
   }
-  if (is_same_text(field.name, "Connection")) return head.connection.add(field.value);
-  if (is_same_text(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
+  if (equals_ignoring_case(field.name, "Connection")) return head.connection.add(field.value);
+  if (equals_ignoring_case(field.name, "Keep-Alive")) read_keep_alive(field.value, head);
   return true;
 }
 

@@ -172,7 +172,7 @@ class DemoTest(unittest.TestCase):
         self.assertIn("gc-pause", result.stderr)
         self.assertEqual(result.stdout, "")
 
-    def test_timeline_that_cannot_be_written_is_said_before_the_story(self):
+    def test_unwritable_timeline_is_said_before_the_scenario(self):
         result = self.demo("--timeline", str(self.folder / "no" / "such" / "folder.html"))
         self.assertEqual(result.returncode, 3)
         self.assertIn("cannot be written", result.stderr)
@@ -207,7 +207,7 @@ class DemoTest(unittest.TestCase):
         self.assertIn("both updates survive", self.told("--source", f"sqlite:{file}"))
         self.assertTrue(file.exists())
 
-    def test_settings_of_a_server_in_the_environment_do_not_reach_the_demonstration(self):
+    def test_server_settings_in_the_environment_are_ignored(self):
         text = self.told(FENCEGUARD_CONTROL="256.0.0.1:x", FENCEGUARD_LISTEN="?")
         self.assertIn("both updates survive", text)
 
@@ -227,7 +227,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(process.wait(timeout=LIMIT_S), 0, output)
         return output.decode()
 
-    def test_colour_on_a_terminal_only_and_not_against_the_users_wish(self):
+    def test_colour_on_a_terminal_only_unless_declined(self):
         coloured = self.on_terminal(LANG="C.UTF-8")
         self.assertIn("\x1b[", coloured)
         self.assertIn("░", coloured)
@@ -259,7 +259,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (2, ""))
         self.assertIn(".svg", result.stderr)
 
-    def test_each_scenario_has_its_line_and_its_picture_in_the_documents(self):
+    def test_each_scenario_has_its_line_and_picture_in_the_docs(self):
         told = self.demo("--help").stdout.partition("Scenarios:\n")[2]
         scenarios = set(re.findall(r"^  ([a-z-]+) ", told, re.MULTILINE))
         docs = pathlib.Path(__file__).resolve().parents[3] / "docs"

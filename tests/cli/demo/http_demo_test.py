@@ -32,7 +32,7 @@ class DelayedPacket(DemoTest):
         ends = [done.stdout.count(end) for end in ("no answer: gives up", ": outcome unknown")]
         return done.returncode == 1 and max(ends) > 1
 
-    def test_the_packet_lands_after_b_without_the_guard_and_before_b_with_it(self):
+    def test_packet_lands_after_b_only_without_the_guard(self):
         round_, through, report = self.report(STORY)
         self.assertEqual((round_["status_a"], round_["read_by_b"], round_["status_b"]), ("0", "100", "204"))
         self.assertEqual((round_["balance"], round_["expected"]), ("150", "180"))
@@ -103,7 +103,7 @@ class GcPause(DemoTest):
 
 
 class CutOff(DemoTest):
-    def test_the_same_pause_is_refused_and_then_cut_off_before_the_next_holder_goes_on(self):
+    def test_same_pause_is_refused_and_then_cut_off_in_time(self):
         alone, first, report = self.report("cut-off")
         self.assertEqual((alone["late_status_a"], alone["late_verdict_a"], alone["a_lives"]), ("412", "stale", "1"))
         self.assertEqual((first["a_lives"], first["balance"], alone["balance"]), ("0", "130", "130"))

@@ -22,7 +22,7 @@ class LateWrite(DemoTest):
         self.require_lost_and_saved("lost-update")
         self.assertIn("A's update, which was acknowledged", " ".join(self.require_text_and_page("lost-update").split()))
 
-    def test_read_before_advance_loses_although_every_write_carries_its_token(self):
+    def test_read_before_advance_loses_despite_tokens(self):
         report = self.require_lost_and_saved("read-before-advance")
         writes = [event for event in report["round"]["events"] if event.get("event") == "written"]
         self.assertEqual([event["client"] for event in writes], ["A", "B"])

@@ -108,26 +108,26 @@ class Search:
 
     def _candidates(self, done):
         """Which of the certain operations may come next: nobody's end lies before their beginning."""
-        found, horizon = [], math.inf
+        found, watermark = [], math.inf
         first = (~done & (done + 1)).bit_length() - 1
         for i in range(first, len(self._certain)):
             one = self._certain[i]
-            if one.begun > horizon:
+            if one.begun > watermark:
                 break
             if not done >> i & 1:
                 found.append(i)
-                horizon = min(horizon, one.ended)
+                watermark = min(watermark, one.ended)
         found.sort(key=lambda i: self._certain[i].ended)
-        return [i for i in found if self._certain[i].begun <= horizon], horizon
+        return [i for i in found if self._certain[i].begun <= watermark], watermark
 
     def _next(self, done, used, state):
-        candidates, horizon = self._candidates(done)
+        candidates, watermark = self._candidates(done)
         for i in candidates:
             after = self._after(self._certain[i], state)
             if after is not None:
                 yield done | 1 << i, used, after
         for i, one in enumerate(self._writes):
-            if used >> i & 1 or one.begun > horizon or one.token < state.fence:
+            if used >> i & 1 or one.begun > watermark or one.token < state.fence:
                 continue
             after = State(one.token, one.value)
             if self._readers[one.value] & ~done:
@@ -135,7 +135,7 @@ class Search:
             elif not self._is_lane:
                 yield from self._explain_refusals(done, used | 1 << i, state, after, candidates)
         for one in self._raises:
-            if one.begun <= horizon and one.token > state.fence:
+            if one.begun <= watermark and one.token > state.fence:
                 yield from self._explain_refusals(done, used, state, State(one.token, state.value), candidates)
 
     def _explain_refusals(self, done, used, before, after, candidates):

@@ -71,7 +71,7 @@ class ServiceConnection : public GuardConnection {
     return guards_[turn_];
   }
 
-  zookeeper::Written write_op(const Claim& claim, const zookeeper::Op& op) {
+  zookeeper::WriteResult write_op(const Claim& claim, const zookeeper::Op& op) {
     if (way_ != Way::two_claims) return guard().write(claim, {op});
     const Claim both[] = {bystander(), claim};
     auto all = guard().write_all(both, {op, zookeeper::set(path_of(bystander().resource), op.data)});

@@ -19,8 +19,8 @@ class OwnFile : public SourceSpace {
 class StorageSource : public TokenSource {
  public:
   explicit StorageSource(std::unique_ptr<Storage> storage) : storage_{std::move(storage)} {}
-  std::variant<Grant, Held> try_acquire(const Resource& r, const Holder& h,
-                                        std::chrono::milliseconds ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& r, const Holder& h,
+                                            std::chrono::milliseconds ttl) override {
     return own().try_acquire(r, h, ttl);
   }
   Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override {

@@ -67,7 +67,7 @@ class TokenSourceSuite : public testing::TestWithParam<SourceKind> {
   }
 
   static bool is_held(TokenSource& source, const Resource& resource, const Holder& holder) {
-    return std::holds_alternative<Held>(source.try_acquire(resource, holder, long_ttl));
+    return std::holds_alternative<LockBusy>(source.try_acquire(resource, holder, long_ttl));
   }
 
   // A lock of its own for each attempt of a test that a machine which hesitates may force to begin again.

@@ -32,7 +32,7 @@ TEST_P(TokenSourceSuite, ALockThatIsHeldIsNotGrantedToOthers) {
   const auto grant = take(*here_, r_, a_);
   for (TokenSource* source : {here_.get(), there_.get()}) {
     const auto answer = source->try_acquire(r_, b_, long_ttl);
-    const auto* held = std::get_if<Held>(&answer);
+    const auto* held = std::get_if<LockBusy>(&answer);
     ASSERT_NE(held, nullptr);
     EXPECT_LE(held->retry_after, long_ttl);
   }

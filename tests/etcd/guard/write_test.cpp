@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 class EtcdGuard : public testing::Test {
  protected:
-  etcd::Written write(const Claim& claim, const std::string& value) {
+  etcd::WriteResult write(const Claim& claim, const std::string& value) {
     return guard_.write(claim, {put(space_.key(), value)});
   }
 

@@ -42,7 +42,7 @@ inline Grant take(TokenSource& source, const std::string& holder, Ms ttl = long_
 }
 
 inline bool is_held(TokenSource& source) {
-  return std::holds_alternative<Held>(source.try_acquire(resource, Holder::random(), long_ttl));
+  return std::holds_alternative<LockBusy>(source.try_acquire(resource, Holder::random(), long_ttl));
 }
 
 // The keys under a prefix, in the order in which they were created.

@@ -79,7 +79,7 @@ TEST_P(Application, ARoleWithoutRightsOnTablesTakesRenewsAndReleases) {
   const auto claim = std::get<Grant>(answer).claim;
   EXPECT_EQ(source_->renew(claim, ttl), Renewal::renewed);
   const auto other = postgres::open_source(database_.url(GetParam(), "application"));
-  EXPECT_TRUE(std::holds_alternative<Held>(other->try_acquire(r_, Holder{"b"}, ttl)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(other->try_acquire(r_, Holder{"b"}, ttl)));
   EXPECT_EQ(source_->release(claim), Release::released);
   const auto waited = other->wait_acquire(r_, Holder{"b"}, {.ttl = ttl, .wait = ttl});
   ASSERT_TRUE(waited);

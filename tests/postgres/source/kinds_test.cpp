@@ -29,7 +29,7 @@ void terminate(const Database& database, const std::string& pid) {
 }
 
 bool is_held(TokenSource& source, const Holder& holder) {
-  return std::holds_alternative<Held>(source.try_acquire(r, holder, ttl));
+  return std::holds_alternative<LockBusy>(source.try_acquire(r, holder, ttl));
 }
 
 class SessionLease : public testing::TestWithParam<const char*> {

@@ -41,7 +41,7 @@ TEST_F(Pooled, LeasesByTtlWorkAsEver) {
     const auto grant = std::get<Grant>(here->try_acquire(r, a, ttl));
     EXPECT_GT(grant.claim.token.value(), last);
     last = grant.claim.token.value();
-    EXPECT_TRUE(std::holds_alternative<Held>(there->try_acquire(r, b, ttl)));
+    EXPECT_TRUE(std::holds_alternative<LockBusy>(there->try_acquire(r, b, ttl)));
     EXPECT_EQ(there->renew(grant.claim, ttl), Renewal::renewed);
     EXPECT_EQ(here->release(grant.claim), Release::released);
   }
@@ -76,8 +76,8 @@ TEST_F(Pooled, AHeldRowPinsAConnectionOfThePoolAndWorks) {
   const auto grant = std::get<Grant>(here->try_acquire(r, a, ttl));
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(here->renew(grant.claim, ttl), Renewal::renewed);
-    EXPECT_TRUE(std::holds_alternative<Held>(there->try_acquire(r, b, ttl)));
-    EXPECT_TRUE(std::holds_alternative<Held>(directly->try_acquire(r, b, ttl)));
+    EXPECT_TRUE(std::holds_alternative<LockBusy>(there->try_acquire(r, b, ttl)));
+    EXPECT_TRUE(std::holds_alternative<LockBusy>(directly->try_acquire(r, b, ttl)));
   }
   std::optional<Grant> next;
   std::jthread waiter{[&] { next = there->wait_acquire(r, b, {.ttl = ttl, .wait = ttl}); }};

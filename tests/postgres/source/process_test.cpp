@@ -55,7 +55,7 @@ TEST_P(KeptProcesses, AKilledProcessFreesItsLockAtOnce) {
   ChildProcess other{arguments("other")};
   const auto first = token_of(other);
   const auto source = open();
-  ASSERT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, here, ttl)));
+  ASSERT_TRUE(std::holds_alternative<LockBusy>(source->try_acquire(r, here, ttl)));
   const auto begin = BootClock::now();
   other.signal(SIGKILL);
   const auto grant = source->wait_acquire(r, here, {.ttl = ttl, .wait = ttl});

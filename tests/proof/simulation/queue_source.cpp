@@ -12,8 +12,8 @@ class QueueSource : public SimulatedSource {
  public:
   QueueSource(World& world, std::int64_t first_token) : SimulatedSource{world}, counter_{first_token - 1} {}
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                        std::chrono::milliseconds ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                            std::chrono::milliseconds ttl) override {
     return acquire_by(resource, holder, ttl, 0);
   }
 
@@ -62,27 +62,27 @@ class QueueSource : public SimulatedSource {
     Resource resource;
     Holder holder;
     std::chrono::milliseconds ttl;
-    std::function<void(std::variant<Grant, Held>)> done;
+    std::function<void(std::variant<Grant, LockBusy>)> done;
   };
 
-  std::variant<Grant, Held> acquire_by(const Resource& resource, const Holder& holder,
-                                       std::chrono::milliseconds ttl, std::int64_t wait_ms) {
+  std::variant<Grant, LockBusy> acquire_by(const Resource& resource, const Holder& holder,
+                                           std::chrono::milliseconds ttl, std::int64_t wait_ms) {
     std::optional<Queue::AskId> id;
     const int life = life_;
-    auto answer = world_.await<std::variant<Grant, Held>>(wait_ms + 60, [&](auto done) {
+    auto answer = world_.await<std::variant<Grant, LockBusy>>(wait_ms + 60, [&](auto done) {
       feed([&](Queue::Actions& actions) {
         id = queue_.arrive({resource, holder, world_.random.percent(30), now() + Queue::Duration{wait_ms}},
                            now(), actions);
         if (id) asked_.emplace(*id, Asked{resource, holder, ttl, done});
       });
     });
-    if (!id || life != life_) return Held{};
+    if (!id || life != life_) return LockBusy{};
     if (!answer) {
       feed([&](Queue::Actions& actions) {
         queue_.gone(*id, now(), actions);
         queue_.undelivered(*id, now(), actions);
       });
-      return Held{};
+      return LockBusy{};
     }
     feed([&](Queue::Actions& actions) { queue_.delivered(*id, now(), actions); });
     return *std::move(answer);
@@ -159,11 +159,11 @@ class QueueSource : public SimulatedSource {
         });
       case Kind::refuse:
       case Kind::dismiss:
-        return finish(id, Held{action.retry_after});
+        return finish(id, LockBusy{action.retry_after});
     }
   }
 
-  void finish(Queue::AskId id, std::variant<Grant, Held> answer) {
+  void finish(Queue::AskId id, std::variant<Grant, LockBusy> answer) {
     const auto asked = asked_.find(id);
     if (asked == asked_.end()) return;
     const auto done = std::move(asked->second.done);

@@ -20,8 +20,8 @@ class QuorumSource : public SimulatedSource {
     for (auto& node : nodes_) node.model.found("first", first_token - 1 + world.random(3));
   }
 
-  std::variant<Grant, Held> try_acquire(const Resource& resource, const Holder& holder,
-                                        std::chrono::milliseconds ttl) override {
+  std::variant<Grant, LockBusy> try_acquire(const Resource& resource, const Holder& holder,
+                                            std::chrono::milliseconds ttl) override {
     upset_a_node();
     if (must_found_) found_again();
     const std::int64_t granted_before = issued();
@@ -40,7 +40,7 @@ class QuorumSource : public SimulatedSource {
                    ending == Attempt::Ending::granted,
                    BootClock::time_point{}};
     }
-    return Held{std::chrono::milliseconds{std::max<std::int64_t>(1, attempt.left_ms())}};
+    return LockBusy{std::chrono::milliseconds{std::max<std::int64_t>(1, attempt.left_ms())}};
   }
 
   Renewal renew(const Claim& claim, std::chrono::milliseconds ttl) override {
@@ -197,7 +197,7 @@ std::optional<Grant> SimulatedSource::wait_acquire(const Resource& resource, con
       return std::move(*grant);
     }
     if (world_.now_ms() >= until_ms) return std::nullopt;
-    const auto left_ms = std::get<Held>(answer).retry_after.count();
+    const auto left_ms = std::get<LockBusy>(answer).retry_after.count();
     world_.sleep(std::clamp<std::int64_t>(left_ms, 1, 20));
   }
 }

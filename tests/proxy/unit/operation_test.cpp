@@ -43,7 +43,7 @@ TEST(OperationTest, AReadWithATokenIsFencedAndUsesUpNoSequence) {
   EXPECT_EQ(std::get<Operation>(parsed).claims[0].sequence, std::nullopt);
 }
 
-TEST(OperationTest, WhatReachesTheMembersOfACollectionIsToldNotToWhereTheyHaveFencesOfTheirOwn) {
+TEST(OperationTest, CollectionMethodsLeaveFencedMembersAlone) {
   const auto claims = with_claim(
       {{"Destination", "/b"}, {"Fencing-Destination-Token", "3"}, {"Fencing-Destination-Holder", "h"}});
   for (const std::string method : {"MOVE", "COPY", "DELETE", "LOCK"}) {

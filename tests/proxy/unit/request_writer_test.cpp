@@ -42,7 +42,7 @@ TEST(RequestWriterTest, AWholeRequestIsWrittenAnew) {
             "Forwarded: for=192.0.2.7;host=\"guard\";proto=http\r\nContent-Length: 5\r\n\r\n");
 }
 
-TEST(RequestWriterTest, WhatMustLeaveACollectionAloneSaysSoOnceHoweverTheClientSaidIt) {
+TEST(RequestWriterTest, DepthZeroIsSaidOnceHoweverTheClientSaidIt) {
   for (const auto& fields :
        {Pairs{}, Pairs{{"depth", "0"}}, Pairs{{"Connection", "Depth"}, {"Depth", "0"}}}) {
     const auto head = Sent{.method = "DELETE", .fields = fields, .framing = {false, 0}}.head();

@@ -11,7 +11,7 @@ using redis::Reply;
 using redis::Write;
 using testing::Test;
 
-using Outcomes = std::vector<Outcome<redis::Written>>;
+using Outcomes = std::vector<Outcome<redis::WriteResult>>;
 
 inline std::vector<Write> writes_of(const Claim& claim, const std::vector<Command>& commands) {
   std::vector<Write> writes;
@@ -20,7 +20,7 @@ inline std::vector<Write> writes_of(const Claim& claim, const std::vector<Comman
 }
 
 // An ending in a word: the verdict, or the kind of the fault.
-inline std::string ending_of(const Outcome<redis::Written>& outcome) {
+inline std::string ending_of(const Outcome<redis::WriteResult>& outcome) {
   return outcome.ok() ? to_string(outcome.value().ruling.verdict) : to_string(outcome.fault().kind);
 }
 

@@ -41,7 +41,7 @@ inline Grant take(TokenSource& source, const Holder& holder = Holder::random(), 
 }
 
 inline bool is_held(TokenSource& source, const Holder& holder = Holder::random()) {
-  return std::holds_alternative<Held>(source.try_acquire(resource, holder, long_ttl));
+  return std::holds_alternative<LockBusy>(source.try_acquire(resource, holder, long_ttl));
 }
 
 // A number that a tenure of its own was granted.

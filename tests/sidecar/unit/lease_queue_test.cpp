@@ -267,13 +267,13 @@ TEST_F(LeaseQueueTest, AnHeirDoesNotTakeBackWhatAnotherAnswerDelivered) {
   const Id again = arrive("a", 0ms, true);
   EXPECT_TRUE(queue_.granted(again, claim("a", 5), 10s, now_, actions_, false));
   const Id other = arrive("b", 0ms);
-  const Id heir = arrive("a", 10s, true);
+  const Id successor = arrive("a", 10s, true);
   queue_.undelivered(first, now_, actions_);
   wanted();
   queue_.held(other, 5s, now_, actions_);
-  EXPECT_EQ(wanted(), (Words{"refuse " + std::to_string(other), "ask " + std::to_string(heir)}));
+  EXPECT_EQ(wanted(), (Words{"refuse " + std::to_string(other), "ask " + std::to_string(successor)}));
   queue_.delivered(again, now_, actions_);
-  queue_.failed(heir, now_, actions_);
+  queue_.failed(successor, now_, actions_);
   EXPECT_EQ(wanted(), Words{});
   EXPECT_TRUE(queue_.is_idle());
 }

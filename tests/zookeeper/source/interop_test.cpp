@@ -116,7 +116,7 @@ TEST_F(Interop, WeDoNotGetWhatKazooHoldsAndShowItsToken) {
   kazoo.say("try");
   const auto czxid = kazoo.expect_held();
   const auto source = open_with(root_, "");
-  EXPECT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, Holder{"a"}, long_ttl)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(source->try_acquire(r, Holder{"a"}, long_ttl)));
   const auto shown = source->show(r);
   ASSERT_TRUE(shown);
   EXPECT_EQ(shown->claim.token.value(), czxid);
@@ -161,7 +161,7 @@ TEST_F(Interop, ALockPathOfKazoosIsShared) {
   kazoo.say("try");
   (void)kazoo.expect_held();
   const auto source = open_with(root_, "&lock_path=" + root_ + "/their/%25s");
-  EXPECT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, Holder{"a"}, long_ttl)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(source->try_acquire(r, Holder{"a"}, long_ttl)));
   kazoo.say("release");
   kazoo.expect("released");
   EXPECT_TRUE(std::holds_alternative<Grant>(source->try_acquire(r, Holder{"a"}, long_ttl)));
@@ -208,7 +208,7 @@ TEST_F(Interop, CuratorsNamesAreReadInEveryLayout) {
   const auto first = std::get<Grant>(source->try_acquire(r, Holder{"a"}, long_ttl));
   EXPECT_EQ(source->release(first.claim), Release::released);
   const auto theirs = test::observer().create(path_ + "/lock-", "", Mode::ephemeral_sequential);
-  EXPECT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, Holder{"a"}, long_ttl)));
+  EXPECT_TRUE(std::holds_alternative<LockBusy>(source->try_acquire(r, Holder{"a"}, long_ttl)));
   EXPECT_EQ(source->end(r), Release::released);
   EXPECT_EQ(test::observer().exists(theirs.path).code, Code::no_node);
 }

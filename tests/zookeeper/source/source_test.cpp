@@ -153,8 +153,8 @@ TEST_F(SourceTest, PollingAHeldLockMakesNoNodes) {
   const auto other = open();
   const auto grant = take(*source, r, "a");
   for (int i = 0; i < 20; ++i) {
-    EXPECT_TRUE(std::holds_alternative<Held>(other->try_acquire(r, Holder{"b"}, long_ttl)));
-    EXPECT_TRUE(std::holds_alternative<Held>(source->try_acquire(r, Holder{"c"}, long_ttl)));
+    EXPECT_TRUE(std::holds_alternative<LockBusy>(other->try_acquire(r, Holder{"b"}, long_ttl)));
+    EXPECT_TRUE(std::holds_alternative<LockBusy>(source->try_acquire(r, Holder{"c"}, long_ttl)));
   }
   EXPECT_EQ(source->release(grant.claim), Release::released);
   EXPECT_GT(take(*other, r, "b").claim.token, grant.claim.token);

@@ -1,14 +1,14 @@
 #pragma once
 
-// AnsweredFences: makes FenceStore's promise good for a store that answers on any thread, also before the
+// CompletionOnThread: makes FenceStore's promise good for a store that answers on any thread, also before the
 // call has returned (from a cache, from a committer): all its answers come after the call, on a thread of
 // their own.
 //
 // It outlives that store, because an answer that is still to be given may call again: such a call is refused.
 // In a storage it is declared before the store and what the store needs, and its Access after them:
-//   AnsweredFences answered_;
+//   CompletionOnThread answered_;
 //   SomeFences fences_;
-//   AnsweredFences::Access access_{answered_, fences_};
+//   CompletionOnThread::Access access_{answered_, fences_};
 //
 // Thread-safe.
 
@@ -16,25 +16,27 @@
 #include <shared_mutex>
 #include <utility>
 
-#include "guard/store/answer_thread.hpp"
+#include "guard/store/completion_thread.hpp"
 #include "guard/store/fence_store.hpp"
 
 namespace fenceguard {
 
-class AnsweredFences : public FenceStore {
+class CompletionOnThread : public FenceStore {
  public:
   // Lets calls through to a store for as long as it lives. REQUIRES: one at a time; the store outlives it,
   // and answers every call before its own end.
   class Access {
    public:
-    Access(AnsweredFences& fences, FenceStore& store) : fences_{fences} { fences_.let_through_to(&store); }
+    Access(CompletionOnThread& fences, FenceStore& store) : fences_{fences} {
+      fences_.let_through_to(&store);
+    }
     // Waits until the calls under way have returned, not for their answers.
     ~Access() { fences_.let_through_to(nullptr); }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;
 
    private:
-    AnsweredFences& fences_;
+    CompletionOnThread& fences_;
   };
 
   [[nodiscard]] StoreStatus status() const override {
@@ -91,7 +93,7 @@ class AnsweredFences : public FenceStore {
 
   mutable std::shared_mutex mutex_;
   FenceStore* store_ = nullptr;  // guarded by mutex_
-  AnswerThread answers_;         // last, so that it ends first: what it still gives may call here
+  CompletionThread answers_;     // last, so that it ends first: what it still gives may call here
 };
 
 }  // namespace fenceguard

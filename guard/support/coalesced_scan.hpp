@@ -1,6 +1,6 @@
 #pragma once
 
-// SharedLook: a number for which every fence has to be looked at. Many callers may need it at once, and a
+// CoalescedScan: a number for which every fence has to be looked at. Many callers may need it at once, and a
 // hostile one as often as it can ask: so callers share a look, and what looks may cost is bounded, about a
 // tenth of the time.
 //
@@ -16,7 +16,7 @@
 
 namespace fenceguard {
 
-class SharedLook {
+class CoalescedScan {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Look = std::function<std::int64_t()>;
@@ -28,7 +28,7 @@ class SharedLook {
   static constexpr std::chrono::seconds beside_mark_meanwhile{60};
 
   // now: the clock.
-  explicit SharedLook(std::function<Time()> now = std::chrono::steady_clock::now) : now_{std::move(now)} {}
+  explicit CoalescedScan(std::function<Time()> now = std::chrono::steady_clock::now) : now_{std::move(now)} {}
 
   [[nodiscard]] Time now() const { return now_(); }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// AnswerThread: a thread of its own that gives answers, one after another, so that no caller is answered
+// CompletionThread: a thread of its own that gives answers, one after another, so that no caller is answered
 // before its call has returned, or on a thread of the caller's.
 //
 // Thread-safe.
@@ -16,13 +16,13 @@
 
 namespace fenceguard {
 
-class AnswerThread {
+class CompletionThread {
  public:
-  AnswerThread();
+  CompletionThread();
   // Gives the answers that are left first, and those that are posted meanwhile.
-  ~AnswerThread();
-  AnswerThread(const AnswerThread&) = delete;
-  AnswerThread& operator=(const AnswerThread&) = delete;
+  ~CompletionThread();
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
 
   template <class T>
   void give(Outcome<T> outcome, Done<T> done) {

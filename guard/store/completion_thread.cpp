@@ -1,10 +1,10 @@
-#include "guard/store/answer_thread.hpp"
+#include "guard/store/completion_thread.hpp"
 
 namespace fenceguard {
 
-AnswerThread::AnswerThread() : thread_{[this] { work(); }} {}
+CompletionThread::CompletionThread() : thread_{[this] { work(); }} {}
 
-AnswerThread::~AnswerThread() {
+CompletionThread::~CompletionThread() {
   {
     const std::scoped_lock lock{mutex_};
     is_stopping_ = true;
@@ -13,13 +13,13 @@ AnswerThread::~AnswerThread() {
   thread_.join();
 }
 
-void AnswerThread::post(std::function<void()> answer) {
+void CompletionThread::post(std::function<void()> answer) {
   const std::scoped_lock lock{mutex_};
   queue_.push_back(std::move(answer));
   wake_.notify_one();
 }
 
-void AnswerThread::work() {
+void CompletionThread::work() {
   // All that wait are taken at once: a lock for each would have the threads that post and this one take
   // turns.
   std::vector<std::function<void()>> answers;

@@ -1,10 +1,10 @@
-#include "guard/support/shared_look.hpp"
+#include "guard/support/coalesced_scan.hpp"
 
 #include <algorithm>
 
 namespace fenceguard {
 
-SharedLook::Found SharedLook::since(Time since, const Look& look, Time meanwhile) {
+CoalescedScan::Found CoalescedScan::since(Time since, const Look& look, Time meanwhile) {
   std::unique_lock lock{mutex_};
   for (;;) {
     if (last_ && last_->begun >= since) return *last_;
@@ -20,7 +20,7 @@ SharedLook::Found SharedLook::since(Time since, const Look& look, Time meanwhile
   return make(lock, look);
 }
 
-SharedLook::Found SharedLook::make(std::unique_lock<std::mutex>& lock, const Look& look) {
+CoalescedScan::Found CoalescedScan::make(std::unique_lock<std::mutex>& lock, const Look& look) {
   is_running_ = true;
   Found found{now_()};
   lock.unlock();

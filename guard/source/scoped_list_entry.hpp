@@ -1,6 +1,6 @@
 #pragma once
 
-// Listed: an element of a list for as long as it lives.
+// ScopedListEntry: an element of a list for as long as it lives.
 //
 // Thread safety: the list is changed under its mutex, which must be held by every reader.
 
@@ -10,19 +10,19 @@
 namespace fenceguard {
 
 template <class T>
-class Listed {
+class ScopedListEntry {
  public:
   // REQUIRES: all three outlive it; the caller does not hold the mutex, neither here nor at its end.
-  Listed(std::mutex& mutex, std::list<T*>& list, T& element) : mutex_{mutex}, list_{list} {
+  ScopedListEntry(std::mutex& mutex, std::list<T*>& list, T& element) : mutex_{mutex}, list_{list} {
     const std::scoped_lock lock{mutex_};
     place_ = list_.insert(list_.end(), &element);
   }
-  ~Listed() {
+  ~ScopedListEntry() {
     const std::scoped_lock lock{mutex_};
     list_.erase(place_);
   }
-  Listed(const Listed&) = delete;
-  Listed& operator=(const Listed&) = delete;
+  ScopedListEntry(const ScopedListEntry&) = delete;
+  ScopedListEntry& operator=(const ScopedListEntry&) = delete;
 
  private:
   std::mutex& mutex_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "guard/error.hpp"
-#include "guard/support/shared_look.hpp"
+#include "guard/support/coalesced_scan.hpp"
 
 namespace fenceguard {
 namespace {
@@ -16,16 +16,16 @@ using std::chrono::seconds;
 class SharedLookTest : public testing::Test {
  protected:
   // A look that takes a second.
-  [[nodiscard]] SharedLook::Look look() {
+  [[nodiscard]] CoalescedScan::Look look() {
     return [this] {
       now_ += seconds{1};
       return std::int64_t{++looks_};
     };
   }
 
-  SharedLook::Time now_{seconds{1'000}};
+  CoalescedScan::Time now_{seconds{1'000}};
   int looks_ = 0;
-  SharedLook shared_{[this] { return now_; }};
+  CoalescedScan shared_{[this] { return now_; }};
 };
 
 TEST_F(SharedLookTest, ALookAnswersWhoeverAskedNoLaterThanItBegan) {
@@ -70,7 +70,7 @@ TEST_F(SharedLookTest, AFaultThatCostTooMuchIsToldAgainUntilItIsPaid) {
 }
 
 TEST(SharedLookThreads, WhoeverTakesAnOlderOneMeanwhileDoesNotWait) {
-  SharedLook shared;
+  CoalescedScan shared;
   const auto start = shared.now();
   EXPECT_EQ(shared.since(start, [] { return std::int64_t{1}; }).number, 1);
   std::atomic<bool> has_begun{false}, may_end{false};
@@ -86,7 +86,7 @@ TEST(SharedLookThreads, WhoeverTakesAnOlderOneMeanwhileDoesNotWait) {
 }
 
 TEST(SharedLookThreads, CallersThatComeMeanwhileShareOneFurtherLook) {
-  SharedLook shared;
+  CoalescedScan shared;
   std::atomic<int> looks{0}, asked{0};
   std::atomic<bool> may_end{false};
   const auto look = [&]() -> std::int64_t {
