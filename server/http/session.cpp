@@ -162,6 +162,8 @@ Task<bool> Session::serve_stream() {
   } catch (...) {
     has_thrown = true;
   }
+  // What a handler did not take is over, and not the next request's.
+  (void)fast_.take_begun();
   in_flight.fetch_sub(1, std::memory_order_relaxed);
   if (connection_.is_watching()) co_await connection_.stop_watching();
   if (stream.state() == SessionStream::State::begun) connection_.transport().reset();

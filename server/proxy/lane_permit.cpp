@@ -133,9 +133,10 @@ void LanePermit::client_gone() {
 
 bool LanePermit::leave(Ending ending) {
   is_told_ = false;
-  if (!reply_) reply_ = std::make_shared<Reply>(*this, Kind::write);
-  auto left =
-      lanes_.leave(ticket_, ending, [reply = reply_](LeftEvent told) { reply->tell(std::move(told)); });
+  // What was adopted has no sequence to be recorded, and so is answered at once.
+  std::function<void(LeftEvent)> tell = [](const LeftEvent&) {};
+  if (reply_) tell = [reply = reply_](LeftEvent told) { reply->tell(std::move(told)); };
+  auto left = lanes_.leave(ticket_, ending, std::move(tell));
   is_inside_ = false;
   if (left) fault_ = std::move(left->fault);
   return left.has_value();

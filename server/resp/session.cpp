@@ -82,7 +82,7 @@ net::Task<void> Session::run() {
     }
     // A client that has ended its side is still answered, where that comes; what waits for others ends with
     // it. It may write again on another connection meanwhile.
-    links_.note_unsettled();
+    links_.note_unsettled(connection_.buffer().view());
     if (!is_ending_) connection_.set_deadline(shared_->context.limits.body_max);
     while (!is_ending_ && !connection_.is_cut() && !connection_.is_late() &&
            (relay_.is_answering() || !outbox_.empty()))

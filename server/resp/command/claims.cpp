@@ -76,6 +76,13 @@ std::vector<HeldClaimPtr> Claims::list(int database) const {
   return all;
 }
 
+std::vector<std::pair<int, HeldClaimPtr>> Claims::list_all() const {
+  std::vector<std::pair<int, HeldClaimPtr>> all;
+  for (const auto& [database, claims] : held_)
+    for (const auto& [resource, claim] : claims) all.emplace_back(database, claim);
+  return all;
+}
+
 SpokenClaim parse_fence(redis::Arguments words) {
   const auto count = words.size();
   const bool is_signed = count >= 5 && equals_ignoring_case(words[count - 2], "SIG");

@@ -66,6 +66,8 @@ class Claims {
   void begin_command() noexcept { ++commands_seen_; }
   // Adds the claim to the resource, once for each command. False: none is held.
   [[nodiscard]] bool add_to(Needs& needs, int database, std::string_view resource) const;
+  // Of all databases, with these.
+  [[nodiscard]] std::vector<std::pair<int, HeldClaimPtr>> list_all() const;
   // Of the database, in the order of their resources.
   [[nodiscard]] std::vector<HeldClaimPtr> list(int database) const;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }

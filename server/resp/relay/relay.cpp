@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "guard/error.hpp"
 #include "guard/support/text.hpp"
+#include "server/resp/wire/request_reader.hpp"
 
 namespace fenceguard::resp {
 namespace {
@@ -16,6 +18,32 @@ namespace {
 // ends such a connection as well.
 bool is_cross_protocol(std::string_view name) noexcept {
   return equals_ignoring_case(name, "POST") || equals_ignoring_case(name, "Host:");
+}
+
+// The claims that these requests bring along, for every database that they may be for.
+template <class Add>
+void add_brought(std::string_view requests, int database, Add add) {
+  std::set<int> databases{database};
+  std::vector<Claim> claims;
+  RequestReader reader;
+  for (auto outcome = reader.read(requests, {});
+       outcome == RequestReader::Outcome::whole || outcome == RequestReader::Outcome::nothing;
+       outcome = reader.read(requests, {})) {
+    if (outcome == RequestReader::Outcome::whole) {
+      const auto& words = reader.words();
+      try {
+        if (equals_ignoring_case(words[0], "FENCE")) claims.push_back(parse_fence(words).claim);
+        if (equals_ignoring_case(words[0], "FENCED")) claims.push_back(parse_fenced(words).claim);
+      } catch (const InvalidInput&) {
+        // It will be refused.
+      }
+      if (equals_ignoring_case(words[0], "SELECT") && words.size() == 2)
+        if (const auto number = parse_decimal(words[1])) databases.insert(static_cast<int>(*number));
+    }
+    requests.remove_prefix(reader.size());
+  }
+  for (const auto& claim : claims)
+    for (const int each : databases) add(each, claim);
 }
 
 }  // namespace
@@ -47,11 +75,19 @@ std::size_t Relay::pending() const noexcept {
   return size == 0 && state_.pause != ClientState::Pause::none ? 1 : size;
 }
 
-std::vector<HeldClaimPtr> Relay::claims_under_way() const {
-  if (is_idle()) return {};
-  auto claims = state_.replies.claims_under_way();
-  std::ranges::move(state_.claims.list(database()), std::back_inserter(claims));
-  return claims;
+std::vector<UnsettledClaims::Key> Relay::claims_under_way(std::string_view unread) const {
+  std::vector<UnsettledClaims::Key> keys;
+  if (is_idle() && unread.empty()) return keys;
+  const auto add = [&keys](int database, const Claim& claim) {
+    keys.emplace_back(database, claim.resource.name(), claim.token.value());
+  };
+  const int present = state_.login.database();
+  for (const auto& held : state_.replies.claims_under_way()) add(present, held->claim);
+  for (const auto& [database, held] : state_.claims.list_all()) add(database, held->claim);
+  add_brought(unread, present, add);
+  if (!unread.empty())
+    for (const auto& claim : state_.sidecar_claims.reserved()) add(state_.context.options.database, claim);
+  return keys;
 }
 
 void Relay::hold(std::vector<Claim> claims) {
@@ -194,7 +230,7 @@ std::string Relay::find_needs(Needs& needs) {
   state_.claims.begin_command();
   for (const auto key : keys_.names) {
     const auto resource = redis::resource_of_key(key);
-    if (state_.claims.add_to(needs, database(), resource)) continue;
+    if (state_.claims.add_to(needs, state_.login.database(), resource)) continue;
     const auto objection = Resource::objection(resource);
     if (may_lack) {
       // What can be no resource has no fence.

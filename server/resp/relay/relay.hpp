@@ -14,6 +14,7 @@
 #include "server/resp/command/command_rules.hpp"
 #include "server/resp/relay/client_state.hpp"
 #include "server/resp/relay/connection_commands.hpp"
+#include "server/resp/unsettled_claims.hpp"
 
 namespace fenceguard::resp {
 
@@ -67,9 +68,9 @@ class Relay {
   [[nodiscard]] bool awaits_judged_write(Channel channel) const noexcept {
     return state_.replies.awaits_judged_write(channel);
   }
-  // The claims of all such writes, and of those that may still be sent; all are to the present database.
-  [[nodiscard]] std::vector<HeldClaimPtr> claims_under_way() const;
-  [[nodiscard]] int database() const noexcept { return state_.login.database(); }
+  // The claims of all such writes, and of those that may still be sent. unread: requests that were not taken
+  // yet, and may be.
+  [[nodiscard]] std::vector<UnsettledClaims::Key> claims_under_way(std::string_view unread) const;
 
  private:
   using Facts = redis::CommandTable::Facts;

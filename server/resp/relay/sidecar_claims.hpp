@@ -22,6 +22,8 @@ class SidecarClaims {
   // Where the client has claims of these.
   [[nodiscard]] bool empty() const noexcept { return held_.empty(); }
   void give_to(Claims& claims, int database) const;
+  // Those that it will have then.
+  [[nodiscard]] const std::vector<Claim>& reserved() const noexcept { return reserved_; }
   // The error that a client gets until it begins anew; empty: none.
   [[nodiscard]] const std::string& lost() const noexcept { return lost_; }
   // FENCE.BEGIN [TOKEN]. The program says that nothing is in its memory that it read before this connection's

@@ -39,11 +39,9 @@ auto ClientLinks::later(Action action) {
   };
 }
 
-void ClientLinks::note_unsettled() noexcept {
+void ClientLinks::note_unsettled(std::string_view unread) noexcept {
   try {
-    std::vector<UnsettledClaims::Key> keys;
-    for (const auto& held : relay_.claims_under_way())
-      keys.emplace_back(relay_.database(), held->claim.resource.name(), held->claim.token.value());
+    auto keys = relay_.claims_under_way(unread);
     if (keys.empty()) return;
     unsettled_.reserve(unsettled_.size() + keys.size());
     unsettled_claims_.add(keys);

@@ -30,8 +30,8 @@ class ClientLinks final : public RedisPort, public LinkUser {
   ~ClientLinks() override;
 
   // The client has gone: the claims under which writes are under way, or are still to be sent, are noted, so
-  // that what it writes on another connection waits for them.
-  void note_unsettled() noexcept;
+  // that what it writes on another connection waits for them. unread: see Relay::claims_under_way().
+  void note_unsettled(std::string_view unread = {}) noexcept;
   // The relay is told nothing more. A write that is under way on an own connection may take effect all the
   // same, and is awaited.
   void close_all() noexcept;

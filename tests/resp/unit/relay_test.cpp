@@ -374,17 +374,26 @@ TEST_F(ARelay, AFencedWriteToBeSentAgainIsUnderWay) {
   ASSERT_TRUE(driver_.say({"FENCED", "a", "7", "h", "SET", "{a}:x", "1"}));
   (void)driver_.reply("-TRYAGAIN the cluster moves it\r\n");
   EXPECT_FALSE(driver_.relay.awaits_judged_write(Channel::shared));
-  ASSERT_EQ(driver_.relay.claims_under_way().size(), 1u);
+  ASSERT_EQ(driver_.relay.claims_under_way({}).size(), 1u);
   driver_.relay.woken();
   (void)driver_.reply("+OK\r\n");
-  EXPECT_THAT(driver_.relay.claims_under_way(), IsEmpty());
+  EXPECT_THAT(driver_.relay.claims_under_way({}), IsEmpty());
 }
 
 TEST_F(ARelay, AFencedTransactionThatIsJudgedIsUnderWay) {
   ASSERT_TRUE(driver_.say({"FENCED", "a", "7", "h", "BITFIELD", "{a}:x", "SET", "u8", "0", "1"}));
   ASSERT_EQ(driver_.port.sent.size(), 3u);
   EXPECT_FALSE(driver_.relay.awaits_judged_write(Channel::spare));
-  EXPECT_EQ(driver_.relay.claims_under_way().size(), 1u);
+  EXPECT_EQ(driver_.relay.claims_under_way({}).size(), 1u);
+}
+
+// What waits to be taken behind a request that blocks is sent later, too.
+TEST_F(ARelay, ClaimsThatUnreadRequestsBringAreUnderWay) {
+  using Key = UnsettledClaims::Key;
+  EXPECT_THAT(driver_.relay.claims_under_way("FENCED b 5 h SET b old\r\n"), ElementsAre(Key{0, "b", 5}));
+  EXPECT_THAT(driver_.relay.claims_under_way("SELECT 1\r\nFENCE a 4\r\nFENCE bad\r\nFENCED c 6 h"),
+              ElementsAre(Key{0, "a", 4}, Key{1, "a", 4}));
+  EXPECT_THAT(driver_.relay.claims_under_way("GET a\r\n"), IsEmpty());
 }
 
 // What stands behind a request that waits on the client's own connection is told behind its reply.
