@@ -1,7 +1,10 @@
 """The runner of the planted bugs: it must be able to fail."""
 
+import fnmatch
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -83,6 +86,34 @@ class PlantedBugs(unittest.TestCase):
                 self.assertLess(len(touched), len(bugs) / 2, folder)
                 tried += [bug.path for bug in others]
             self.assertEqual(sorted(tried + [bug.path for bug in touched]), [bug.path for bug in bugs], folder)
+
+    def test_each_filter_of_a_finder_names_a_test(self):
+        """A bug is tried once in a while: what was renamed is to be seen at once."""
+        told = subprocess.run(["ctest", "--show-only=json-v1"], cwd=os.environ["FENCEGUARD_BUILD"], check=True,
+                              stdout=subprocess.PIPE).stdout
+        commands = {entry["name"]: entry.get("command", []) for entry in json.loads(told)["tests"]}
+        lost = [f"{path.name}: {name} {part}" for path in sorted(BUGS.rglob("*.patch")) for name, *filters in
+                map(str.split, planted_bugs.Bug(path).finders) for part in self.lost(commands[name], filters)]
+        self.assertEqual(lost, [])
+
+    @staticmethod
+    def lost(command, filters):
+        """Those that no test fits."""
+        files = [pathlib.Path(word) for word in command if word.endswith("_test.py")]
+        if files:
+            names = re.findall(r"(?:class|def) (\w+)", files[0].read_text(encoding="utf-8"))
+            names += [path.stem for path in files[0].parent.glob("*.sql")]
+            return [part for part in filters if part != "-k" and not any(part in name for name in names)]
+        told = subprocess.run([next(word for word in command if "/tests/" in word and os.access(word, os.X_OK)
+                                    and not word.endswith(".py")), "--gtest_list_tests"], check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+        suite, names = "", []
+        for line in (line.partition("#")[0].rstrip() for line in told.splitlines()):
+            if line.startswith("  "):
+                names.append(suite + line.strip())
+            else:
+                suite = line
+        return [part for part in ":".join(filters).split(":") if part and not fnmatch.filter(names, part)]
 
     def test_what_finds_a_bug_is_named_by_the_folder_of_its_sources(self):
         build = planted_bugs.Build(os.environ["FENCEGUARD_BUILD"])
