@@ -22,7 +22,7 @@ int demo(const cli::Settings& settings) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  const std::string_view word = arguments.empty() ? "" : arguments.front();
+  const auto word = arguments.empty() ? std::string{} : arguments.front();
   if (word == "demo-actor") return demo_actor_main({arguments.begin() + 1, arguments.end()});
   if (word == "--version") {
     cli::print_out(fmt::format("fenceguard-demo {}\n", FENCEGUARD_VERSION));
